@@ -1,0 +1,121 @@
+"""Compiled CPU kernels: numba without the GIL, cached on disk, run on plain threads.
+
+A kernel works on a range of independent items, `kernel(start, stop, *arrays)`, and writes only what
+belongs to its items. `run_in_chunks` spreads such ranges over threads. Each item is computed the same
+way whichever thread takes it, so results do not depend on the number of threads, and kernels may be
+called from several Python threads at once, which numba's own thread pool does not allow everywhere.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numba
+import torch
+
+
+@cache
+def cache_folder() -> Path | None:
+    """Where compiled kernels are kept: the user's cache folder, else a temporary one, else nowhere."""
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    user = getattr(os, "getuid", lambda: "user")()
+    for folder in (Path(home) / "wsdesc", Path(tempfile.gettempdir()) / f"wsdesc-{user}"):
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=folder):
+                pass
+        except OSError:
+            continue
+        return folder
+    return None
+
+
+@contextmanager
+def _numba_cache_in(folder: Path) -> Iterator[None]:
+    """Numba chooses the place when a function is decorated; other people's functions keep theirs."""
+    before = numba.config.CACHE_DIR
+    numba.config.CACHE_DIR = str(folder / "kernels")
+    try:
+        yield
+    finally:
+        numba.config.CACHE_DIR = before
+
+
+_announced = threading.Event()
+
+
+def _announce() -> None:
+    if not _announced.is_set():
+        _announced.set()
+        kept = "kept for the next start" if cache_folder() else "no folder to keep them in"
+        print(f"wsdesc: compiling CPU kernels, some seconds, {kept} …", file=sys.stderr, flush=True)
+
+
+class Kernel:
+    """A numba function that compiles on its first call and says so when that takes a while."""
+
+    def __init__(self, function: Callable[..., Any], **options: Any) -> None:
+        folder = cache_folder()
+        options = {"nogil": True, "cache": folder is not None, "error_model": "numpy", **options}
+        if folder is None:
+            self.compiled = numba.njit(**options)(function)
+        else:
+            with _numba_cache_in(folder):
+                self.compiled = numba.njit(**options)(function)
+        self._lock = threading.Lock()
+        self._ready: set[tuple[Any, ...]] = set()
+        self.__doc__ = function.__doc__
+        self.__name__ = function.__name__
+
+    def __call__(self, *args: Any) -> Any:
+        signature = tuple(numba.typeof(a) for a in args)
+        if signature not in self._ready:
+            with self._lock:
+                timer = threading.Timer(0.5, _announce)
+                timer.start()
+                try:
+                    self.compiled.compile(signature)
+                finally:
+                    timer.cancel()
+                self._ready.add(signature)
+        return self.compiled(*args)
+
+
+def kernel(function: Callable[..., Any] | None = None, **options: Any) -> Any:
+    """Decorate a CPU kernel that Python calls; `options` go to numba (`fastmath=True`, …)."""
+    if function is None:
+        return lambda f: Kernel(f, **options)
+    return Kernel(function, **options)
+
+
+def device_function(function: Callable[..., Any] | None = None, **options: Any) -> Any:
+    """Decorate a helper that only kernels call; it is compiled, and cached, as part of them."""
+    decorate = numba.njit(nogil=True, error_model="numpy", **options)
+    return decorate if function is None else decorate(function)
+
+
+@cache
+def _threads(count: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(count, thread_name_prefix="wsdesc")
+
+
+def run_in_chunks(compiled: Kernel, items: int, *args: Any, chunk: int = 64) -> None:
+    """Call `compiled(start, stop, *args)` over [0, items) in chunks, on as many threads as torch uses."""
+    count = torch.get_num_threads()
+    bounds = [(start, min(start + chunk, items)) for start in range(0, items, chunk)]
+    if count == 1 or len(bounds) == 1:
+        for start, stop in bounds:
+            compiled(start, stop, *args)
+        return
+    futures = [_threads(count).submit(compiled, start, stop, *args) for start, stop in bounds]
+    for future in futures:
+        future.result()
