@@ -1,0 +1,107 @@
+"""Make a scan fit to compute with: finite, every point once, small enough numbers for float32."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from wsdesc.cloud.cloud import all_finite, as_array, as_points
+from wsdesc.errors import InputError
+
+
+@dataclass
+class Cleaned:
+    """Points (M, 3) float32 about their middle; `points + offset` are the original coordinates.
+
+    offset: (3,) float64, the centre of the bounding box.
+    index: (M,) int64, which points of the input these are, ascending.
+    nonfinite, duplicates: how many points were left out for either reason.
+    """
+
+    points: np.ndarray
+    offset: np.ndarray
+    index: np.ndarray
+    nonfinite: int
+    duplicates: int
+
+
+def clean(points: Any) -> Cleaned:
+    """Leave out points (N, 3) that are not finite or repeat an earlier one exactly, subtract their middle.
+
+    Order is kept. Points are compared in float64, before the conversion to float32.
+    """
+    original = as_points(points).astype(np.float64, copy=False)
+    finite = np.arange(len(original))
+    if not all_finite(original):
+        finite = np.flatnonzero(np.isfinite(original).all(axis=1))
+    if len(finite) == 0:
+        raise InputError(f"none of the {len(original)} points is finite")
+    kept = original if len(finite) == len(original) else original[finite]
+    first = first_occurrences(kept)
+    offset = np.array([column.min() / 2 + column.max() / 2 for column in kept.T])
+    unique = kept if len(first) == len(kept) else kept[first]
+    local = np.empty(unique.shape, np.float32)
+    with np.errstate(over="ignore"):
+        for axis in range(3):  # column by column, which numpy does several times faster than rows of three
+            local[:, axis] = unique[:, axis] - offset[axis]
+    if not all_finite(local):
+        raise InputError("the points lie farther apart than single precision can express")
+    return Cleaned(
+        points=local,
+        offset=offset,
+        index=finite[first],
+        nonfinite=len(original) - len(finite),
+        duplicates=len(finite) - len(first),
+    )
+
+
+def with_offsets(T_local: Any, source_offset: Any, target_offset: Any) -> np.ndarray:
+    """(4, 4) float64 T_target_source in original coordinates, from the one between two cleaned clouds.
+
+    T_local (4, 4) maps the source without its offset (3,) to the target without its own.
+    """
+    T = as_array(T_local).astype(np.float64)
+    source, target = (as_array(o).astype(np.float64) for o in (source_offset, target_offset))
+    if T.shape != (4, 4) or source.shape != (3,) or target.shape != (3,):
+        raise InputError(f"needs (4, 4), (3,) and (3,), not {T.shape}, {source.shape} and {target.shape}")
+    T_target_source = T.copy()
+    T_target_source[:3, 3] = T[:3, 3] + target - T[:3, :3] @ source
+    return T_target_source
+
+
+def first_occurrences(points: np.ndarray) -> np.ndarray:
+    """Ascending (M,) int64 indices of the points (N, 3) float64 that equal no earlier one.
+
+    Sorting one hash a point is several times faster than sorting points. Points that share a hash are
+    compared with the earliest of them; should two different ones ever meet, those are sorted in full.
+    """
+    keys = _hash(points)
+    by_key = np.sort(keys)
+    starts = np.flatnonzero(np.r_[True, by_key[1:] != by_key[:-1]])  # where a group of equal hashes begins
+    if len(starts) == len(points):
+        return np.arange(len(points))
+    order = np.argsort(keys)
+    earliest = np.minimum.reduceat(order, starts)  # (groups,)
+    leader = np.empty(len(points), np.int64)
+    leader[order] = np.repeat(earliest, np.diff(np.r_[starts, len(points)]))
+    first = np.zeros(len(points), bool)
+    first[earliest] = True
+    others = np.flatnonzero(~first)
+    unequal = others[(points[others] != points[leader[others]]).any(axis=1)]
+    if len(unequal):
+        # These lost their group to a different point: among themselves, the earliest of each kind stays.
+        _, kept = np.unique(points[unequal] + 0.0, axis=0, return_index=True)
+        first[unequal[kept]] = True
+    return np.flatnonzero(first)
+
+
+def _hash(points: np.ndarray) -> np.ndarray:
+    """(N,) uint64 that mix all bits of the coordinates; equal points, also 0.0 and -0.0, have equal ones."""
+    mixed = np.zeros(len(points), np.uint64)
+    for axis in range(3):
+        bits = (points[:, axis] + 0.0).view(np.uint64)
+        mixed = (mixed ^ bits) * np.uint64(0x9E3779B97F4A7C15)
+        mixed ^= mixed >> np.uint64(29)
+    return mixed

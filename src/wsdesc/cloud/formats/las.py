@@ -1,0 +1,122 @@
+"""LAS and LAZ by way of laspy: coordinates are integers times a scale plus an offset, given in float64."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from wsdesc.cloud.formats import Reading
+from wsdesc.cloud.formats.columns import to_columns
+from wsdesc.errors import InputError
+
+_CHUNK = 1_000_000
+_COARSEST = 1e-4  # scale, in the unit of the points, unless they span more than 32 bits of it
+_FINEST = 1e-7  # scale as a part of the extent, about what float32 would keep
+_POINT_FORMATS = (0, 1, 2, 3, 6, 7, 8)  # those without wave packets
+
+
+def read(path: Path, faces: bool) -> Reading:
+    import laspy
+
+    _check_size(path)
+    points: list[np.ndarray] = []
+    attributes: dict[str, list[np.ndarray]] = {}
+    # One thread: with several, the library reserves memory for what the header calls a chunk, and where that
+    # fails it ends the whole process.
+    backend = laspy.LazBackend.Lazrs
+    with laspy.open(path, laz_backend=backend) as file, np.errstate(all="ignore"):
+        promised = file.header.point_count
+        names = [n for n in file.header.point_format.dimension_names if n not in ("X", "Y", "Z")]
+        for chunk in file.chunk_iterator(_CHUNK):
+            points.append(np.stack([chunk.x, chunk.y, chunk.z], axis=1))  # (≤ _CHUNK, 3)
+            for name in names:
+                attributes.setdefault(name, []).append(np.array(chunk[name]))
+    count = sum(map(len, points))
+    if count < promised:
+        raise ValueError(f"it is cut off: {promised} points are promised, {count} follow")
+    if count == 0:
+        return Reading(np.empty((0, 3)), {})
+    return Reading(
+        np.concatenate(points), {name: np.concatenate(parts) for name, parts in attributes.items()}
+    )
+
+
+def _check_size(path: Path) -> None:
+    """Refuse counts that the file has no room for; the libraries would allocate or loop for them."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        head = file.read(375)
+    if not head.startswith(b"LASF") or len(head) < 227:
+        raise ValueError("it does not begin with a LAS header")
+    start, records, kind, row, points = struct.unpack_from("<IIBHI", head, 96)
+    extended = 0
+    if tuple(head[24:26]) >= (1, 4) and len(head) >= 375:
+        extended, points = struct.unpack_from("<IQ", head, 243)
+    needed = max(start, 227 + records * 54) + extended * 60
+    compressed = kind & 0x80  # then a point may take less than a byte, and the unpacking notices the end
+    if needed + (0 if compressed else points * row) > size:
+        raise ValueError(f"it is cut off: {points} points are promised, which {size} bytes cannot hold")
+    if compressed and _chunks(path, start, size) > size:
+        raise ValueError("it is damaged: its table of chunks is longer than the file")
+
+
+def _chunks(path: Path, start: int, size: int) -> int:
+    """How many chunks a compressed file claims; 0 if it has no table, or one that points nowhere."""
+    with path.open("rb") as file:
+        file.seek(start)
+        table = int.from_bytes(file.read(8), "little", signed=True)
+        if table == -1:  # the writer could not go back, and left the place of the table at the end
+            file.seek(max(size - 8, 0))
+            table = int.from_bytes(file.read(8), "little", signed=True)
+        if not 0 <= table <= size - 8:
+            return 0
+        file.seek(table + 4)
+        return int.from_bytes(file.read(4), "little")
+
+
+def write(path: Path, points: np.ndarray, attributes: Mapping[str, np.ndarray]) -> None:
+    import laspy
+
+    columns = to_columns(points.astype(np.float64), attributes)
+    xyz = [columns.pop(axis) for axis in "xyz"]
+
+    def in_common(point_format: int) -> int:
+        return len(columns.keys() & set(laspy.PointFormat(point_format).dimension_names))
+
+    header = laspy.LasHeader(point_format=max(_POINT_FORMATS, key=in_common))
+    header.offsets, header.scales = _offset_and_scale(points)
+    standard = set(header.point_format.dimension_names)
+    header.add_extra_dims(
+        [laspy.ExtraBytesParams(name, c.dtype) for name, c in columns.items() if name not in standard]
+    )
+    las = laspy.LasData(header)
+    las.x, las.y, las.z = xyz
+    for name, column in columns.items():
+        try:
+            las[name] = column
+            fits = np.array_equal(las[name], column)
+        except OverflowError:
+            fits = False
+        if not fits:
+            kind = header.point_format.dimension_by_name(name)
+            raise InputError(f"attribute {name!r}: its values do not fit the {kind.num_bits} bits of LAS")
+    las.write(str(path))
+
+
+def _offset_and_scale(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The middle, and a power of ten as fine as useful, of which 32 bits suffice.
+
+    The offset is a multiple of the scale, so that coordinates on a decimal grid stay on it.
+    """
+    low, high = points.min(axis=0).astype(np.float64), points.max(axis=0).astype(np.float64)
+    reach = float((high - low).max() / 2)
+    wanted = min(_COARSEST, max(reach, 1e-9) * _FINEST)
+    possible = reach / (2**31 - 4)
+    exponent = np.floor(np.log10(wanted))
+    if 10.0**exponent < possible:
+        exponent = np.ceil(np.log10(possible))
+    scale = 10.0**exponent
+    return np.round((low + high) / 2 / scale) * scale, np.full(3, scale)

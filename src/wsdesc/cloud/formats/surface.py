@@ -1,0 +1,52 @@
+"""Points on the surface of a mesh."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+
+def fans(polygons: np.ndarray | Iterable[np.ndarray]) -> np.ndarray:
+    """Polygons, as (F, k) vertex numbers or one array each, cut into (T, 3) int64 triangles.
+
+    Triangles come ordered by the number of corners of their polygon, then as in the file.
+    """
+    if isinstance(polygons, np.ndarray):
+        groups = [polygons]
+    else:
+        by_corners: dict[int, list[np.ndarray]] = {}
+        for polygon in polygons:
+            by_corners.setdefault(len(polygon), []).append(polygon)
+        groups = [np.stack(by_corners[corners]) for corners in sorted(by_corners)]
+    triangles = [
+        np.stack([group[:, 0], group[:, i], group[:, i + 1]], axis=1)
+        for group in groups
+        for i in range(1, group.shape[1] - 1)
+    ]
+    return np.concatenate([np.empty((0, 3), np.int64), *triangles]).astype(np.int64)
+
+
+def check_faces(faces: np.ndarray, vertices: int) -> np.ndarray:
+    """The triangles as int64, once every corner of them is a vertex of the file."""
+    if faces.size and (faces.min() < 0 or faces.max() >= vertices):
+        raise ValueError(f"a face names a vertex that is not among the {vertices} of the file")
+    return faces.astype(np.int64)
+
+
+def sample_surface(vertices: np.ndarray, faces: np.ndarray, count: int, seed: int) -> np.ndarray:
+    """(count, 3) float64 points spread uniformly by area; the same for the same seed."""
+    generator = np.random.default_rng(seed)
+    origin = vertices[faces[:, 0]]  # (F, 3)
+    side_a = vertices[faces[:, 1]] - origin
+    side_b = vertices[faces[:, 2]] - origin
+    with np.errstate(over="ignore", invalid="ignore"):
+        area = np.linalg.norm(np.cross(side_a, side_b), axis=1)  # twice the area, (F,)
+        reached = np.cumsum(area)
+    if not 0 < reached[-1] < np.inf:
+        raise ValueError("its faces have no area to sample points from")
+    face = np.searchsorted(reached, generator.random(count) * reached[-1], side="right")
+    a, b = generator.random((2, count, 1))
+    outside = a + b > 1  # the other half of the parallelogram, folded back
+    a, b = np.where(outside, 1 - a, a), np.where(outside, 1 - b, b)
+    return np.asarray(origin[face] + a * side_a[face] + b * side_b[face])
