@@ -1,0 +1,79 @@
+"""Fewer points: by a voxel grid, by farthest points, at random. Each seeded, each the same on every run."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from wsdesc.cloud.neighbours import check_points
+from wsdesc.errors import InputError
+from wsdesc.kernels import kernel
+
+
+def voxel_downsample(points: Tensor, size: float) -> Tensor:
+    """Average the points of each cubic cell of side `size` (in the points' unit).
+
+    points (N, 3) → (M, 3), M ≤ N, sorted by cell. Memory follows N, whatever the extent.
+    """
+    check_points(points)
+    if not size > 0:
+        raise InputError(f"a voxel size must be positive, not {size}")
+    cell = ((points.double() - points.amin(0).double()) / size).floor()
+    if float(cell.max()) >= 2**21:
+        raise InputError(
+            f"a voxel size of {size:g} cuts this cloud into over 2 million cells an axis: wrong unit?"
+        )
+    cell = cell.long()
+    order = torch.sort((cell[:, 0] << 42) | (cell[:, 1] << 21) | cell[:, 2], stable=True)
+    count = torch.unique_consecutive(order.values, return_counts=True)[1]
+    mean = torch.segment_reduce(points[order.indices].double(), "mean", lengths=count, axis=0)
+    return mean.to(points.dtype)
+
+
+def random_sample(count: int, keep: int, generator: torch.Generator | None = None) -> Tensor:
+    """Choose `keep` of `count` at random without repetition; all of them if there are no more.
+
+    Returns (min(keep, count),) int64 on the CPU, ascending. Seed 0 without a generator.
+    """
+    generator = generator or torch.Generator().manual_seed(0)
+    return torch.randperm(count, generator=generator)[:keep].sort().values
+
+
+def farthest_points(points: Tensor, keep: int, generator: torch.Generator | None = None) -> Tensor:
+    """Choose `keep` points, each the farthest from all chosen before; the first one at random.
+
+    points (N, 3) on any device → (min(keep, N),) int64 on that device, in the order of choice.
+    The generator lives on the CPU, so that both kinds of device start at the same point.
+    """
+    check_points(points)
+    generator = generator or torch.Generator().manual_seed(0)
+    first = int(torch.randint(len(points), (1,), generator=generator))
+    keep = min(keep, len(points))
+    if points.is_cuda:
+        from wsdesc.cloud import sampling_cuda
+
+        return sampling_cuda.farthest_points(points.detach(), keep, first)
+    chosen = np.empty(keep, np.int64)
+    columns = points.detach().float().T.contiguous().numpy()  # (3, N): one axis after the other vectorises
+    _farthest_points(columns[0], columns[1], columns[2], first, chosen)
+    return torch.from_numpy(chosen)
+
+
+@kernel(fastmath={"contract", "nsz", "reassoc"})
+def _farthest_points(x, y, z, first, chosen):
+    nearest = np.full(len(x), np.float32(np.inf))  # squared distance to what is chosen
+    latest = first
+    for k in range(len(chosen)):
+        chosen[k] = latest
+        nearest[latest] = -1  # never again, even among coincident points
+        px, py, pz = x[latest], y[latest], z[latest]
+        farthest = np.float32(-1)
+        for i in range(len(x)):
+            dx, dy, dz = x[i] - px, y[i] - py, z[i] - pz
+            nearest[i] = min(nearest[i], dx * dx + dy * dy + dz * dz)
+            farthest = max(farthest, nearest[i])
+        for i in range(len(x)):
+            if nearest[i] == farthest:
+                latest = i
+                break
