@@ -1,0 +1,132 @@
+"""A virtual depth camera: what a hand-held RGB-D sensor would measure of a room, faults included.
+
+Camera frames follow the usual convention: x right, y down, z forward.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.ndimage import uniform_filter, zoom
+
+from wsdesc.datasets.synthetic.raycast import Hits, cast
+from wsdesc.datasets.synthetic.room import Room
+
+# Structured light measures disparity in eighths of a pixel of a 640 pixels wide image, over this baseline.
+_BASELINE = 0.075
+_SENSOR_WIDTH = 640
+_DISPARITY_STEP = 1 / 8
+
+
+@dataclass(frozen=True)
+class Camera:
+    """One sensor: its optics, its reach, and the flaws that are its own."""
+
+    width: int
+    height: int
+    focal: float  # pixels
+    near: float
+    far: float
+    structured_light: bool  # with its shadows and steps; otherwise time of flight
+    noise: float  # 1 = the usual amount
+    warp: NDArray[np.float32]  # (height, width) fixed relative error of depth per metre
+
+    @classmethod
+    def draw(cls, rng: np.random.Generator, width: int = 176, height: int = 132) -> Camera:
+        """A sensor of its own kind, as no two are alike."""
+        field_of_view = np.deg2rad(rng.uniform(54, 66))
+        coarse = rng.normal(size=(9, 12))
+        warp = zoom(coarse, (height / 9, width / 12), order=3)[:height, :width] * rng.uniform(0.0, 0.003)
+        return cls(
+            width=width,
+            height=height,
+            focal=width / 2 / np.tan(field_of_view / 2),
+            near=rng.uniform(0.35, 0.55),
+            far=rng.uniform(3.0, 4.5),
+            structured_light=bool(rng.random() < 0.7),
+            noise=rng.uniform(0.4, 2.2),
+            warp=warp.astype(np.float32),
+        )
+
+    def rays(self, poses: NDArray[np.float64], shift: NDArray[np.float64]) -> NDArray[np.float32]:
+        """Rays of unit depth through all pixels, (F, H, W, 3), in the frame that poses (F, 4, 4) lead to.
+
+        Each image is shifted by a part of a pixel, (F, 2).
+        """
+        u = (np.arange(self.width) - (self.width - 1) / 2 + shift[:, :1]) / self.focal
+        v = (np.arange(self.height) - (self.height - 1) / 2 + shift[:, 1:]) / self.focal
+        right, down, forward = np.moveaxis(poses[:, None, None, :3, :3], -1, 0)
+        across = (forward + u[:, None, :, None] * right).astype(np.float32)
+        return np.asarray(across + (v[:, :, None, None] * down).astype(np.float32))
+
+
+def look(room: Room, camera: Camera, poses: NDArray[np.float64], shift: NDArray[np.float64]) -> Hits:
+    """Faultless images (F, H, W) from camera-to-world poses (F, 4, 4)."""
+    rays = camera.rays(poses, shift)
+    origins = np.broadcast_to(poses[:, None, None, :3, 3].astype(np.float32), rays.shape)
+    return cast(room.tree, origins, rays)
+
+
+def measure(
+    room: Room,
+    camera: Camera,
+    poses: NDArray[np.float64],
+    shift: NDArray[np.float64],
+    rng: np.random.Generator,
+) -> NDArray[np.float32]:
+    """Depth images (F, H, W) as the sensor delivers them: noise, steps, shadows, holes. No measurement: 0."""
+    seen = look(room, camera, poses, shift)
+    shape = seen.depth.shape
+    lost = seen.triangle < 0
+    depth = np.where(lost, np.float32(2 * camera.far), seen.depth)
+
+    def uniform() -> NDArray[np.float32]:
+        return rng.random(shape, dtype=np.float32)
+
+    # Depth edges: a measured pixel mixes both sides now and then, and is lost more often.
+    beside, step = _across_edge(depth)
+    edge, chance = step > 0.03 + 0.03 * depth, uniform()
+    lost |= edge & (chance < 0.4)
+    mixed = edge & (chance > 0.95) & (beside < camera.far)
+    depth[mixed] += ((beside - depth) * uniform())[mixed]
+
+    # Grazing light does not come back, and some materials swallow it in patches.
+    lost |= seen.slant < 0.06 + 0.22 * uniform()
+    white = rng.standard_normal(shape, dtype=np.float32)
+    lost |= 9 * uniform_filter(white, (0, 9, 9)) > room.swallows[room.thing_of[seen.triangle]]
+
+    # Matching windows make neighbouring errors alike; the two weights keep the variance at one.
+    white = rng.standard_normal(shape, dtype=np.float32)
+    sigma = np.float32(camera.noise) * (0.0012 + 0.0019 * (depth - 0.4) ** 2)
+    depth += sigma * (0.3 * white + 2.6 * uniform_filter(white, (0, 3, 3)))
+    depth += camera.warp * depth**2
+
+    if camera.structured_light:
+        lost |= _shadow(camera, np.where(lost, np.inf, depth))
+        scale = np.float32(camera.focal * _SENSOR_WIDTH / camera.width * _BASELINE / _DISPARITY_STEP)
+        depth = scale / np.maximum(np.round(scale / np.maximum(depth, 0.05)), 1)
+
+    lost |= (depth < camera.near) | (depth > camera.far)
+    depth[lost] = 0
+    return depth
+
+
+def _across_edge(depth: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """For each pixel the depth of the neighbour that differs most, and by how much."""
+    beside, step = depth.copy(), np.zeros_like(depth)
+    _, height, width = depth.shape
+    framed = np.pad(depth, ((0, 0), (1, 1), (1, 1)), mode="edge")
+    for down, right in ((0, 1), (2, 1), (1, 0), (1, 2)):
+        neighbour = framed[:, down : down + height, right : right + width]
+        jump = np.abs(neighbour - depth)
+        beside = np.where(jump > step, neighbour, beside)
+        step = np.maximum(step, jump)
+    return beside, step
+
+
+def _shadow(camera: Camera, depth: NDArray[np.float32]) -> NDArray[np.bool_]:
+    """Pixels that the projector beside the camera cannot light: something nearer stands in the way."""
+    beam = np.arange(camera.width, dtype=np.float32) + np.float32(camera.focal * _BASELINE) / depth
+    return beam < np.maximum.accumulate(beam, axis=2) - 1

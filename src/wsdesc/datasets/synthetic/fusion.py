@@ -1,0 +1,150 @@
+"""Depth images to points: a truncated signed distance volume, as RGB-D fragments are fused.
+
+The volume is a grid of blocks of 4³ voxels, kept only where some image saw a surface.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wsdesc.datasets.synthetic.camera import Camera
+from wsdesc.kernels import device_function, kernel, run_in_chunks
+
+_SIDE = 4  # voxels along a block's edge
+_CELLS = _SIDE**3
+_EDGES = np.array([[e >> 2, e >> 1 & 1, e & 1] for e in range(1, 8)], dtype=np.float32)
+
+
+@device_function
+def _depth_at(image, u, v):  # type: ignore[no-untyped-def]
+    """Depth between four pixels if they belong to one surface, else that of the nearest; 0 if unknown."""
+    height, width = image.shape
+    i, j = int(v), int(u)
+    if u < 0 or v < 0 or i > height - 2 or j > width - 2:
+        return np.float32(0.0)
+    a, b, c, d = image[i, j], image[i, j + 1], image[i + 1, j], image[i + 1, j + 1]
+    fu, fv = np.float32(u - j), np.float32(v - i)
+    low, high = min(min(a, b), min(c, d)), max(max(a, b), max(c, d))
+    if low > 0 and high - low < np.float32(0.06) * low:
+        one = np.float32(1.0)
+        return (one - fv) * ((one - fu) * a + fu * b) + fv * ((one - fu) * c + fu * d)
+    return image[i + (fv > 0.5), j + (fu > 0.5)]
+
+
+@kernel
+def _integrate(  # type: ignore[no-untyped-def]
+    start, stop, blocks, low, voxel, band, images, poses, shift, focal, value
+):
+    """Average the truncated distances that all images give for the voxels of blocks [start, stop).
+
+    `poses` (F, 3, 4) map the volume's frame into each camera's. Voxels that are seen less than twice get NaN.
+    """
+    one = np.float32(1.0)
+    for b in range(start, stop):
+        for c in range(_CELLS):
+            x = low[0] + voxel * np.float32(blocks[b, 0] * _SIDE + c // (_SIDE * _SIDE))
+            y = low[1] + voxel * np.float32(blocks[b, 1] * _SIDE + c // _SIDE % _SIDE)
+            z = low[2] + voxel * np.float32(blocks[b, 2] * _SIDE + c % _SIDE)
+            total, weight, times = np.float32(0.0), np.float32(0.0), 0
+            for f in range(len(images)):
+                p = poses[f]
+                depth = p[2, 0] * x + p[2, 1] * y + p[2, 2] * z + p[2, 3]
+                if depth < 0.1:
+                    continue
+                scale = focal / depth
+                u = (p[0, 0] * x + p[0, 1] * y + p[0, 2] * z + p[0, 3]) * scale - shift[f, 0]
+                v = (p[1, 0] * x + p[1, 1] * y + p[1, 2] * z + p[1, 3]) * scale - shift[f, 1]
+                measured = _depth_at(images[f], u, v)
+                distance = (measured - depth) / band
+                if measured > 0 and distance > -1:
+                    near = one / (depth * depth)
+                    total += near * min(distance, one)
+                    weight += near
+                    times += 1
+            value[b, c] = total / weight if times > 1 else np.float32(np.nan)
+
+
+@kernel
+def _cross(start, stop, blocks, index, value, crossing):  # type: ignore[no-untyped-def]
+    """How far along each of the seven edges that leave a voxel the surface lies, or NaN.
+
+    Edge e, from 1 to 7, leads along x, y and z where its bits 4, 2 and 1 are set: together the edges of six
+    tetrahedra to a cube, which sample a surface densely enough that no later voxel is missed.
+    """
+    nx, ny, nz = index.shape[0] * _SIDE, index.shape[1] * _SIDE, index.shape[2] * _SIDE
+    for b in range(start, stop):
+        for c in range(_CELLS):
+            here = value[b, c]
+            for e in range(1, 8):
+                crossing[b, c, e - 1] = np.nan
+                # A jump from free to hidden is the rim of what was seen, not a surface; NaN fails as well.
+                if not abs(here) < 0.98:
+                    continue
+                x = blocks[b, 0] * _SIDE + c // (_SIDE * _SIDE) + (e >> 2)
+                y = blocks[b, 1] * _SIDE + c // _SIDE % _SIDE + (e >> 1 & 1)
+                z = blocks[b, 2] * _SIDE + c % _SIDE + (e & 1)
+                if x >= nx or y >= ny or z >= nz:
+                    continue
+                other = index[x // _SIDE, y // _SIDE, z // _SIDE]
+                if other < 0:
+                    continue
+                there = value[other, (x % _SIDE * _SIDE + y % _SIDE) * _SIDE + z % _SIDE]
+                if abs(there) < 0.98 and (here > 0) != (there > 0):
+                    crossing[b, c, e - 1] = here / (here - there)
+
+
+def fuse(
+    images: NDArray[np.float32],
+    camera: Camera,
+    poses: NDArray[np.float64],
+    shift: NDArray[np.float64],
+    voxel: float,
+    band: float,
+) -> NDArray[np.float32]:
+    """Surface points (N, 3) of depth images (F, H, W), in the frame that `poses` (F, 4, 4) lead to.
+
+    `band` is the distance at which a surface ceases to matter.
+    """
+    block = _SIDE * voxel
+    seen = images > 0
+    rays = camera.rays(poses, shift)[seen]
+    surface = rays * images[seen][:, None] + poses[:, :3, 3].astype(np.float32)[np.nonzero(seen)[0]]
+    if len(surface) == 0:
+        return surface
+    low = surface.min(axis=0) - 2 * np.float32(band)
+    shape = np.ceil((surface.max(axis=0) + 2 * band - low) / block).astype(int) + 1
+    index = np.full(shape, -1, dtype=np.int32)
+    for offset in (-band, 0.0, band):
+        cell = ((surface + np.float32(offset) * rays - low) * np.float32(1 / block)).astype(np.int32)
+        index[cell[:, 0], cell[:, 1], cell[:, 2]] = 0
+    blocks = np.argwhere(index == 0)
+    index[tuple(blocks.T)] = np.arange(len(blocks), dtype=np.int32)
+
+    value = np.empty((len(blocks), _CELLS), dtype=np.float32)
+    crossing = np.empty((len(blocks), _CELLS, 7), dtype=np.float32)
+    inverse = np.linalg.inv(poses)[:, :3].astype(np.float32)
+    corner = (shift - (camera.width / 2 - 0.5, camera.height / 2 - 0.5)).astype(np.float32)
+    optics = inverse, corner, np.float32(camera.focal)
+    volume = blocks, low, np.float32(voxel), np.float32(band)
+    run_in_chunks(_integrate, len(blocks), *volume, images, *optics, value, chunk=512)
+    run_in_chunks(_cross, len(blocks), blocks, index, value, crossing, chunk=1024)
+
+    b, c, e = np.nonzero(np.isfinite(crossing))
+    at = (blocks[b] * _SIDE + np.stack(np.unravel_index(c, (_SIDE,) * 3), axis=-1)).astype(np.float32)
+    at += crossing[b, c, e][:, None] * _EDGES[e]
+    return np.asarray(low + np.float32(voxel) * at)
+
+
+def voxel_mean(points: NDArray[np.float32], size: float) -> NDArray[np.float32]:
+    """One point for each occupied voxel: the mean of those in it."""
+    if len(points) == 0:
+        return points
+    cell = np.floor(points / np.float32(size)).astype(np.int64)
+    cell -= cell.min(axis=0)
+    extent = cell.max(axis=0) + 1
+    key = (cell[:, 0] * extent[1] + cell[:, 1]) * extent[2] + cell[:, 2]
+    order = np.argsort(key, kind="stable")
+    first = np.flatnonzero(np.diff(key[order], prepend=-1))
+    sums = np.add.reduceat(points[order].astype(np.float64), first)
+    return (sums / np.diff(first, append=len(key))[:, None]).astype(np.float32)

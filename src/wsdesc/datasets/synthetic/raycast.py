@@ -1,0 +1,192 @@
+"""Rays against many triangles: a bounding volume tree, built once a room, and its traversal."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wsdesc.kernels import device_function, kernel, run_in_chunks
+
+_BINS = 12
+_LEAF = 3
+
+
+@dataclass(frozen=True)
+class Tree:
+    """Triangles in tree order, and the nodes over them."""
+
+    triangles: NDArray[np.float32]  # (F, 3, 3): corner, and the two edges that leave it
+    source: NDArray[np.int32]  # (F,): the index a triangle had where the tree was built from
+    bounds: NDArray[np.float32]  # (M, 6): low corner, high corner
+    links: NDArray[np.int32]  # (M, 2): (left child, 0); the right one follows it. In a leaf: (first, count)
+
+    @classmethod
+    def over(cls, triangles: NDArray[np.float64]) -> Tree:
+        """Build the tree over triangles (F, 3, 3)."""
+        corners = np.ascontiguousarray(triangles, dtype=np.float32)
+        low, high = corners.min(axis=1), corners.max(axis=1)
+        order = np.arange(len(corners), dtype=np.int32)
+        bounds = np.empty((2 * len(corners), 6), dtype=np.float32)
+        links = np.zeros((2 * len(corners), 2), dtype=np.int32)
+        used = _build(low, high, order, bounds, links)
+        corners = corners[order]
+        corners[:, 1:] -= corners[:, :1]
+        return cls(corners, order, bounds[:used].copy(), links[:used].copy())
+
+
+@kernel
+def _build(low, high, order, bounds, links):  # type: ignore[no-untyped-def]
+    """Split top-down where the surface area heuristic over equal bins of the longest axis is least."""
+    bin_low, bin_high = np.empty((_BINS, 3), np.float32), np.empty((_BINS, 3), np.float32)
+    bin_count, cost = np.empty(_BINS, np.int64), np.empty(_BINS, np.float32)
+    todo = [(0, 0, len(order))]
+    used = 1
+    while len(todo) > 0:
+        node, start, stop = todo.pop()
+        bounds[node, :3], bounds[node, 3:] = np.inf, -np.inf
+        least, most = np.full(3, np.float32(np.inf)), np.full(3, np.float32(-np.inf))
+        for i in range(start, stop):
+            for a in range(3):
+                lo, hi = low[order[i], a], high[order[i], a]
+                bounds[node, a], bounds[node, 3 + a] = min(bounds[node, a], lo), max(bounds[node, 3 + a], hi)
+                least[a], most[a] = min(least[a], lo + hi), max(most[a], lo + hi)
+        axis = np.argmax(most - least)
+        width = most[axis] - least[axis]
+        links[node, 0], links[node, 1] = start, stop - start
+        if stop - start <= _LEAF or width <= 0:
+            continue
+        scale = np.float32(_BINS * 0.99999) / width
+
+        bin_low[:], bin_high[:], bin_count[:] = np.inf, -np.inf, 0
+        for i in range(start, stop):
+            k = int((low[order[i], axis] + high[order[i], axis] - least[axis]) * scale)
+            bin_count[k] += 1
+            for a in range(3):
+                bin_low[k, a] = min(bin_low[k, a], low[order[i], a])
+                bin_high[k, a] = max(bin_high[k, a], high[order[i], a])
+        cost[:] = 0
+        for side in range(2):
+            lo, hi = np.full(3, np.float32(np.inf)), np.full(3, np.float32(-np.inf))
+            count = 0
+            for step in range(_BINS - 1):
+                k = step if side == 0 else _BINS - 1 - step
+                count += bin_count[k]
+                for a in range(3):
+                    lo[a], hi[a] = min(lo[a], bin_low[k, a]), max(hi[a], bin_high[k, a])
+                x, y, z = hi[0] - lo[0], hi[1] - lo[1], hi[2] - lo[2]
+                if count > 0:
+                    cost[k if side == 0 else k - 1] += count * (x * y + y * z + z * x)
+        best = np.argmin(cost[: _BINS - 1])
+
+        # The first and the last bin are never empty, so neither side is.
+        i, j = start, stop - 1
+        while i <= j:
+            if int((low[order[i], axis] + high[order[i], axis] - least[axis]) * scale) <= best:
+                i += 1
+            else:
+                order[i], order[j] = order[j], order[i]
+                j -= 1
+        links[node, 0], links[node, 1] = used, 0
+        todo.append((used, start, i))
+        todo.append((used + 1, i, stop))
+        used += 2
+    return used
+
+
+@device_function
+def _enter(bounds, node, origin, inverse, far):  # type: ignore[no-untyped-def]
+    """Where a ray enters a node's box, or infinity if it misses it or enters beyond `far`."""
+    near = np.float32(0.0)
+    for a in range(3):
+        t0 = (bounds[node, a] - origin[a]) * inverse[a]
+        t1 = (bounds[node, 3 + a] - origin[a]) * inverse[a]
+        near, far = max(near, min(t0, t1)), min(far, max(t0, t1))
+    return near if near <= far else np.float32(np.inf)
+
+
+@device_function
+def _meet(triangle, origin, ray):  # type: ignore[no-untyped-def]
+    """Where a ray meets a triangle, or infinity (Möller and Trumbore)."""
+    ax, ay, az = triangle[1, 0], triangle[1, 1], triangle[1, 2]
+    bx, by, bz = triangle[2, 0], triangle[2, 1], triangle[2, 2]
+    px, py, pz = ray[1] * bz - ray[2] * by, ray[2] * bx - ray[0] * bz, ray[0] * by - ray[1] * bx
+    det = ax * px + ay * py + az * pz
+    if det == 0:
+        return np.float32(np.inf)
+    inv = np.float32(1.0) / det
+    tx, ty, tz = origin[0] - triangle[0, 0], origin[1] - triangle[0, 1], origin[2] - triangle[0, 2]
+    u = (tx * px + ty * py + tz * pz) * inv
+    # A hair of tolerance, so that no ray slips between two triangles that share an edge.
+    if u < -1e-5 or u > 1.00001:
+        return np.float32(np.inf)
+    qx, qy, qz = ty * az - tz * ay, tz * ax - tx * az, tx * ay - ty * ax
+    v = (ray[0] * qx + ray[1] * qy + ray[2] * qz) * inv
+    if v < -1e-5 or u + v > 1.00001:
+        return np.float32(np.inf)
+    t = (bx * qx + by * qy + bz * qz) * inv
+    return t if t > 0 else np.float32(np.inf)
+
+
+@device_function
+def _cosine(triangle, ray):  # type: ignore[no-untyped-def]
+    """The cosine between a ray and the normal of a triangle, without its sign."""
+    a, b = triangle[1], triangle[2]
+    nx, ny, nz = a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]
+    length = (nx * nx + ny * ny + nz * nz) * (ray[0] * ray[0] + ray[1] * ray[1] + ray[2] * ray[2])
+    return abs(nx * ray[0] + ny * ray[1] + nz * ray[2]) / np.sqrt(length)
+
+
+@kernel
+def _cast(start, stop, origins, rays, triangles, bounds, links, depth, hit, slant):  # type: ignore[no-untyped-def]
+    """The nearest triangle for rays [start, stop): see `cast` for what is found out about it."""
+    stack_node, stack_near = np.empty(256, np.int32), np.empty(256, np.float32)
+    inverse = np.empty(3, np.float32)
+    for r in range(start, stop):
+        origin, ray = origins[r], rays[r]
+        for a in range(3):
+            inverse[a] = np.float32(1.0) / (ray[a] if ray[a] != 0 else np.float32(1e-20))
+        best, which = np.float32(np.inf), -1
+        stack_node[0], stack_near[0] = 0, _enter(bounds, 0, origin, inverse, best)
+        top = 1
+        while top > 0:
+            top -= 1
+            if stack_near[top] >= best:
+                continue
+            node = stack_node[top]
+            first, count = links[node, 0], links[node, 1]
+            for i in range(first, first + count):
+                t = _meet(triangles[i], origin, ray)
+                if t < best:
+                    best, which = t, i
+            if count == 0:
+                left = _enter(bounds, first, origin, inverse, best)
+                right = _enter(bounds, first + 1, origin, inverse, best)
+                swap = left > right
+                stack_node[top], stack_near[top] = (first, left) if swap else (first + 1, right)
+                stack_node[top + 1], stack_near[top + 1] = (first + 1, right) if swap else (first, left)
+                top += 2
+        depth[r], hit[r], slant[r] = best, which, 0
+        if which >= 0:
+            slant[r] = _cosine(triangles[which], ray)
+
+
+@dataclass(frozen=True)
+class Hits:
+    """What each ray met first."""
+
+    depth: NDArray[np.float32]  # distance in ray lengths, infinity where nothing is met
+    triangle: NDArray[np.int32]  # index in the tree, -1 where nothing is met
+    slant: NDArray[np.float32]  # cosine of the angle between the ray and the surface normal
+
+
+def cast(tree: Tree, origins: NDArray[np.float32], rays: NDArray[np.float32]) -> Hits:
+    """Follow rays, both arrays (…, 3), to the nearest surface; the results have the shape (…)."""
+    shape = rays.shape[:-1]
+    depth, slant = np.empty(shape, dtype=np.float32), np.empty(shape, dtype=np.float32)
+    hit = np.empty(shape, dtype=np.int32)
+    origins, rays = (np.ascontiguousarray(a, dtype=np.float32).reshape(-1, 3) for a in (origins, rays))
+    out = depth.reshape(-1), hit.reshape(-1), slant.reshape(-1)
+    run_in_chunks(_cast, len(rays), origins, rays, tree.triangles, tree.bounds, tree.links, *out, chunk=2048)
+    return Hits(depth, hit, slant)
