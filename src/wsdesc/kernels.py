@@ -26,14 +26,15 @@ import torch
 @cache
 def cache_folder() -> Path | None:
     """Where compiled kernels are kept: the user's cache folder, else a temporary one, else nowhere."""
-    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    home = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache")
     user = getattr(os, "getuid", lambda: "user")()
-    for folder in (Path(home) / "wsdesc", Path(tempfile.gettempdir()) / f"wsdesc-{user}"):
+    for folder in (home / "wsdesc", Path(tempfile.gettempdir()) / f"wsdesc-{user}"):
         try:
+            folder = folder.expanduser()
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=folder):
                 pass
-        except OSError:
+        except (OSError, RuntimeError):  # not writable, or there is no home
             continue
         return folder
     return None

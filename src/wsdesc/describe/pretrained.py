@@ -1,0 +1,62 @@
+"""Weights on disk: safetensors with the descriptor's options in the header. No pickle is ever loaded."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from wsdesc.cloud.atomic import atomic_write
+from wsdesc.describe.options import DescriptorOptions
+from wsdesc.errors import FileFormatError
+
+_HEADER = "wsdesc"
+_FOLDER = Path(__file__).parent.parent / "weights"
+
+
+def available() -> list[str]:
+    """Names of the weights that come with the package."""
+    return sorted(path.stem for path in _FOLDER.glob("*.safetensors"))
+
+
+def find(name_or_path: str | Path) -> Path:
+    """The file of weights that come with the package, or a path to others."""
+    packaged = _FOLDER / f"{name_or_path}.safetensors"
+    path = packaged if str(name_or_path) in available() else Path(name_or_path)
+    if not path.is_file():
+        names = ", ".join(available()) or "none yet"
+        raise FileFormatError(f"{name_or_path}: neither a file nor weights of this package ({names})")
+    return path
+
+
+def save(path: str | Path, options: DescriptorOptions, tensors: dict[str, Tensor]) -> None:
+    """Write weights and options to `path`, whole or not at all."""
+    from safetensors.torch import save_file
+
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    with atomic_write(path) as temporary:
+        save_file(tensors, str(temporary), metadata={_HEADER: options.model_dump_json()})
+
+
+def load(path: str | Path) -> tuple[DescriptorOptions, dict[str, Tensor]]:
+    """Read options and weights; a file that is anything else is refused with a reason."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(str(path), framework="pt") as file:
+            header = (file.metadata() or {}).get(_HEADER)
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError, ValueError) as error:
+        raise FileFormatError(f"{path}: not a safetensors file ({error}); pickles are not loaded") from error
+    if header is None:
+        raise FileFormatError(f"{path}: its header does not describe a WSDesc model")
+    try:
+        options = DescriptorOptions.read(json.loads(header))
+    except (ValueError, TypeError) as error:
+        raise FileFormatError(f"{path}: its header cannot be read ({error})") from error
+    for name, tensor in tensors.items():
+        if not bool(torch.isfinite(tensor).all()):
+            raise FileFormatError(f"{path}: {name} has values that are not finite")
+    return options, tensors
