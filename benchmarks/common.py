@@ -1,0 +1,55 @@
+"""What the benchmarks share: a scan, a clock, a table."""
+
+from __future__ import annotations
+
+import os
+import platform
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from wsdesc import read_points
+
+
+def scan_or_room(path: str | None) -> Tensor:
+    """The scan at `path` (N, 3), its middle at 0; without a path a synthetic room's."""
+    if path is None:
+        from wsdesc.datasets.synthetic import room_pair
+
+        points = torch.as_tensor(room_pair(seed=0).source)
+    else:
+        points = torch.from_numpy(read_points(Path(path)))
+    return (points - points.mean(0)).float()
+
+
+def median_ms(work: Callable[[], object], repeats: int = 20, warm_up: int = 3) -> float:
+    """Median wall-clock of `work` in ms; waits for the GPU where there is one."""
+    wait = torch.cuda.synchronize if torch.cuda.is_available() else (lambda: None)
+    for _ in range(warm_up):
+        work()
+    times = []
+    for _ in range(repeats):
+        wait()
+        start = time.perf_counter()
+        work()
+        wait()
+        times.append((time.perf_counter() - start) * 1e3)
+    return statistics.median(times)
+
+
+def print_machine() -> None:
+    """The line every table of figures needs above it."""
+    name = torch.cuda.get_device_name() if torch.cuda.is_available() else f"{os.cpu_count()} cores"
+    print(f"{name}, {platform.machine()}, Python {sys.version.split()[0]}, torch {torch.__version__}")
+
+
+def print_table(rows: list[tuple[str, str]]) -> None:
+    """Two columns, aligned."""
+    width = max(len(name) for name, _ in rows)
+    for name, value in rows:
+        print(f"  {name:<{width}}  {value}")
