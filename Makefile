@@ -1,0 +1,44 @@
+# Works on a machine with nothing but Python 3.11 or later: the environment is made on first use.
+PYTHON ?= python3
+# Installed before everything else, so that the choice of torch is yours and not the dependencies'.
+TORCH ?= torch==2.13.0
+SCAN ?=
+
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq
+READY := .venv/.ready
+
+.PHONY: help demo test lint bench clean
+
+help:
+	@echo "make demo    register two scans of a synthetic room; results in demo/"
+	@echo "make test    style, types and all tests"
+	@echo "make lint    style and types alone"
+	@echo "make bench   time the CPU code against its bounds; SCAN=file for a scan of yours"
+	@echo "make clean   remove what was made, the environment too"
+
+demo: $(READY)
+	@$(BIN)/wsdesc demo --out demo
+
+test: lint
+	@$(BIN)/python -m pytest
+
+lint: $(READY)
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+
+bench: $(READY)
+	@$(BIN)/python benchmarks/cpu.py $(SCAN)
+
+clean:
+	@rm -rf .venv demo dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
+	@find src tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(READY): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "needs Python 3.11 or later: make PYTHON=…")'
+	@$(BIN)/python -m pip --version > /dev/null 2>&1 || $(PYTHON) -m venv .venv
+	@echo "installing into .venv: $(TORCH), then wsdesc and its dependencies …"
+	@$(PIP) "$(TORCH)"
+	@$(PIP) --editable ".[dev]"
+	@touch $@
