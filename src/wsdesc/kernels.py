@@ -8,6 +8,7 @@ called from several Python threads at once, which numba's own thread pool does n
 
 from __future__ import annotations
 
+import hashlib
 import os
 import sys
 import tempfile
@@ -26,31 +27,61 @@ import torch
 @cache
 def cache_folder() -> Path | None:
     """Where compiled kernels are kept: the user's cache folder, else a temporary one, else nowhere."""
-    home = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache")
-    user = getattr(os, "getuid", lambda: "user")()
-    for folder in (home / "wsdesc", Path(tempfile.gettempdir()) / f"wsdesc-{user}"):
+    for place in (_cache_of_the_user, _temporary_cache):
         try:
-            folder = folder.expanduser()
+            folder = place()
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=folder):
                 pass
+            if hasattr(os, "getuid") and folder.stat().st_uid != os.getuid():
+                continue  # what lies there is run: it must not be somebody else's
         except (OSError, RuntimeError):  # not writable, or there is no home
             continue
         return folder
     return None
 
 
+def _cache_of_the_user() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "wsdesc"
+
+
+def _temporary_cache() -> Path:
+    user = getattr(os, "getuid", lambda: "user")()
+    return Path(tempfile.gettempdir()) / f"wsdesc-{user}"
+
+
+def _keep_triton_kernels() -> None:
+    """Triton writes below the home folder; where that cannot be, it is shown ours."""
+    home = os.path.expanduser("~")  # noqa: PTH111 - stays "~" where there is no home
+    folder = cache_folder()
+    if folder and "TRITON_CACHE_DIR" not in os.environ and not os.access(home, os.W_OK):
+        os.environ["TRITON_CACHE_DIR"] = str(folder / "triton")
+
+
+@cache
+def _sources() -> str:
+    """A digest of what kernels are made of. Numba looks at a kernel's own file alone, but kernels call
+    functions and use constants of others."""
+    package = Path(__file__).parent
+    folders = {p.parent for p in package.rglob("*.py") if b"from wsdesc.kernels import" in p.read_bytes()}
+    digest = hashlib.sha256()
+    for path in sorted(p for folder in folders for p in folder.glob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:12]
+
+
 @contextmanager
 def _numba_cache_in(folder: Path) -> Iterator[None]:
     """Numba chooses the place when a function is decorated; other people's functions keep theirs."""
     before = numba.config.CACHE_DIR
-    numba.config.CACHE_DIR = str(folder / "kernels")
+    numba.config.CACHE_DIR = str(folder / f"kernels-{_sources()}")
     try:
         yield
     finally:
         numba.config.CACHE_DIR = before
 
 
+_keep_triton_kernels()
 _announced = threading.Event()
 
 
@@ -107,6 +138,10 @@ def device_function(function: Callable[..., Any] | None = None, **options: Any) 
 @cache
 def _threads(count: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(count, thread_name_prefix="wsdesc")
+
+
+if hasattr(os, "register_at_fork"):  # a forked process has the pool, but not its threads
+    os.register_at_fork(after_in_child=_threads.cache_clear)
 
 
 def run_in_chunks(compiled: Kernel, items: int, *args: Any, chunk: int = 64) -> None:

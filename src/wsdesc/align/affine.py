@@ -54,14 +54,24 @@ def fit_affine(source: Tensor, target: Tensor, weights: Tensor | None = None) ->
     cross = (share * x).mT @ y
 
     with torch.no_grad():
-        variances = torch.linalg.eigvalsh(spread.nan_to_num(0, 0, 0))  # ascending
-        total = variances.sum(-1)
-        well_posed = (variances[..., 0] > _FLAT * total) & spread.isfinite().all(-1).all(-1)
+        total = spread.diagonal(dim1=-2, dim2=-1).sum(-1)
+        adjugate, volume = _adjugate(spread)
+        areas = adjugate.diagonal(dim1=-2, dim2=-1).sum(-1)  # volume / areas: about the smallest variance
+        well_posed = (volume > _FLAT * total * areas) & volume.isfinite()
         ridge = torch.where(well_posed, 0, torch.where(total > 0, _RIDGE * total, 1))
-    spread = spread + ridge[..., None, None] * torch.eye(3, dtype=spread.dtype, device=spread.device)
-    A = torch.linalg.solve_ex(spread, cross)[0].mT
+    adjugate, volume = _adjugate(
+        spread + ridge[..., None, None] * torch.eye(3, dtype=spread.dtype, device=spread.device)
+    )
+    A = (adjugate @ cross / volume[..., None, None]).mT
     t = mean_target.squeeze(-2) - (A @ mean_source.mT).squeeze(-1)
     return AffineFit(A, t, well_posed)
+
+
+def _adjugate(matrix: Tensor) -> tuple[Tensor, Tensor]:
+    """Adjugate and determinant of symmetric matrices (..., 3, 3); their quotient is the inverse."""
+    a, b, c = matrix.unbind(-1)
+    rows = torch.stack([torch.linalg.cross(b, c), torch.linalg.cross(c, a), torch.linalg.cross(a, b)], -2)
+    return rows, (rows[..., 0, :] * a).sum(-1)
 
 
 def _shares(weights: Tensor) -> Tensor:

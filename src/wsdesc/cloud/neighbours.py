@@ -47,6 +47,8 @@ class NeighbourGrid:
     def of(cls, points: Tensor) -> NeighbourGrid:
         """Sort `points` (N, 3), float32 or float64, any unit, any device; N ≥ 1 and all finite."""
         points = check_points(points).detach()
+        if points.dtype not in (torch.float32, torch.float64):
+            raise InputError(f"points must be float32 or float64 to be searched, not {points.dtype}")
         order = torch.sort(_morton_keys(points), stable=True).indices
         points = points[order].contiguous()
         rounding = 8 * torch.finfo(points.dtype).eps * points.abs().max()
@@ -64,6 +66,10 @@ class NeighbourGrid:
 
     def count(self, queries: Tensor, radius: float) -> Tensor:
         """How many points lie within `radius` of each of `queries` (M, 3): (M,) int64."""
+        if queries.ndim != 2 or queries.shape[1] != 3:  # kernels do not look
+            raise InputError(f"queries must be of shape (M, 3), not {tuple(queries.shape)}")
+        if not radius >= 0:
+            raise InputError(f"a radius to search within must not be negative, as {radius} is")
         if self.points.is_cuda:
             return torch.cat([torch.bincount(q, minlength=n) for n, q, _ in self._pairs(queries, radius)])
         result = torch.zeros(len(queries), dtype=torch.int64)

@@ -36,6 +36,7 @@ def random_sample(count: int, keep: int, generator: torch.Generator | None = Non
 
     Returns (min(keep, count),) int64 on the CPU, ascending. Seed 0 without a generator.
     """
+    _check_number(keep)
     generator = generator or torch.Generator().manual_seed(0)
     return torch.randperm(count, generator=generator)[:keep].sort().values
 
@@ -47,17 +48,26 @@ def farthest_points(points: Tensor, keep: int, generator: torch.Generator | None
     The generator lives on the CPU, so that both kinds of device start at the same point.
     """
     check_points(points)
+    _check_number(keep)
     generator = generator or torch.Generator().manual_seed(0)
     first = int(torch.randint(len(points), (1,), generator=generator))
     keep = min(keep, len(points))
+    points = points.detach()
+    if points.dtype == torch.float64:  # geographic coordinates must not lose their digits below
+        points = points - points[first]
     if points.is_cuda:
         from wsdesc.cloud import sampling_cuda
 
-        return sampling_cuda.farthest_points(points.detach(), keep, first)
+        return sampling_cuda.farthest_points(points, keep, first)
     chosen = np.empty(keep, np.int64)
-    columns = points.detach().float().T.contiguous().numpy()  # (3, N): one axis after the other vectorises
+    columns = points.float().T.contiguous().numpy()  # (3, N): one axis after the other vectorises
     _farthest_points(columns[0], columns[1], columns[2], first, chosen)
     return torch.from_numpy(chosen)
+
+
+def _check_number(keep: int) -> None:
+    if keep < 0:
+        raise InputError(f"the number of points to keep must not be negative, as {keep} is")
 
 
 @kernel(fastmath={"contract", "nsz", "reassoc"})

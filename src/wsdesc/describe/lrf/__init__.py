@@ -5,8 +5,10 @@ x points to where the surface leaves the tangent plane most, near neighbours cou
 
 Where the neighbourhood does not fix an axis, the answer is still a right-handed frame, and the keypoint
 is flagged as not reliable: with no neighbours the frame is the identity; where the thinnest direction
-is not unique (a line, a ball of noise) z is one of the candidates; where x or the sign of z is
-undetermined (a perfect plane) x is the coordinate axis farthest from z, brought into the plane.
+is not unique (a line, a ball of noise) z is one of the candidates; where x is undetermined (a perfect
+plane) it is the coordinate axis farthest from z, brought into the plane. Neighbours that lie in a plane
+up to a ten-thousandth of the radius are taken for a perfect one: what fixes x and the sign of z there
+is rounding.
 """
 
 from __future__ import annotations

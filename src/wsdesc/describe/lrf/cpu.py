@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from wsdesc.cloud.neighbours import LEAF, NeighbourGrid, walk_leaves
-from wsdesc.describe.lrf.reference import FEWEST, SHARPNESS, LocalFrames
+from wsdesc.describe.lrf.reference import FEWEST, FLATNESS, SHARPNESS, LocalFrames
 from wsdesc.kernels import device_function, kernel, run_in_chunks
 
 
@@ -139,4 +139,4 @@ def _orient(near, n, radius, vec, axes):
     axes[0, 0], axes[1, 0], axes[2, 0] = yy * zz - yz * zy, yz * zx - yx * zz, yx * zy - yy * zx
     axes[0, 1], axes[1, 1], axes[2, 1] = yx, yy, yz
     axes[0, 2], axes[1, 2], axes[2, 2] = zx, zy, zz
-    return fixed and abs(total) > SHARPNESS * lengths
+    return fixed and abs(total) > SHARPNESS * lengths and lengths > FLATNESS * radius * n

@@ -7,7 +7,7 @@ import triton.language as tl
 from torch import Tensor
 
 from wsdesc.cloud.neighbours import LEAF, NeighbourGrid
-from wsdesc.describe.lrf.reference import LocalFrames, assemble, point_away, thinnest
+from wsdesc.describe.lrf.reference import FLATNESS, LocalFrames, assemble, point_away, thinnest
 
 _LEAVES_AT_ONCE = 4
 
@@ -23,7 +23,7 @@ def local_frames(grid: NeighbourGrid, keypoints: Tensor, radius: float) -> Local
     z, thin = thinnest(covariance)
     pulls = sums.new_empty(len(keypoints), 5)
     _pull[(len(keypoints),)](*scene, z.contiguous(), pulls, **shape)
-    z, side = point_away(z, sums[:, 6:9], pulls[:, 4])
+    z, side = point_away(z, sums[:, 6:9], pulls[:, 4], FLATNESS * radius * sums[:, 9])
     return assemble(z, pulls[:, :3], pulls[:, 3], sums[:, 9], thin & side, keypoints.dtype)
 
 

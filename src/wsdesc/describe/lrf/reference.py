@@ -9,6 +9,7 @@ from torch import Tensor
 
 FEWEST = 8  # neighbours of a reliable keypoint
 SHARPNESS = 1e-3  # a direction is reliable where it stands out from its sum of lengths by this share
+FLATNESS = 1e-4  # a mean height over the tangent plane below this share of the radius is rounding
 
 _PAIRS_AT_ONCE = 1 << 22
 
@@ -39,7 +40,7 @@ def _frames(points: Tensor, keypoints: Tensor, radius: float) -> LocalFrames:
     tangent = offset - height[..., None] * z[:, None]
     pull = (weight[..., None] * tangent).sum(1)
     strength = (weight * tangent.norm(dim=-1)).sum(1)
-    z, side = point_away(z, offset.sum(1), height.abs().sum(1))
+    z, side = point_away(z, offset.sum(1), height.abs().sum(1), FLATNESS * radius * near.sum(1))
     return assemble(z, pull, strength, near.sum(1), thin & side, keypoints.dtype)
 
 
@@ -50,11 +51,13 @@ def thinnest(covariance: Tensor) -> tuple[Tensor, Tensor]:
     return vectors[:, :, 0], clear
 
 
-def point_away(z: Tensor, total: Tensor, heights: Tensor) -> tuple[Tensor, Tensor]:
+def point_away(z: Tensor, total: Tensor, heights: Tensor, least: Tensor) -> tuple[Tensor, Tensor]:
     """Turn z (K, 3) away from the neighbours, whose offsets add up to `total` (K, 3) and whose unsigned
-    heights along z to `heights` (K,); also whether its sign stands out (K,)."""
+    heights along z to `heights` (K,); also whether its sign stands out (K,), for which the heights must
+    be more than rounding: `least` (K,)."""
     height = (z * total).sum(-1)
-    return torch.where((height > 0)[:, None], -z, z), height.abs() > SHARPNESS * heights
+    clear = (height.abs() > SHARPNESS * heights) & (heights > least)
+    return torch.where((height > 0)[:, None], -z, z), clear
 
 
 def assemble(
@@ -62,9 +65,10 @@ def assemble(
 ) -> LocalFrames:
     """Frames from z (K, 3) and where x is pulled to (K, 3), the sum of terms whose lengths add up to
     `strength` (K,), by `count` (K,) neighbours."""
-    fixed = pull.norm(dim=-1) > SHARPNESS * strength
+    length = pull.norm(dim=-1)
+    fixed = length > SHARPNESS * strength
     spare = torch.nn.functional.one_hot(z.abs().argmin(-1), 3).to(z.dtype)
-    x = torch.where(fixed[:, None], pull, spare)
+    x = torch.where(fixed[:, None], pull / length[:, None], spare)  # a small unit makes a tiny pull
     y = torch.nn.functional.normalize(torch.linalg.cross(z, x), dim=-1)
     axes = torch.stack([torch.linalg.cross(y, z), y, z], dim=-1)
     alone = (count == 0)[:, None, None]

@@ -76,7 +76,7 @@ def _check(
     frames = frames.detach().to(cloud).contiguous()
     if frames.shape != (count, 3, 3):
         raise InputError(f"frames must have shape ({count}, 3, 3), one a keypoint, not {tuple(frames.shape)}")
-    support = torch.as_tensor(support).to(cloud)
+    support = torch.as_tensor(support, dtype=cloud.dtype, device=cloud.device)
     if support.ndim > 1 or (support.ndim == 1 and len(support) not in (1, count)):
         raise InputError(f"support must be a scalar or of shape ({count},), not {tuple(support.shape)}")
     totals = keypoints.sum(), frames.sum()  # a sum is finite only where all its terms are
@@ -89,7 +89,7 @@ def _check(
 
 
 def _check_options(resolution: int, sigma: float, cutoff: float | None) -> None:
-    if resolution < 1 or not sigma > 0:
+    if resolution < 1 or not 0 < sigma < math.inf:
         raise InputError(f"resolution and sigma must be positive, not {resolution} and {sigma}")
     if cutoff is not None and not 0 < cutoff < 0.5:
         raise InputError(f"a cut-off must lie between 0 and 0.5, not {cutoff}; None takes every pair")

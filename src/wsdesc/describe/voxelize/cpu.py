@@ -3,7 +3,9 @@
 Lengths are measured in cells of the grid. Each keypoint takes the points near its grid into its frame;
 a point touches a window of w × w × w voxels, and for each place in the window one loop over many points
 evaluates -log(1 - p), so that the compiler can use the processor's vector units: the exponential and
-the logarithm become one polynomial. The gradient walks the same pairs again with exact functions.
+the logarithm become one polynomial. A voxel adds these up as whole numbers of 2⁻²⁴: integers have the
+same sum in any order, and points elsewhere, which change the order, change no bit. The gradient walks
+the same pairs again with exact functions.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from wsdesc.cloud.neighbours import LEAF, NeighbourGrid, walk_leaves
 from wsdesc.kernels import device_function, kernel, run_in_chunks
 
 _BATCH = 256  # points whose window is filled together: their numbers stay in the L1 cache
+_STEPS = 1 << 24  # of an exponent
 _SLICES = 8  # partial sums of the points' gradient: fixed, so that the sum's order is
 
 
@@ -75,7 +78,8 @@ _SOFT = tuple(  # log(1 + exp(-w)) for w in [0, _TOP] as a polynomial in 2w/_TOP
 
 @device_function(fastmath=True)
 def _exponents(count, flat, height, place, scale, reach2, out):
-    """out[m] = -log(1 - p) of point m at squared distance flat + (height - place)², 0 beyond the reach."""
+    """out[m] = -log(1 - p) of point m at squared distance flat + (height - place)², 0 beyond the reach;
+    in steps of 2⁻²⁴, and no more than 64, which fills a voxel."""
     one, zero, half = np.float32(1), np.float32(0), np.float32(0.5)
     top, to_unit = np.float32(_TOP), np.float32(2 / _TOP)
     for m in range(count):
@@ -88,7 +92,8 @@ def _exponents(count, flat, height, place, scale, reach2, out):
         for coefficient in _SOFT:
             value = value * u + coefficient
         value += w if outside < zero else zero
-        out[m] = value if squared <= reach2 else zero
+        steps = np.int32(min(value, np.float32(64)) * np.float32(_STEPS) + half)
+        out[m] = steps if squared <= reach2 else np.int32(0)
 
 
 @device_function(fastmath=True)
@@ -131,12 +136,12 @@ def _forward(
     who = np.empty(room, np.int32)
     fx, fy, fz = np.empty(_BATCH, np.float32), np.empty(_BATCH, np.float32), np.empty(_BATCH, np.float32)
     flat, corner = np.empty(_BATCH, np.float32), np.empty(_BATCH, np.int32)
-    column = np.empty((h, _BATCH), np.float32)
-    total = np.empty(h * h * h, np.float32)
+    column = np.empty((h, _BATCH), np.int32)
+    total = np.empty(h * h * h, np.int64)
     for k in range(start, stop):
         cell = support[k] / h
         reach = np.float32(0.5 + band / cell)
-        w = min(int(2 * reach) + 1, h)
+        w = int(min(2 * reach + 1, np.float32(h)))
         x, y, z = keypoints[k, 0], keypoints[k, 1], keypoints[k, 2]
         shift = np.float32(0.5 * (h - 1))
         limit = shift + reach
@@ -168,7 +173,7 @@ def _forward(
                         for l in range(w):
                             total[at + l] += column[l, m]
         for i in range(h * h * h):
-            values[k, i] = 1 - math.exp(-total[i]) if total[i] > 0 else 0
+            values[k, i] = 1 - math.exp(np.float32(total[i]) * np.float32(-1 / _STEPS))
 
 
 @kernel
