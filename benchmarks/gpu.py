@@ -142,7 +142,7 @@ def time_network(scan: Tensor) -> list[Row]:
             moved = (described - exact).norm(dim=1)
             share = ", ".join(f"{float(moved.quantile(q)):.1e}" for q in (0.5, 0.99))
             voxels = torch.rand(1024, 16, 16, 16, device="cuda")
-            alone = median_ms(lambda m=model, v=voxels: m._describe(v), 10) * 5000 / 1024
+            alone = median_ms(lambda m=model, v=voxels: m.describe(v), 10) * 5000 / 1024
             whole = median_ms(lambda m=model: m(scan, keys), 10)
             torch.cuda.reset_peak_memory_stats()
             large = median_ms(lambda m=model: m(million, million_keys), 5, 2)

@@ -1,0 +1,165 @@
+"""Time the CPU code against its bounds.
+
+    python benchmarks/cpu.py [scan]        a scan of 10–20 thousand points; default: a synthetic room
+
+Exits with 1 if a bound is passed. Ratios come from one run. The machine must do nothing else: where a core
+is taken, threads that wait for each other spin, and a grid of 2 ms takes 300. Therefore the load is printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from common import median_ms, print_machine, scan_or_room
+from wsdesc import WSDesc, local_frames, voxelize
+from wsdesc.align import ransac
+from wsdesc.cloud.neighbours import NeighbourGrid
+from wsdesc.cloud.sampling import farthest_points, random_sample
+from wsdesc.match import mutual
+
+SUPPORT = 1.1  # about what training arrives at
+
+IMPORT = (
+    "import wsdesc; [getattr(wsdesc, name) for name in wsdesc.__all__]; import wsdesc.match, wsdesc.align"
+)
+PIPELINE = """
+import torch
+from wsdesc import WSDesc, align, match
+generator = torch.Generator().manual_seed(0)
+points = torch.rand(5000, 3, generator=generator) * torch.tensor([3.0, 3.0, 0.5])
+model, keys = WSDesc(width=0.25).eval(), points[:64]
+with torch.inference_mode():
+    described = model(points, keys)
+pairs = match.mutual(described, described)
+assert align.ransac(keys[pairs[:, 0]], keys[pairs[:, 1]]).success
+"""
+
+
+@dataclass
+class Row:
+    """One figure; a bound of None is for information."""
+
+    name: str
+    value: float
+    unit: str
+    bound: float | None = None
+
+    @property
+    def good(self) -> bool:
+        return self.bound is None or self.value < self.bound
+
+    def __str__(self) -> str:
+        bound = (
+            "" if self.bound is None else f"< {self.bound:4g} {self.unit:<3} {'ok' if self.good else 'OVER'}"
+        )
+        return f"{self.value:9.2f} {self.unit:<3} {bound}".rstrip()
+
+
+def with_far_points(scan: Tensor) -> Tensor:
+    """The scan and four copies of it, far from it and from each other."""
+    away = 3 * float((scan.amax(0) - scan.amin(0)).amax()) + 10
+    return torch.cat([scan + torch.tensor([step * away, 0.0, 0.0]) for step in range(5)])
+
+
+def in_turns(*works: Callable[[], object], rounds: int = 9) -> list[float]:
+    """Medians in ms of several works that take turns, so that a slow moment meets all of them."""
+    times = [[median_ms(work, 1, 0) for work in works] for _ in range(rounds + 1)][1:]
+    return [statistics.median(column) for column in zip(*times, strict=True)]
+
+
+@torch.inference_mode()
+def time_description(scan: Tensor) -> list[Row]:
+    """Voxels and network of the same 1 000 keypoints, one after the other in the same run."""
+    keys = scan[random_sample(len(scan), 1000)]
+    many = scan[random_sample(len(scan), 5000)]
+    far = with_far_points(scan)
+    axes = local_frames(scan, keys).axes
+    torch.manual_seed(0)
+    model = WSDesc().eval()
+    grids = voxelize(scan, keys, axes, SUPPORT)
+    voxels, among_more = in_turns(
+        lambda: voxelize(scan, keys, axes, SUPPORT), lambda: voxelize(far, keys, axes, SUPPORT)
+    )
+    network = median_ms(lambda: model.describe(grids), 3, 1)
+    return [
+        Row("neighbour grid", median_ms(lambda: NeighbourGrid.of(scan), 7, 1), "ms"),
+        Row("frames, K = 5000", median_ms(lambda: local_frames(scan, many), 5, 1), "ms", 1000),
+        Row("voxelization, K = 1000", voxels, "ms"),
+        Row("network, K = 1000", network, "ms"),
+        Row("voxelization / network", 100 * voxels / network, "%", 10),
+        Row("voxelization with four times the points added far away", among_more, "ms"),
+        Row("  more time", 100 * (among_more / voxels - 1), "%", 15),
+    ]
+
+
+def time_matching(scan: Tensor) -> list[Row]:
+    generator = torch.Generator().manual_seed(0)
+    features = torch.nn.functional.normalize(torch.randn(2, 5000, 32, generator=generator), dim=2)
+    p = scan[random_sample(len(scan), 1000)]
+    q = torch.where(torch.rand(len(p), 1, generator=generator) < 0.1, p, p.flip(0))  # a tenth is right
+
+    def all_samples() -> object:
+        return ransac(p, q, iterations=50_000, confidence=1)
+
+    return [
+        Row("farthest points, 512", median_ms(lambda: farthest_points(scan, 512), 7, 1), "ms"),
+        Row("mutual matches, 5000 × 5000", median_ms(lambda: mutual(*features), 7, 1), "ms"),
+        Row("RANSAC, 50 000 samples of 1000 matches", median_ms(all_samples, 5, 1), "ms"),
+    ]
+
+
+def seconds(code: list[str], **environment: str) -> float:
+    """Wall-clock of one fresh Python."""
+    start = time.perf_counter()
+    run = subprocess.run(
+        [sys.executable, *code], env={**os.environ, **environment}, capture_output=True, text=True
+    )
+    if run.returncode != 0:
+        raise RuntimeError(f"{code} failed: {run.stderr}")
+    return time.perf_counter() - start
+
+
+def time_starts() -> list[Row]:
+    """What a user waits for; the best of three where nothing is compiled."""
+    with tempfile.TemporaryDirectory() as cache:
+        cold, warm = (seconds(["-c", PIPELINE], XDG_CACHE_HOME=cache) for _ in range(2))
+    return [
+        Row("import wsdesc and all its names", min(seconds(["-c", IMPORT]) for _ in range(3)), "s", 3),
+        Row("wsdesc --help", min(seconds(["-m", "wsdesc", "--help"]) for _ in range(3)), "s", 1),
+        Row("describe, match, RANSAC: first start, kernels compiled", cold, "s", 20),
+        Row("  second start", warm, "s"),
+    ]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(usage=__doc__)
+    parser.add_argument("scan", nargs="?")
+    scan = scan_or_room(parser.parse_args().scan)
+    print_machine()
+    load = os.getloadavg()[0]
+    print(f"{len(scan)} points, {torch.get_num_threads()} threads, load {load:.2f} before the start")
+    if load > 0.5:
+        print("other work is running here: do not trust these figures")
+    # Fresh processes first: the threads of this one would still be awake beside them.
+    rows = [*time_starts(), *time_description(scan), *time_matching(scan)]
+    width = max(len(row.name) for row in rows)
+    for row in rows:
+        print(f"  {row.name:<{width}}  {row}")
+    good = all(row.good for row in rows)
+    print("all within bounds" if good else "SOME ARE OVER THEIR BOUNDS")
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
