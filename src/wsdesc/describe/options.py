@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import difflib
-from typing import Any, Literal
+from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
-from wsdesc.errors import InputError
+from wsdesc.options import Options
 
 SupportKind = Literal["universal", "fixed", "local", "global"]
 
 
-class DescriptorOptions(BaseModel):
+class DescriptorOptions(Options):
     """The paper's descriptor, unless told otherwise. Lengths are metres; a `unit` brings a cloud to them."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     frame_radius: float = Field(0.3, gt=0)  # neighbours that fix a keypoint's frame
     use_frames: bool = True  # False: grids stand as the cloud does, descriptors turn with it
@@ -29,25 +26,8 @@ class DescriptorOptions(BaseModel):
     dimension: int = Field(32, ge=1)  # of a descriptor
 
     @model_validator(mode="after")
-    def _bounds_are_ordered(self) -> DescriptorOptions:
+    def _bounds_are_ordered(self) -> Self:
         low, high = self.support_range
         if not 0 < low <= self.support_start <= high:
             raise ValueError(f"support_start {self.support_start} must lie in support_range [{low}, {high}]")
         return self
-
-    @classmethod
-    def read(cls, values: dict[str, Any]) -> DescriptorOptions:
-        """Validate `values`; what is wrong becomes one readable `InputError`."""
-        for key in values:
-            if key not in cls.model_fields:
-                near = difflib.get_close_matches(key, cls.model_fields, n=1)
-                raise InputError(f"unknown option {key!r}" + (f": did you mean {near[0]!r}?" if near else ""))
-        try:
-            return cls(**values)
-        except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(map(str, first["loc"])) or "options"
-            raise InputError(f"{where}: {first['msg']}") from error
-
-
-OBJECTS: dict[str, Any] = {"support_start": 0.375, "support_range": (0.15, 0.75)}  # unit-sphere shapes

@@ -1,0 +1,281 @@
+"""The working resolution follows the scene: not its unit, not the scanner's zeal, not stray points."""
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.spatial.transform import Rotation
+
+from wsdesc.cloud import units
+from wsdesc.cloud.files import read_points
+from wsdesc.cloud.units import Scale, extent, measure, spacing, unit_of, working_resolution
+from wsdesc.errors import InputError
+
+RNG = np.random.default_rng(0)
+
+
+def grid(step: float, *counts: int) -> np.ndarray:
+    axes = [np.arange(n) * step for n in counts] + [np.zeros(1)] * (3 - len(counts))
+    return np.stack(np.meshgrid(*axes, indexing="ij"), -1).reshape(-1, 3)
+
+
+def box(count: int, sides: tuple[float, float, float], seed: int = 0) -> np.ndarray:
+    """Points spread evenly over the six walls of a box."""
+    rng = np.random.default_rng(seed)
+    a, b, c = sides
+    areas = np.array([b * c, a * c, a * b])
+    axis = rng.choice(3, count, p=areas / areas.sum())
+    points = rng.random((count, 3))
+    points[np.arange(count), axis] = rng.integers(0, 2, count)
+    return points * sides
+
+
+def denser(points: np.ndarray, times: int, jitter: float) -> np.ndarray:
+    return np.repeat(points, times, axis=0) + RNG.normal(0, jitter, (times * len(points), 3))
+
+
+def thinner(points: np.ndarray, share: float) -> np.ndarray:
+    return points[RNG.random(len(points)) < share]
+
+
+def close(a: float, b: float, share: float) -> bool:
+    return abs(np.log(a / b)) < np.log1p(share)
+
+
+# Spacing
+
+
+def test_spacing_of_a_grid():
+    assert spacing(grid(0.02, 60, 50)) == pytest.approx(0.02)
+    assert spacing(grid(0.02, 20, 20, 20)) == pytest.approx(0.02)
+    assert spacing([[0, 0, 0], [3, 4, 0]]) == 5
+
+
+def test_spacing_at_random_is_the_median_of_all():
+    points = RNG.random((1000, 3)) * (1, 1, 0)
+    every = np.linalg.norm(points[:, None] - points[None], axis=-1)
+    np.fill_diagonal(every, np.inf)
+    assert spacing(points, sample=1000) == pytest.approx(np.median(every.min(1)))
+    assert close(spacing(points, sample=400), float(np.median(every.min(1))), 0.15)
+    assert spacing(points, sample=400) == spacing(points, sample=400)
+    assert spacing(points, sample=400) != spacing(points, sample=400, seed=1)
+
+
+def test_repeated_points_count_once():
+    points = grid(0.5, 40, 40)
+    holes = np.zeros((5000, 3))  # what many cameras write for pixels without depth
+    for hostile in (
+        np.repeat(points, 7, axis=0),
+        np.r_[points, holes],
+        np.r_[points, points[:9].repeat(300, 0)],
+    ):
+        assert spacing(hostile) == pytest.approx(0.5)
+        assert close(extent(hostile), extent(points), 0.05)
+
+
+def test_large_clouds_are_measured_in_places(monkeypatch):
+    points = box(300_000, (5, 4, 2.5))
+    exact = spacing(points)
+    monkeypatch.setattr(units, "_LARGE", 20_000)
+    searched = []
+    unhooked = units.first_occurrences
+    monkeypatch.setattr(units, "first_occurrences", lambda p: (searched.append(len(p)), unhooked(p))[1])
+    assert close(spacing(points), exact, 0.08)
+    assert 10_000 < searched[-1] < 40_000
+    assert close(spacing(np.r_[points, [[1e9, 0, 0]]]), exact, 0.08)
+    assert spacing(np.repeat(grid(1.0, 30, 30), 30, axis=0)) == 1  # hardly any place: all of it
+
+
+def test_a_million_points_take_no_more_than_a_moment():
+    points = box(1_500_000, (5, 4, 2.5))
+    start = time.perf_counter()
+    scale = measure(points)
+    assert time.perf_counter() - start < 5  # 0.5 s on two cores
+    assert close(scale.resolution, 0.04, 0.3)
+
+
+# Extent
+
+
+def test_extent_does_not_follow_density_or_stray_points():
+    points = box(20_000, (4, 3, 2))
+    whole = extent(points)
+    many = box(400_000, (4, 3, 2))
+    distance = np.linalg.norm(many - (0.5, 0.5, 1), axis=1)  # from a scanner in a corner
+    near = many[0.2 / distance**3 > RNG.random(len(many)) * 2]
+    stray = RNG.uniform(-200, 200, (100, 3))
+    assert close(extent(denser(points, 10, 0.005)), whole, 0.05)
+    assert close(extent(thinner(points, 0.1)), whole, 0.1)
+    assert np.median(np.linalg.norm(near - (0.5, 0.5, 1), axis=1)) < 0.4 * np.median(distance)
+    assert close(extent(near), whole, 0.3)
+    assert close(extent(np.r_[points, stray]), whole, 0.05)
+    assert close(extent(np.r_[points, [[1e12, 0, 0]], [[1e12, 0, 0]], [[1e12, 1e-3, 0]]]), whole, 0.05)
+
+
+def test_extent_is_the_same_in_every_attitude():
+    points = box(20_000, (4, 3, 2))
+    whole = extent(points)
+    for seed in range(5):
+        R = Rotation.random(random_state=seed).as_matrix()
+        assert close(extent(points @ R.T + (5e5, 5e6, 300)), whole, 0.05)
+
+
+def test_flat_and_thin_clouds_have_an_extent():
+    plane, line = grid(0.01, 200, 200), grid(0.01, 2000)
+    assert 0.3 < extent(plane) < 2
+    assert 1 < extent(line) < 20
+    for cloud in (plane, line):
+        assert working_resolution(cloud) >= 0.005
+
+
+# Resolution
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1e-3, 1.0, 39.37, 1e3, 1e9])
+def test_the_unit_of_the_file_does_not_matter(scale):
+    points = box(20_000, (3, 2.5, 1.5))
+    assert working_resolution(points * scale) == pytest.approx(scale * working_resolution(points), rel=0.02)
+    assert unit_of(points * scale) == pytest.approx(working_resolution(points * scale) / 0.025)
+
+
+def test_density_matters_little():
+    points = box(20_000, (3, 2.5, 1.5))
+    usual = working_resolution(points)
+    assert spacing(denser(points, 10, 0.01)) < spacing(points) / 1.5
+    for cloud in (
+        denser(points, 10, 0.01),
+        denser(points, 3, 0.01),
+        thinner(points, 0.25),
+        thinner(points, 0.05),
+    ):
+        assert close(working_resolution(cloud), usual, 0.6)
+
+
+def test_never_much_finer_than_the_points():
+    few = box(60, (3, 2.5, 1.5))
+    assert working_resolution(few) == pytest.approx(spacing(few) / 2)
+
+
+def test_clouds_have_one_resolution_together():
+    large, small = box(20_000, (3, 2.5, 1.5)), box(2_000, (1, 0.8, 0.5), seed=1)
+    assert working_resolution(large, small) == working_resolution(small, large)
+    assert working_resolution(large, small) >= working_resolution(large)
+    assert working_resolution(*[large] * 5, small * 1e6) == working_resolution(
+        large
+    )  # one of many does not count
+    assert working_resolution(large) == working_resolution(torch.from_numpy(large))
+
+
+def test_geographic_coordinates_and_holes():
+    points = box(20_000, (3, 2.5, 1.5))
+    usual = working_resolution(points)
+    assert working_resolution(points + np.array([5e5, 5e6, 300])) == pytest.approx(usual, rel=0.02)
+    with_nan = np.r_[points, np.full((500, 3), np.nan), [[np.inf, 0, 0]]]
+    assert working_resolution(with_nan) == usual
+
+
+def test_clouds_without_a_scale():
+    with pytest.raises(InputError, match="no clouds"):
+        measure()
+    with pytest.raises(InputError, match="one and the same"):
+        measure(np.ones((10, 3)))
+    with pytest.raises(InputError, match="none of the points is finite"):
+        spacing(np.full((4, 3), np.nan))
+    with pytest.raises(InputError, match="no points"):
+        extent(np.zeros((0, 3)))
+    with pytest.raises(InputError, match="shape"):
+        working_resolution(np.zeros((4, 2)))
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(2, 40), st.integers(0, 2**31), st.sampled_from(["any", "integers", "line", "clusters"]))
+def test_any_two_points_that_differ_give_a_resolution(count, seed, kind):
+    rng = np.random.default_rng(seed)
+    points = rng.normal(size=(count, 3)) * 10.0 ** rng.uniform(-6, 6)
+    if kind == "integers":
+        points = rng.integers(0, 3, (count, 3)).astype(float)
+    elif kind == "line":
+        points[:, 1:] = 0
+    elif kind == "clusters":
+        points[: count // 2] += 1e6
+    points[0] = points.max() + 1
+    scale = measure(points)
+    assert np.isfinite(scale.resolution)
+    assert scale.resolution > 0
+    assert scale.spacing > 0
+    assert str(scale)
+
+
+# What people are told
+
+
+def test_people_are_told_what_was_found():
+    assert str(Scale(12.8, 1840.0, 25.6)) == (
+        "scans look like millimetres (spacing 12.8, extent 1 840): working resolution 25.6, 1 unit = 1 020"
+    )
+    assert str(Scale(0.084, 12.5, 0.168)) == (
+        "the scans' unit of length is unknown (spacing 0.084, extent 12.5): "
+        "working resolution 0.168, 1 unit = 6.72"
+    )
+
+
+@pytest.mark.parametrize(
+    ("spacing", "extent", "name"),
+    [
+        (0.0128, 1.8, "metres"),
+        (1.28, 180, "centimetres"),
+        (12.8, 1800, "millimetres"),
+        (0.001, 1.8, "metres"),
+        (0.5, 0.1, "unknown"),  # an object
+        (0.08, 12.5, "unknown"),  # a building
+        (1e-5, 1.8, "unknown"),  # the size of a room, but points 10 µm apart
+        (0.5, 1.8, "unknown"),
+        (1e5, 1e7, "unknown"),
+    ],
+)
+def test_only_what_is_plausible_for_a_room_has_a_name(spacing, extent, name):
+    assert Scale(spacing, extent, 2 * spacing).name == name
+
+
+# Real scans
+
+
+@pytest.fixture
+def real(data_folder) -> Callable[[str], np.ndarray]:
+    def read(name: str) -> np.ndarray:
+        if not (data_folder / name).is_file():
+            pytest.skip(f"the data folder has no {name}")
+        return read_points(data_folder / name)
+
+    return read
+
+
+@pytest.mark.parametrize(
+    ("scene", "expected", "share"),
+    [
+        ("indoor/train/tum_fr1_rpy", 0.025, 0.2),
+        ("indoor/train/hololens_000", 0.025, 0.2),
+        ("indoor/test/kitchen", 0.025, 0.2),
+        ("objects/bunny", 0.001, 0.2),
+        ("tls/building", 0.1, 1.0),  # twice its spacing is 0.17: far walls are sparse, even in 5 cm voxels
+    ],
+)
+def test_real_scans(real, scene, expected, share):
+    clouds = [real(f"{scene}/cloud_bin_{k}.ply") for k in range(4)]
+    assert close(working_resolution(*clouds[:2]), expected, share)
+    assert close(working_resolution(*clouds), expected, share)
+
+
+def test_real_scans_in_other_units_and_densities(real):
+    clouds = [real(f"indoor/train/hololens_000/cloud_bin_{k}.ply") for k in (0, 1)]
+    millimetres = measure(*(1000 * cloud for cloud in clouds))
+    assert millimetres.name == "millimetres"
+    assert close(millimetres.resolution, 25, 0.2)
+    assert close(working_resolution(*(denser(cloud, 10, 0.008) for cloud in clouds)), 0.025, 0.5)
+    assert close(working_resolution(*(thinner(cloud, 0.25) for cloud in clouds)), 0.025, 0.6)
+    stray = RNG.uniform(-100, 100, (30, 3))
+    assert close(working_resolution(*(np.r_[cloud, stray] for cloud in clouds)), 0.025, 0.2)

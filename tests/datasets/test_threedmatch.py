@@ -1,0 +1,231 @@
+"""The benchmark's files are read and written as published, and trouble has a line number."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.spatial.transform import Rotation
+
+from wsdesc.cloud.files import write_points
+from wsdesc.datasets.threedmatch import (
+    InfoEntry,
+    LogEntry,
+    find_fragments,
+    find_scenes,
+    read_info,
+    read_log,
+    read_pose,
+    write_info,
+    write_log,
+)
+from wsdesc.errors import FileFormatError, InputError
+
+LOG = """0\t 1\t 12
+1.0000000000 0.0000000000 0.0000000000 0.5000000000
+0.0000000000 0.0000000000 -1.0000000000 -2.5e-1
+0.0000000000 1.0000000000 0.0000000000 0
+0.0000000000 0.0000000000 0.0000000000 1.0000000000
+0\t 11\t 12
+1 0 0 0
+0 1 0 0
+0 0 1 0
+0 0 0 1
+"""
+
+
+def motion(seed: int) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    T = np.eye(4)
+    T[:3, :3] = Rotation.random(random_state=seed).as_matrix()
+    T[:3, 3] = rng.normal(size=3) * 10.0 ** rng.integers(-9, 7)
+    return T
+
+
+def is_rigid(T: np.ndarray, atol: float) -> bool:
+    R = T[:3, :3]
+    return bool(np.allclose(R @ R.T, np.eye(3), atol=atol) and np.linalg.det(R) > 0)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """Two scenes, the first with its ground truth."""
+    for scene in ("scene_10", "scene_2"):
+        (tmp_path / scene).mkdir()
+        for k in range(12):
+            write_points(tmp_path / scene / f"cloud_bin_{k}.ply", np.eye(3))
+        (tmp_path / scene / "cloud_bin_0.info.txt").write_text(
+            "scene\t seq-01\t 0\n" + LOG.split("12\n")[1][:-4]
+        )
+        (tmp_path / scene / "thumbnail.png").write_bytes(b"")
+    (tmp_path / "scene_2-evaluation").mkdir()
+    (tmp_path / "scene_2-evaluation" / "gt.log").write_text(LOG)
+    entries = [InfoEntry(i, j, 12, np.eye(6) * (j + 1)) for i, j in ((0, 11), (0, 5), (0, 1))]
+    write_info(tmp_path / "scene_2-evaluation" / "gt.info", entries)
+    return tmp_path
+
+
+def test_a_log_as_published(tmp_path):
+    (tmp_path / "gt.log").write_text(LOG)
+    first, second = read_log(tmp_path / "gt.log")
+    assert (first.i, first.j, first.n) == (0, 1, 12)
+    assert first.T_i_j[:3, 3].tolist() == [0.5, -0.25, 0]
+    assert first.T_i_j.dtype == np.float64
+    assert second[:3] == (0, 11, 12)
+    np.testing.assert_array_equal(second.T_i_j, np.eye(4))
+
+
+def test_forms_a_log_may_have(tmp_path):
+    path = tmp_path / "gt.log"
+    for text in (
+        LOG.replace("\n", "\r\n"),
+        LOG.replace("\t", ""),
+        "\n" + LOG.replace("\n0\t", "\n\n0\t"),
+        LOG.rstrip(),
+    ):
+        path.write_bytes(text.encode())
+        assert [entry[:3] for entry in read_log(path)] == [(0, 1, 12), (0, 11, 12)]
+    path.write_text("")  # a result without any pair
+    assert read_log(path) == []
+
+
+def test_what_is_written_is_read_back_exactly(tmp_path):
+    log = [LogEntry(i, i + 1, 60, motion(i)) for i in range(50)]
+    write_log(tmp_path / "gt.log", log)
+    for entry, again in zip(log, read_log(tmp_path / "gt.log"), strict=True):
+        assert entry[:3] == again[:3]
+        np.testing.assert_array_equal(entry.T_i_j, again.T_i_j)
+    assert (tmp_path / "gt.log").read_text().startswith("0\t 1\t 60\n")
+    info = [InfoEntry(i, i + 1, 60, np.random.default_rng(i).normal(size=(6, 6)) * 1e5) for i in range(50)]
+    write_info(tmp_path / "gt.info", iter(info))
+    for entry, again in zip(info, read_info(tmp_path / "gt.info"), strict=True):
+        assert entry[:3] == again[:3]
+        np.testing.assert_array_equal(entry.information, again.information)
+
+
+def test_matrices_that_are_not_written(tmp_path):
+    for matrix in (np.eye(3), np.full((4, 4), np.nan)):
+        with pytest.raises(InputError, match="the pair 3 4 must be \\(4, 4\\) and finite"):
+            write_log(tmp_path / "gt.log", [LogEntry(3, 4, 5, matrix)])
+    assert not (tmp_path / "gt.log").exists()
+
+
+@pytest.mark.parametrize(
+    ("line", "text", "told", "reason"),
+    [
+        (1, "0 1", 1, "not three whole numbers: '0 1'"),
+        (6, "0 1.5 12", 6, "not three whole numbers"),
+        (6, "-1 1 12", 6, "numbered from 0"),
+        (3, "0 0 -1", 3, "not 4 finite numbers: '0 0 -1'"),
+        (3, "0 0 -1 0 0", 3, "not 4 finite numbers"),
+        (4, "0 0 one 0", 4, "not 4 finite numbers"),
+        (8, "0 nan 1 0", 8, "not 4 finite numbers"),
+        (10, "0 0 1 1", 10, "the last row"),
+        (4, "", 5, None),  # one line too few: the trouble shows later
+        (10, "", 6, "4 lines of a matrix should follow, the file ends"),
+    ],
+)
+def test_trouble_in_a_log_has_a_file_and_a_line(tmp_path, line, text, told, reason):
+    lines = LOG.splitlines()
+    lines[line - 1] = text
+    (tmp_path / "gt.log").write_text("\n".join(lines))
+    with pytest.raises(FileFormatError, match=reason) as caught:
+        read_log(tmp_path / "gt.log")
+    assert str(tmp_path / "gt.log") in str(caught.value)
+    if reason is not None:
+        assert f"gt.log, line {told}: " in str(caught.value)
+
+
+@pytest.mark.parametrize("read", [read_log, read_info, read_pose])
+def test_files_that_are_no_text(tmp_path, read):
+    with pytest.raises(FileFormatError, match="there is no such file"):
+        read(tmp_path / "gt.log")
+    (tmp_path / "gt.log").write_bytes(b"\xff\xfe\xfa")
+    with pytest.raises(FileFormatError, match="cannot be read as text"):
+        read(tmp_path / "gt.log")
+    with pytest.raises(FileFormatError, match="cannot be read as text"):
+        read(tmp_path)
+
+
+def test_poses(tmp_path):
+    path = tmp_path / "cloud_bin_0.info.txt"
+    T = motion(0)
+    rows = "\n".join(" ".join(map(repr, row)) for row in T.tolist())
+    path.write_text(f"7-scenes redkitchen\t seq-01\t 0\n{rows}\n")
+    np.testing.assert_array_equal(read_pose(path), T)
+    path.write_text(f"scene\n{rows}\n0 0 0 1")
+    with pytest.raises(FileFormatError, match="this has 6"):
+        read_pose(path)
+    path.write_text("scene\n" + rows.replace(rows.split()[5], "x"))
+    with pytest.raises(FileFormatError, match=r"info\.txt, line 3: not 4 finite"):
+        read_pose(path)
+
+
+def test_scenes_and_fragments_in_order(root):
+    scenes = find_scenes(root)
+    assert [scene.name for scene in scenes] == ["scene_2", "scene_10"]
+    for scene in scenes:
+        assert list(scene.fragments) == list(range(12))
+        assert [path.name for path in scene.fragments.values()] == [f"cloud_bin_{k}.ply" for k in range(12)]
+    (only,) = find_scenes(root / "scene_10")
+    assert (only.name, only.fragments) == ("scene_10", scenes[1].fragments)
+    (root / "scene_2" / "cloud_bin_3.ply").unlink()
+    assert 3 not in find_fragments(root / "scene_2")
+    assert find_fragments(root / "scene_2")[4].name == "cloud_bin_4.ply"  # numbers, not places
+
+
+def test_pairs_have_pose_and_information(root):
+    scene = find_scenes(root)[0]
+    pairs = scene.pairs()
+    assert [(log.i, log.j) for log, _ in pairs] == [(0, 1), (0, 11)]
+    assert [(info.i, info.j, info.information[0, 0]) for _, info in pairs] == [(0, 1, 2), (0, 11, 12)]
+    assert scene.evaluation(low_overlap=True) == root / "scene_2-evaluation-lo"
+    with pytest.raises(FileFormatError, match=r"scene_2-evaluation-lo.gt\.info: there is no such file"):
+        scene.pairs(low_overlap=True)
+    write_info(root / "scene_2-evaluation" / "gt.info", [InfoEntry(0, 1, 12, np.eye(6))])
+    with pytest.raises(FileFormatError, match=r"gt\.info: lacks the pair 0 11"):
+        scene.pairs()
+
+
+def test_pairs_of_missing_fragments(root):
+    (root / "scene_2" / "cloud_bin_11.ply").unlink()
+    with pytest.raises(FileFormatError, match=r"gt\.log: names fragment 11"):
+        find_scenes(root)[0].pairs()
+
+
+def test_places_without_scenes(tmp_path):
+    with pytest.raises(InputError, match="no scene here"):
+        find_scenes(tmp_path)
+    with pytest.raises(FileFormatError, match="no such folder"):
+        find_scenes(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize(
+    ("folder", "scene", "fragments", "pairs", "low"),
+    [
+        ("indoor/test", "kitchen", 20, 119, 46),
+        ("objects", "bunny", 10, 23, None),
+        ("tls", "building", 13, 26, None),
+    ],
+)
+def test_real_ground_truth(data_folder, folder, scene, fragments, pairs, low):
+    if not (data_folder / folder).is_dir():
+        pytest.skip(f"the data folder has no {folder}")
+    (found,) = find_scenes(data_folder / folder)
+    assert (found.name, len(found.fragments)) == (scene, fragments)
+    truth = found.pairs()
+    assert len(truth) == pairs
+    if low is not None:
+        truth += found.pairs(low_overlap=True)
+        assert len(truth) == pairs + low
+    for log, info in truth:
+        assert log[:3] == info[:3]
+        assert 0 <= log.i < log.j < log.n == fragments
+        assert is_rigid(log.T_i_j, 5e-4)  # as published: the poses of 7-Scenes are rounded
+        assert np.allclose(info.information, info.information.T)
+        assert np.linalg.eigvalsh(info.information).min() > 0
+
+
+def test_real_poses_are_rigid(data_folder):
+    poses = sorted((data_folder / "indoor" / "train").glob("*/cloud_bin_*.info.txt"))
+    assert len(poses) == 85
+    assert all(is_rigid(read_pose(path), 1e-4) for path in poses)
