@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from wsdesc import __version__
+from wsdesc import __version__, cli_learn
 from wsdesc.errors import WSDescError
 
 if TYPE_CHECKING:
@@ -23,6 +23,8 @@ EXAMPLES = """\
 Examples:
   wsdesc demo                      register two scans of a synthetic room and look at the result
   wsdesc demo --seed 7 --out d7    another room, written to another folder
+  wsdesc train scans/ --out run    learn a descriptor from unlabelled scans that overlap
+  wsdesc pairs scans/              which of them overlap, without any pose
   wsdesc info                      what is installed and which devices it would use
 
 """
@@ -58,6 +60,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
+
+
+app.command()(cli_learn.train)
+app.command()(cli_learn.pairs)
 
 
 def main() -> None:
