@@ -65,3 +65,16 @@ def set_threads() -> Iterator[Callable[[int], None]]:
     before = torch.get_num_threads()
     yield torch.set_num_threads
     torch.set_num_threads(before)
+
+
+@pytest.fixture
+def ordinary_user() -> Iterator[None]:
+    """Root may read and write everywhere: be somebody else for a test."""
+    if not hasattr(os, "geteuid") or os.geteuid() != 0:
+        yield
+        return
+    os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)

@@ -61,7 +61,7 @@ def find_sequences(places: str | Path | Iterable[str | Path]) -> list[Sequence]:
     found: list[tuple[Path, str, list[Path]]] = []  # folder, its name for people, its scans
     named: dict[Path, list[Path]] = {}  # files given one by one, by their folder
     for place in map(Path, [places] if isinstance(places, str | Path) else places):
-        if place.is_dir():
+        if _is_folder(place):
             below = [(folder, _name(place, folder), _files(folder)) for folder in _folders(place, set())]
             if not any(files for _, _, files in below):
                 raise InputError(f"{place}: there are no scans; readable are {' '.join(_KNOWN)}")
@@ -149,6 +149,13 @@ def _folders(place: Path, seen: set[Path]) -> list[Path]:
         raise FileFormatError(f"{place}: cannot be looked into ({error.strerror})") from error
     inside.sort(key=natural_order)
     return [place, *(below for path in inside for below in _folders(path, seen))]
+
+
+def _is_folder(place: Path) -> bool:
+    try:
+        return place.is_dir()
+    except OSError as error:  # a folder above it is closed
+        raise FileFormatError(f"{place}: cannot be looked into ({error.strerror})") from error
 
 
 def _is_new(path: Path, seen: set[Path]) -> bool:

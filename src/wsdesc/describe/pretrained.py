@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import torch
@@ -25,7 +26,7 @@ def find(name_or_path: str | Path) -> Path:
     """The file of weights that come with the package, or a path to others."""
     packaged = _FOLDER / f"{name_or_path}.safetensors"
     path = packaged if str(name_or_path) in available() else Path(name_or_path)
-    if not path.is_file():
+    if not os.path.isfile(path):  # noqa: PTH113 - the other one raises below a closed folder
         names = ", ".join(available()) or "none yet"
         raise FileFormatError(f"{name_or_path}: neither a file nor weights of this package ({names})")
     return path

@@ -56,12 +56,12 @@ def _frames(
             axes[k, i // 3, i % 3] = i % 4 == 0
         reliable[k] = False
         if n > 0:
-            clear = _thinnest(cov, vec)
+            clear = thinnest(cov, vec)
             reliable[k] = _orient(near, n, np.float64(radius), vec, axes[k]) and clear and n >= FEWEST
 
 
 @device_function
-def _thinnest(cov, vec):
+def thinnest(cov, vec):
     """Jacobi rotations of a symmetric matrix (upper half given): its eigenvector of least eigenvalue
     goes to vec[0]; whether that eigenvalue stands out is returned."""
     for m in range(9):

@@ -16,6 +16,7 @@ from torch import Tensor
 from wsdesc.cloud.neighbours import NeighbourGrid, check_points, check_shape
 from wsdesc.describe.backends import choose
 from wsdesc.describe.voxelize import reference
+from wsdesc.describe.voxelize.task import Task
 from wsdesc.errors import InputError
 
 __all__ = ["voxelize"]
@@ -56,12 +57,12 @@ def voxelize(
         raise InputError(f"{backend} takes float32 points and cut-offs from 0.001: use backend='reference'")
     grid = grid or NeighbourGrid.of(cloud)
     band = reference.band_width(sigma, cutoff)
-    scene = (cloud, support, grid, keypoints, frames, resolution, sigma, band, smallest)
+    task = Task(grid, keypoints, frames, resolution, sigma, band, smallest)
     if backend == "numba":
         from wsdesc.describe.voxelize import cpu as fast
     else:
         from wsdesc.describe.voxelize import cuda as fast  # type: ignore[no-redef]
-    values: Tensor = fast.Voxelize.apply(*scene)
+    values: Tensor = fast.Voxelize.apply(cloud, support, task)
     return values
 
 

@@ -18,7 +18,8 @@ import torch
 from numpy.polynomial import Chebyshev, Polynomial
 from torch import Tensor
 
-from wsdesc.cloud.neighbours import LEAF, NeighbourGrid, walk_leaves
+from wsdesc.cloud.neighbours import LEAF, walk_leaves
+from wsdesc.describe.voxelize.task import Task
 from wsdesc.kernels import device_function, kernel, run_in_chunks
 
 _BATCH = 256  # points whose window is filled together: their numbers stay in the L1 cache
@@ -30,24 +31,15 @@ class Voxelize(torch.autograd.Function):
     """values = f(points, support); keypoints and frames are constants."""
 
     @staticmethod
-    def forward(
-        ctx: Any,
-        points: Tensor,
-        support: Tensor,
-        grid: NeighbourGrid,
-        keypoints: Tensor,
-        frames: Tensor,
-        resolution: int,
-        sigma: float,
-        band: float,
-        smallest: float,
-    ) -> Tensor:
-        values = support.new_empty(len(keypoints), resolution**3)
-        scene = (*grid.arrays(), keypoints.numpy(), frames.numpy(), support.detach().numpy(), sigma, band)
-        run_in_chunks(_forward, len(keypoints), *scene, resolution, values.numpy(), chunk=32)
+    def forward(ctx: Any, points: Tensor, support: Tensor, task: Task) -> Tensor:
+        h = task.resolution
+        values = support.new_empty(len(task.keypoints), h**3)
+        constants = (task.keypoints.numpy(), task.frames.numpy(), support.detach().numpy())
+        scene = (*task.grid.arrays(), *constants, task.sigma, task.band, h)
+        run_in_chunks(_forward, len(values), *scene, values.numpy(), chunk=32)
         ctx.save_for_backward(values)
-        ctx.grid, ctx.scene, ctx.resolution = grid, scene, resolution
-        return values.view(-1, resolution, resolution, resolution)
+        ctx.grid, ctx.scene = task.grid, scene
+        return values.view(-1, h, h, h)
 
     @staticmethod
     def backward(ctx: Any, *grad: Tensor) -> tuple[Tensor | None, ...]:
@@ -59,12 +51,12 @@ class Voxelize(torch.autograd.Function):
         wanted = ctx.needs_input_grad[0]
         by_point = values.new_zeros(_SLICES, points if wanted else 0, 3)
         arrays = (upstream.numpy(), by_support.numpy(), by_point.numpy(), slice_)
-        run_in_chunks(_backward, keypoints, *ctx.scene, ctx.resolution, *arrays, chunk=slice_)
+        run_in_chunks(_backward, keypoints, *ctx.scene, *arrays, chunk=slice_)
         to_points = None
         if wanted:
             to_points = torch.empty(points, 3, dtype=values.dtype)
             to_points[ctx.grid.order] = by_point.sum(0)
-        return to_points, by_support, None, None, None, None, None, None, None
+        return to_points, by_support, None
 
 
 _TOP = math.log(999.0) * 1.001  # beyond it a pair is cut off, or the voxel all but full
@@ -98,9 +90,15 @@ def _exponents(count, flat, height, place, scale, reach2, out):
 
 @device_function(fastmath=True)
 def _into_grid(
-    points, centres, radii, leaves, found, x, y, z, frame, per_cell, limit, shift, gx, gy, gz, who
-):
-    """Points of the found leaves within `limit` of the grid's centre, an axis, in cells from voxel 0."""
+    points, centres, radii, branch_centres, branch_radii, keypoint, frame, cell, reach, h,
+    found, gx, gy, gz, who,
+):  # fmt: skip
+    """Points that reach a voxel of the keypoint's grid, in cells from voxel 0: how many, where, and who."""
+    x, y, z = keypoint[0], keypoint[1], keypoint[2]
+    shift, per_cell = np.float32(0.5 * (h - 1)), np.float32(1 / cell)
+    limit = shift + reach
+    ball = np.float32(limit * cell * math.sqrt(3.0))
+    leaves = walk_leaves(centres, radii, branch_centres, branch_radii, x, y, z, ball, found)
     n = 0
     xx, xy, xz = frame[0, 0] * per_cell, frame[0, 1] * per_cell, frame[0, 2] * per_cell
     yx, yy, yz = frame[1, 0] * per_cell, frame[1, 1] * per_cell, frame[1, 2] * per_cell
@@ -142,14 +140,9 @@ def _forward(
         cell = support[k] / h
         reach = np.float32(0.5 + band / cell)
         w = int(min(2 * reach + 1, np.float32(h)))
-        x, y, z = keypoints[k, 0], keypoints[k, 1], keypoints[k, 2]
-        shift = np.float32(0.5 * (h - 1))
-        limit = shift + reach
-        ball = np.float32(limit * cell * math.sqrt(3.0))
-        leaves = walk_leaves(centres, radii, branch_centres, branch_radii, x, y, z, ball, found)
         n = _into_grid(
-            points, centres, radii, leaves, found, x, y, z, frames[k], np.float32(1 / cell),
-            limit, shift, gx, gy, gz, who,
+            points, centres, radii, branch_centres, branch_radii, keypoints[k], frames[k], cell, reach, h,
+            found, gx, gy, gz, who,
         )  # fmt: skip
         total[:] = 0
         for first in range(0, n, _BATCH):
@@ -189,15 +182,11 @@ def _backward(
     for k in range(start, stop):
         cell = support[k] / h
         reach = np.float32(0.5 + band / cell)
-        x, y, z = keypoints[k, 0], keypoints[k, 1], keypoints[k, 2]
-        shift = np.float32(0.5 * (h - 1))
-        limit = shift + reach
-        ball = np.float32(limit * cell * math.sqrt(3.0))
-        leaves = walk_leaves(centres, radii, branch_centres, branch_radii, x, y, z, ball, found)
         n = _into_grid(
-            points, centres, radii, leaves, found, x, y, z, frames[k], np.float32(1 / cell),
-            limit, shift, gx, gy, gz, who,
+            points, centres, radii, branch_centres, branch_radii, keypoints[k], frames[k], cell, reach, h,
+            found, gx, gy, gz, who,
         )  # fmt: skip
+        shift = np.float32(0.5 * (h - 1))
         to_support = 0.0
         for m in range(n):
             px, py, pz = 0.0, 0.0, 0.0

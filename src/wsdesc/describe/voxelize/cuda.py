@@ -18,6 +18,7 @@ import triton.language as tl
 from torch import Tensor
 
 from wsdesc.cloud.neighbours import LEAF, NeighbourGrid
+from wsdesc.describe.voxelize.task import Task
 
 _SHARES = 8  # programs for one keypoint
 _KEYPOINTS_AT_ONCE = 512  # so that the sums stay in the L2 cache
@@ -27,18 +28,8 @@ class Voxelize(torch.autograd.Function):
     """values = f(points, support); keypoints and frames are constants."""
 
     @staticmethod
-    def forward(
-        ctx: Any,
-        points: Tensor,
-        support: Tensor,
-        grid: NeighbourGrid,
-        keypoints: Tensor,
-        frames: Tensor,
-        resolution: int,
-        sigma: float,
-        band: float,
-        smallest: float,
-    ) -> Tensor:
+    def forward(ctx: Any, points: Tensor, support: Tensor, task: Task) -> Tensor:
+        grid, keypoints, frames, resolution, sigma, band, smallest = task
         support = support.detach()
         leaves, start = grid.leaves_near(keypoints, (support / 2 + band) * 3**0.5)
         values = support.new_empty(len(keypoints), resolution**3)
@@ -69,7 +60,7 @@ class Voxelize(torch.autograd.Function):
         by_point = None
         if ctx.needs_input_grad[0]:
             by_point = _points_gradient(ctx, (upstream * (1 - values)).contiguous(), leaves, start)
-        return by_point, by_support, None, None, None, None, None, None, None
+        return by_point, by_support, None
 
 
 def _sizes(smallest: float, resolution: int, band: float) -> dict[str, int]:
