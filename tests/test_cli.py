@@ -105,3 +105,9 @@ def test_ctrl_c_ends_quietly(tmp_path):
     assert process.returncode == 130
     assert out == ""
     assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("command", ["demo", "info", "pairs", "train"])
+def test_help_of_each_command_begins_with_its_examples(command):
+    shown = wsdesc(command, "--help").stdout
+    assert shown.startswith(f"Examples:\n  wsdesc {command} ")

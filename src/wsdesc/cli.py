@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from wsdesc import __version__, cli_learn
 from wsdesc.errors import WSDescError
@@ -24,6 +24,7 @@ Examples:
   wsdesc demo                      register two scans of a synthetic room and look at the result
   wsdesc demo --seed 7 --out d7    another room, written to another folder
   wsdesc train scans/ --out run    learn a descriptor from unlabelled scans that overlap
+  wsdesc train --out run --resume  go on where it was stopped; without scans: synthetic rooms
   wsdesc pairs scans/              which of them overlap, without any pose
   wsdesc info                      what is installed and which devices it would use
 
@@ -52,6 +53,15 @@ class _Commands(TyperGroup):
             sys.exit(130)
 
 
+class _Command(TyperCommand):
+    """The examples of this command first."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        own = [line for line in EXAMPLES.splitlines() if line.startswith(f"  wsdesc {self.name} ")]
+        formatter.write("\n".join(["Examples:", *own, "", ""]))
+        super().format_help(ctx, formatter)
+
+
 app = typer.Typer(
     cls=_Commands,
     help="Align 3D scans, and learn to do it from unlabelled scans.",
@@ -62,8 +72,8 @@ app = typer.Typer(
 )
 
 
-app.command()(cli_learn.train)
-app.command()(cli_learn.pairs)
+app.command(cls=_Command)(cli_learn.train)
+app.command(cls=_Command)(cli_learn.pairs)
 
 
 def main() -> None:
@@ -85,7 +95,7 @@ def _options(
     """What holds for all commands."""
 
 
-@app.command()
+@app.command(cls=_Command)
 def info() -> None:
     """Versions, devices and backends, extras, weights."""
     sections = {"versions": _versions, "devices": _devices, "extras": _extras, "files": _files}
@@ -93,7 +103,7 @@ def info() -> None:
         _print_table(title, rows())
 
 
-@app.command()
+@app.command(cls=_Command)
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for picture, clouds and pose.")] = Path("demo"),
     seed: Annotated[int, typer.Option(min=0, help="Another seed is another room.")] = 0,
