@@ -26,6 +26,7 @@ from wsdesc.datasets.synthetic import RoomPair, room_pair
 from wsdesc.describe import pretrained
 from wsdesc.describe.extractor import WSDesc
 from wsdesc.errors import FileFormatError
+from wsdesc.evaluate.metrics import rotation_error_deg, translation_error
 from wsdesc.match import mutual
 
 Pose = NDArray[np.float64]  # (4, 4)
@@ -190,8 +191,7 @@ def move(points: NDArray, T: Pose) -> NDArray[np.float64]:
 
 def pose_error(T: Pose, T_true: Pose) -> tuple[float, float]:
     """Angle in degrees and distance in metres between two poses."""
-    turn = Rotation.from_matrix(T[:3, :3].T @ T_true[:3, :3]).magnitude()
-    return float(np.degrees(turn)), float(np.linalg.norm(T[:3, 3] - T_true[:3, 3]))
+    return float(rotation_error_deg(T, T_true)), float(translation_error(T, T_true))
 
 
 def _make_folder(out: Path) -> None:

@@ -12,7 +12,7 @@ from functools import partial
 from typing import NamedTuple
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from torch import Tensor
 
 from wsdesc.align.ransac import ransac
@@ -20,14 +20,13 @@ from wsdesc.cloud.neighbours import NeighbourGrid
 from wsdesc.describe.histograms import point_histograms
 from wsdesc.errors import InputError
 from wsdesc.match.hard import mutual
+from wsdesc.options import Options
 
 Describe = Callable[[Tensor, Tensor], Tensor]  # points (N, 3), keypoints (K, 3) -> descriptors (K, C)
 
 
-class OverlapOptions(BaseModel):
+class OverlapOptions(Options):
     """When two scans count as overlapping. Lengths are multiplied by the unit."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     keypoints: int = Field(1000, ge=3)  # of each scan, by farthest point sampling
     threshold: float = Field(0.05, gt=0)  # up to which a match agrees, and a point has a partner
