@@ -56,7 +56,7 @@ def ransac(
             probability; 1 never stops early.
         seed: same seed, same result, bit for bit, on any number of threads.
     """
-    p, q = _matched(source, target)
+    p, q = matched_points(source, target)
     _check_options(threshold, edge_ratio, iterations, confidence)
     count = p.shape[1]
     best = np.eye(4)
@@ -87,7 +87,7 @@ def ransac(
     )
 
 
-def _matched(source: Tensor, target: Tensor) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def matched_points(source: Tensor, target: Tensor) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Both sides as (3, M), one coordinate after the other, which the counting loop reads fastest."""
     source, target = torch.as_tensor(source), torch.as_tensor(target)
     if source.shape != target.shape or source.ndim != 2 or source.shape[1] != 3:
