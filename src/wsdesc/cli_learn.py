@@ -1,4 +1,4 @@
-"""The commands around learning: `wsdesc train` and `wsdesc pairs`."""
+"""The commands around learning: `wsdesc train`, `wsdesc distill` and `wsdesc pairs`."""
 
 from __future__ import annotations
 
@@ -19,6 +19,13 @@ Scans = Annotated[
 PairMode = Annotated[
     str, typer.Option("--pairs", help="How overlapping scans are found: order, overlap, both.")
 ]
+Device = Annotated[str, typer.Option(help="cpu, cuda, or auto.")]
+Steps = Annotated[int | None, typer.Option(min=1, help="How many steps.")]
+Seed = Annotated[int | None, typer.Option(min=0, help="Of all random choices.")]
+Synthetic = Annotated[float | None, typer.Option(min=0, max=1, help="Share of steps on synthetic rooms.")]
+Minutes = Annotated[float | None, typer.Option(min=0, help="Stop after so long; --resume goes on.")]
+Resume = Annotated[bool, typer.Option("--resume", help="Go on where a run in this folder stopped.")]
+TensorBoard = Annotated[bool, typer.Option("--tensorboard", help="Keep curves of the log for TensorBoard.")]
 Window = Annotated[int, typer.Option(min=1, help="Scans up to this far apart in order may be pairs.")]
 
 
@@ -27,56 +34,115 @@ def train(
     out: Annotated[Path, typer.Option(help="Folder of the run.")] = Path("runs/wsdesc"),
     preset: Annotated[str, typer.Option(help="indoor, objects, or small for a laptop's minutes.")] = "indoor",
     config: Annotated[Path | None, typer.Option(help="YAML file of options, instead of a preset.")] = None,
-    steps: Annotated[int | None, typer.Option(min=1, help="How many steps.")] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Of all random choices.")] = None,
-    synthetic: Annotated[
-        float | None, typer.Option(min=0, max=1, help="Share of steps on synthetic rooms.")
-    ] = None,
-    device: Annotated[str, typer.Option(help="cpu, cuda, or auto.")] = "auto",
-    minutes: Annotated[
-        float | None, typer.Option(min=0, help="Stop after so long; --resume goes on.")
-    ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on where a run in this folder stopped.")
+    start: Annotated[str | None, typer.Option(help="Weights to begin with, a file or a name.")] = None,
+    steps: Steps = None,
+    seed: Seed = None,
+    synthetic: Synthetic = None,
+    device: Device = "auto",
+    minutes: Minutes = None,
+    resume: Resume = False,
+    tensorboard: TensorBoard = False,
+    oracle: Annotated[
+        bool, typer.Option("--oracle", help="Learn from poses beside the scans instead, to compare with.")
     ] = False,
+    oracle_loss: Annotated[str, typer.Option(help="Of the oracle: batch-hard or infonce.")] = "batch-hard",
 ) -> None:
     """Learn a descriptor from unlabelled scans that overlap. Stops and goes on at any time."""
     from wsdesc.learn import options as presets
 
     base = presets.TrainOptions.load(config) if config else presets.preset(preset)
-    changes: dict[str, Any] = {"steps": steps, "seed": seed}
+    changes: dict[str, Any] = {
+        "steps": steps,
+        "seed": seed,
+        "start": start,
+        "oracle": oracle_loss if oracle else None,
+    }
     values = {**base.model_dump(), **{name: value for name, value in changes.items() if value is not None}}
     if synthetic is not None:
         values["data"]["synthetic"] = synthetic
+    if start is not None:
+        values["descriptor"] = _descriptor_of(start)
     options = presets.TrainOptions.read(values)
+    _check_board(tensorboard)
 
     from wsdesc.learn.data import gather
+    from wsdesc.learn.run import Source
     from wsdesc.learn.run import train as run
+    from wsdesc.learn.truth import held_out_motions, posed_source
     from wsdesc.learn.validate import validate
 
     with _bars() as (bars, watch):
         data = gather(list(scans or []), options, say=_say, watch=watch)
+        source: Source = posed_source(data, options) if options.oracle else data.source
         if data.graph is not None:
             out.mkdir(parents=True, exist_ok=True)
             data.graph.save(out / "pairs.json")
+        known = held_out_motions(data)
+        held_out = [(p, q, T_q_p) for (p, q), T_q_p in zip(data.held_out, known, strict=True)]
 
         def look(trainer: Any) -> dict[str, float]:
-            report = validate(
-                trainer.model, [(p, q, None) for p, q in data.held_out], keypoints=options.keypoints
-            )
-            return {f"held_out_{name}": value for name, value in report.rigidity._asdict().items()}
+            report = validate(trainer.model, held_out, keypoints=options.keypoints, loss=trainer.loss)
+            figures = report.rigidity._asdict() | (report.truth._asdict() if report.truth else {})
+            return {f"held_out_{name}": value for name, value in figures.items() if name != "pairs"}
 
         weights = run(
             options,
-            data.source,
+            source,
             out,
             device=_device(device),
             resume=resume,
             stop_after=60 * minutes if minutes is not None else float("inf"),
-            validate=look if data.held_out else None,
+            validate=look if held_out else None,
             watch=_show(bars, options.steps),
+            tensorboard=tensorboard,
         )
-    print(f"weights: {weights}" if weights else f"stopped; go on with: wsdesc train … --out {out} --resume")
+    _say_end("train", weights, out)
+
+
+def distill(
+    teacher: Annotated[str, typer.Argument(help="Weights to imitate, a file or a name.")],
+    scans: Annotated[
+        list[Path] | None, typer.Argument(help="Folders of scans; none: synthetic rooms.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder of the run.")] = Path("runs/fast"),
+    width: Annotated[float, typer.Option(min=0.03, max=4, help="Factor on the network's channels.")] = 0.25,
+    steps: Steps = None,
+    seed: Seed = None,
+    synthetic: Synthetic = None,
+    device: Device = "auto",
+    minutes: Minutes = None,
+    resume: Resume = False,
+    tensorboard: TensorBoard = False,
+) -> None:
+    """Teach a narrow, fast network the descriptors of a trained one, on any scans. Needs no pairs."""
+    _check_board(tensorboard)
+    from wsdesc.describe.extractor import WSDesc
+    from wsdesc.learn.data import gather_clouds
+    from wsdesc.learn.distill import distill as run
+    from wsdesc.learn.distill import student_options, student_source
+
+    model = WSDesc.from_pretrained(teacher)
+    changes: dict[str, Any] = {"steps": steps, "seed": seed, "distill": {"teacher": teacher}}
+    if synthetic is not None:
+        changes["data"] = {"synthetic": synthetic}
+    given = {name: value for name, value in changes.items() if value is not None}
+    options = student_options(model, width, **given)
+    with _bars() as (bars, watch):
+        clouds = gather_clouds(scans, options, say=_say, watch=watch) if scans else []
+        source, held_out = student_source(clouds, options)
+        weights = run(
+            model,
+            source,
+            options,
+            out,
+            held_out=held_out,
+            device=_device(device),
+            resume=resume,
+            stop_after=60 * minutes if minutes is not None else float("inf"),
+            watch=_show(bars, options.steps),
+            tensorboard=tensorboard,
+        )
+    _say_end("distill", weights, out)
 
 
 def pairs(
@@ -101,6 +167,24 @@ def pairs(
 
 def _say(line: str) -> None:
     print(line, flush=True)
+
+
+def _say_end(command: str, weights: Path | None, out: Path) -> None:
+    again = f"stopped; go on with: wsdesc {command} … --out {out} --resume"
+    _say(f"weights: {weights}" if weights else again)
+
+
+def _check_board(wanted: bool) -> None:
+    if wanted:
+        from wsdesc.learn.board import check_installed
+
+        check_installed()
+
+
+def _descriptor_of(weights: str) -> dict[str, Any]:
+    from wsdesc.describe import pretrained
+
+    return pretrained.load(pretrained.find(weights))[0].model_dump()
 
 
 def _device(name: str) -> str:
@@ -140,7 +224,8 @@ def _show(bars: Any, steps: int) -> Any:
 
     def show(now: Progress) -> None:
         text = (
-            f"loss {now.report.loss:.4f} (o {now.report.orthogonality:.4f}, c {now.report.cycle:.4f})"
+            f"loss {now.report.loss:.4f} ({now.terms[0]} {now.report.orthogonality:.4f}"
+            f", {now.terms[1]} {now.report.cycle:.4f})"
             f"  support {now.report.support:.3f}  skipped {now.skipped}"
             f"  {now.pairs_per_second:.1f} pairs/s, waiting {now.waiting:.0%}"
         )

@@ -65,12 +65,16 @@ class WSDesc(nn.Module):
     def prepare(self, points: Tensor, keypoints: Tensor, unit: float = 1.0) -> Scene:
         """The first step of `forward`, in which nothing is learned: neighbour grid and frames."""
         points, keypoints = self._in_metres(points, keypoints, unit)
-        grid = NeighbourGrid.of(points)
+        scene = self.prepare_in(NeighbourGrid.of(points), keypoints)
+        return scene._replace(points=points) if points.requires_grad else scene
+
+    def prepare_in(self, grid: NeighbourGrid, keypoints: Tensor) -> Scene:
+        """As `prepare`, for a cloud whose grid is at hand, in the model's metres and precision."""
         if self.options.use_frames:
             axes = local_frames(grid, keypoints, self.options.frame_radius).axes
         else:
-            axes = torch.eye(3).to(points).expand(len(keypoints), 3, 3)
-        return Scene(points if points.requires_grad else None, grid, keypoints, axes)
+            axes = torch.eye(3).to(keypoints).expand(len(keypoints), 3, 3)
+        return Scene(None, grid, keypoints, axes)
 
     def voxels(self, scene: Scene) -> Tensor:
         """The second step: voxel grids of the keypoints at the learned support, (K, h, h, h)."""

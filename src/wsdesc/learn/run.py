@@ -8,12 +8,15 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, cast
 
 import torch
+from torch import Tensor
 
+from wsdesc.describe.extractor import WSDesc
 from wsdesc.errors import FileFormatError, InputError
 from wsdesc.learn import distributed
+from wsdesc.learn.board import FOLDER, Board
 from wsdesc.learn.checkpoint import load_checkpoint, save_checkpoint
 from wsdesc.learn.feed import Feed
 from wsdesc.learn.options import TrainOptions
@@ -34,15 +37,27 @@ class Progress:
     skipped: int  # since the start
     pairs_per_second: float  # since this process began
     waiting: float  # share of the time spent on waiting for data
+    terms: tuple[str, str] = ("orthogonality", "cycle")  # what the report's two figures beside the loss are
 
 
 Watch = Callable[[Progress], None]
 Validate = Callable[[Trainer], dict[str, float]]
+Make = Callable[[TrainOptions, torch.device | str], Trainer]
+
+
+class Source(Protocol):
+    """What a trainer prepares its steps from: a `PairSource`, or one whose pairs come with more."""
+
+    def pair(self, number: int) -> tuple[Tensor, ...]:
+        """What belongs to this number."""
+
+    def close(self) -> None:
+        """Let go of worker processes."""
 
 
 def train(
     options: TrainOptions,
-    source: PairSource,
+    source: Source,
     out: Path,
     *,
     device: torch.device | str = "cpu",
@@ -50,25 +65,52 @@ def train(
     stop_after: float = math.inf,
     validate: Validate | None = None,
     watch: Watch = lambda progress: None,
+    make: Make | None = None,
+    tensorboard: bool = False,
 ) -> Path | None:
     """Train in the folder `out` and return the path of the weights, or None if seconds ran out before.
 
     A run that was stopped goes on with `resume`, and ends with the same bits on a CPU as one that was not.
-    `validate` gives figures for the log; nothing of it flows back.
+    `validate` gives figures for the log; nothing of it flows back. `make` makes the trainer; without it the
+    options say which: one without ground truth, or with `options.oracle` one whose source must bring it.
+    `tensorboard` keeps curves of the log in a folder of that name.
     """
     with distributed.process_group() as (rank, processes):
-        trainer = Trainer(options, device)
+        trainer = (make or _maker(options))(options, device)
         run = _Folder(out, rank)
-        step = run.open(trainer, resume)
-        feed = Feed(source, trainer, rank, processes)
+        step = run.open(trainer, resume, tensorboard)
+        feed = Feed(cast(PairSource, source), trainer, rank, processes)
         try:
             step = _steps(trainer, feed, run, step, stop_after, validate, watch)
         finally:
             feed.close()
             source.close()
+            run.close()
         if step < options.steps:
             return None
         return run.finish(trainer)
+
+
+def _maker(options: TrainOptions) -> Make:
+    if options.oracle is None:
+        return Trainer
+    from wsdesc.learn.oracle import OracleTrainer
+
+    return OracleTrainer
+
+
+def _begin(trainer: Trainer) -> None:
+    """Take over the weights that the options want to start from."""
+    name, options = trainer.options.start, trainer.options.descriptor
+    if name is None:
+        return
+    given = WSDesc.from_pretrained(name)
+    free = {"support_start", "support_range"}
+    ours, theirs = options.model_dump(exclude=free), given.options.model_dump(exclude=free)
+    differ = [key for key in ours if ours[key] != theirs[key]]
+    if differ:
+        raise InputError(f"{name}: its descriptor is another one: {', '.join(differ)} differ")
+    trainer.model.load_state_dict(given.state_dict())
 
 
 def _steps(
@@ -86,6 +128,7 @@ def _steps(
     recent: list[StepReport] = []
     step = first
     while step < options.steps:
+        trainer.pace(step)
         report = trainer.step(feed.take(step))
         step += 1
         run.skipped += report.skipped
@@ -95,6 +138,7 @@ def _steps(
         progress = Progress(
             step, options.steps, report, run.skipped, pairs / (now - began), feed.waited / (now - began)
         )
+        progress.terms = getattr(trainer, "terms", progress.terms)
         watch(progress)
         if step % _LOG_EVERY == 0 or step == options.steps:
             run.log(_summary(recent, progress))
@@ -112,9 +156,10 @@ def _steps(
 
 def _summary(recent: list[StepReport], progress: Progress) -> dict[str, Any]:
     good = [r for r in recent if not r.skipped]
+    names = dict(zip(("orthogonality", "cycle"), progress.terms, strict=True))
     means = {
-        name: sum(getattr(r, name) for r in good) / len(good) if good else None
-        for name in ("loss", "orthogonality", "cycle", "gradient")
+        names.get(field, field): sum(getattr(r, field) for r in good) / len(good) if good else None
+        for field in ("loss", "orthogonality", "cycle", "gradient")
     }
     return {
         "step": progress.step,
@@ -132,8 +177,9 @@ class _Folder:
     def __init__(self, path: Path, rank: int) -> None:
         self.path, self.writes = path, rank == 0
         self.skipped = 0
+        self.board: Board | None = None
 
-    def open(self, trainer: Trainer, resume: bool) -> int:
+    def open(self, trainer: Trainer, resume: bool, tensorboard: bool) -> int:
         """Make the folder ready and return the number of steps that are done."""
         checkpoint = self.path / CHECKPOINT
         try:
@@ -144,24 +190,37 @@ class _Folder:
             raise InputError(
                 f"{self.path}: a training was begun here; go on with --resume or choose another folder"
             )
-        step = load_checkpoint(checkpoint, trainer) if resume and checkpoint.exists() else 0
+        step = 0
+        if resume and checkpoint.exists():
+            step = load_checkpoint(checkpoint, trainer)
+        else:
+            _begin(trainer)
         if self.writes:
             trainer.options.save(self.path / OPTIONS)
-            self._cut_log(step)
+            rows = self._cut_log(step)
+            if tensorboard:
+                self.board = Board(self.path / FOLDER, rows)
         return step
 
-    def _cut_log(self, step: int) -> None:
-        """Forget what was logged after the checkpoint, and take up the count of skipped steps."""
+    def close(self) -> None:
+        if self.board is not None:
+            self.board.close()
+
+    def _cut_log(self, step: int) -> list[dict[str, Any]]:
+        """Forget what was logged after the checkpoint, and take up the count of skipped steps; the rest."""
         path = self.path / LOG
         rows = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
         rows = [row for row in rows if row["step"] <= step]
         self.skipped = next((row["skipped"] for row in reversed(rows) if "skipped" in row), 0)
         path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        return rows
 
     def log(self, row: dict[str, Any]) -> None:
         if self.writes:
             with (self.path / LOG).open("a") as file:
                 file.write(json.dumps(row) + "\n")
+        if self.board is not None:
+            self.board.add(row)
 
     def checkpoint(self, trainer: Trainer, step: int) -> None:
         if self.writes:

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+from collections.abc import Callable
 from concurrent.futures import Future, ProcessPoolExecutor
+from threading import Lock
 from typing import Any, Protocol
 
 import torch
@@ -17,6 +19,8 @@ from wsdesc.cloud.sampling import voxel_downsample
 from wsdesc.learn.chance import generator_of
 
 CloudPair = tuple[Tensor, Tensor]  # (N, 3) and (M, 3), float32, in metres
+_FIRST_ROOMS = 24  # synthetic rooms to choose from at the start
+MakeRoom = Callable[[int, int, float], list[Tensor]]  # as `make_room`
 
 
 class PairSource(Protocol):
@@ -47,26 +51,41 @@ class ScanPairs:
 
 
 class RoomPairs:
-    """Neighbouring fragments of synthetic rooms. Every so many pairs a new room joins and the oldest leaves;
-    rooms are made ahead by other processes."""
+    """Fragments of synthetic rooms that follow each other or, in a share `far` of the pairs, the next but
+    one, which has less in common. Every so many pairs a new room joins and the oldest leaves; rooms are made
+    ahead by other processes, by `make`."""
 
     def __init__(
-        self, seed: int, rooms: int, pairs_per_room: int, share: float, workers: int | None = None
+        self,
+        seed: int,
+        rooms: int,
+        pairs_per_room: int,
+        share: float,
+        workers: int | None = None,
+        make: MakeRoom | None = None,
+        far: float = 0.0,
     ) -> None:
+        self.make, self.far = make or make_room, far
         self.seed, self.rooms, self.pairs_per_room, self.share = seed, rooms, pairs_per_room, share
         self.workers = workers if workers is not None else max(1, (os.cpu_count() or 2) - 1)
-        self._made: dict[int, Future[list[Tensor]] | list[Tensor]] = {}
+        self._made: dict[int, Future[list[Tensor]]] = {}
         self._pool: ProcessPoolExecutor | None = None
+        self._lock = Lock()
 
     def pair(self, number: int) -> CloudPair:
         """See `PairSource`."""
-        newest = number // self.pairs_per_room + min(self.rooms, 2 * self.workers) - 1
+        newest = number // self.pairs_per_room + min(self.rooms, _FIRST_ROOMS) - 1
         oldest = max(0, newest - self.rooms + 1)
-        self._keep(oldest, newest + 2 * self.workers)
         generator = generator_of(self.seed, 2, number)
-        fragments = self._room(int(torch.randint(oldest, newest + 1, (1,), generator=generator)))
-        i = int(torch.randint(len(fragments) - 1, (1,), generator=generator))
-        return fragments[i], fragments[i + 1]
+        room = int(torch.randint(oldest, newest + 1, (1,), generator=generator))
+        with self._lock:  # other threads ask for other numbers
+            self._keep(oldest, newest + 2 * self.workers)
+            made = self._made[room]
+        fragments = made.result()
+        far = float(torch.rand(1, generator=generator)) < self.far and len(fragments) > 2
+        apart = 2 if far else 1
+        i = int(torch.randint(len(fragments) - apart, (1,), generator=generator))
+        return fragments[i], fragments[i + apart]
 
     def close(self) -> None:
         """End the worker processes."""
@@ -77,23 +96,17 @@ class RoomPairs:
         for room in [r for r in self._made if r < first]:
             del self._made[room]
         if self._pool is None:
-            self._pool = ProcessPoolExecutor(self.workers, multiprocessing.get_context("spawn"))
+            spawn = multiprocessing.get_context("spawn")
+            self._pool = ProcessPoolExecutor(self.workers, spawn, torch.set_num_threads, (1,))
         for room in range(first, last + 1):
             if room not in self._made:
-                self._made[room] = self._pool.submit(make_room, self.seed, room, self.share)
-
-    def _room(self, number: int) -> list[Tensor]:
-        made = self._made[number]
-        if isinstance(made, Future):
-            made = self._made[number] = made.result()
-        return made
+                self._made[room] = self._pool.submit(self.make, self.seed, room, self.share)
 
 
 def make_room(seed: int, number: int, share: float) -> list[Tensor]:
     """At least two successive fragments of the room that belongs to (seed, number), cleaned for training."""
     from wsdesc.datasets.synthetic import make_fragments
 
-    torch.set_num_threads(1)
     for attempt in range(100):
         room_seed = (seed * 1_000_003 + number) * 100 + attempt
         found = [torch.from_numpy(f.points) for f in make_fragments(room_seed, 4) if len(f.points) >= 2000]

@@ -8,11 +8,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from wsdesc.cloud.neighbours import NeighbourGrid
 from wsdesc.cloud.sampling import farthest_points
 from wsdesc.describe.extractor import Scene, WSDesc
 from wsdesc.describe.support import UniversalSupport
 from wsdesc.learn import distributed
 from wsdesc.learn.chance import random_rotation
+from wsdesc.learn.grids import GridsAtHand
 from wsdesc.learn.losses import RigidityLoss
 from wsdesc.learn.options import TrainOptions
 
@@ -46,6 +48,7 @@ class Trainer:
             self.model = WSDesc(**options.descriptor.model_dump()).to(self.device)
         self.loss = RigidityLoss(**options.loss.model_dump())
         self.optimizers = self._make_optimizers()
+        self._grids = GridsAtHand(self.device)
         self._learn = torch.compile(self._terms) if options.compile and self._cuda else self._terms
 
     @property
@@ -65,17 +68,32 @@ class Trainer:
             )
         return optimizers
 
+    def pace(self, step: int) -> None:
+        """Set the learning rates for this step: constant, then in the cooldown falling towards zero."""
+        o = self.options
+        left = (o.steps - step) / o.steps
+        factor = min(1.0, left / o.cooldown) if o.cooldown > 0 else 1.0
+        rates = {"network": o.learning_rate, "support": o.support_learning_rate}
+        for name, optimizer in self.optimizers.items():
+            for group in optimizer.param_groups:
+                group["lr"] = factor * rates[name]
+
     @torch.no_grad()
     def prepare(self, p: Tensor, q: Tensor, generator: torch.Generator) -> PreparedPair:
         """Choose keypoints of two overlapping clouds (N, 3) and (M, 3), in metres, and find their frames."""
         scenes = []
         for cloud in (p, q):
-            cloud = cloud.to(self.device, non_blocking=True)
-            if self.options.rotate:
-                cloud = cloud @ random_rotation(generator).to(cloud)
-            keypoints = cloud[farthest_points(cloud, self.options.keypoints, generator)]
-            scenes.append(self.model.prepare(cloud, keypoints))
+            grid = self.grid(cloud, generator)
+            keypoints = grid.points[farthest_points(grid.points, self.options.keypoints, generator)]
+            scenes.append(self.model.prepare_in(grid, keypoints))
         return PreparedPair(*scenes)
+
+    def grid(self, cloud: Tensor, generator: torch.Generator) -> NeighbourGrid:
+        """The cloud (N, 3) made searchable on the device, turned if that is wanted; else built only once."""
+        if self.options.rotate:
+            cloud = cloud.to(self.device, non_blocking=True)
+            return NeighbourGrid.of(cloud @ random_rotation(generator).to(cloud))
+        return self._grids.of(cloud)
 
     def step(self, pairs: list[PreparedPair]) -> StepReport:
         """Learn from some pairs, together with those of other processes."""
