@@ -7,13 +7,16 @@ import platform
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
 from wsdesc import read_points
+
+T = TypeVar("T")
 
 
 def scan_or_room(path: str | None) -> Tensor:
@@ -53,3 +56,12 @@ def print_table(rows: list[tuple[str, str]]) -> None:
     width = max(len(name) for name, _ in rows)
     for name, value in rows:
         print(f"  {name:<{width}}  {value}")
+
+
+def watched(items: Iterable[T], what: str) -> Iterator[T]:
+    """A progress bar on stderr where a person looks at it."""
+    from rich.console import Console
+    from rich.progress import track
+
+    console = Console(stderr=True)
+    yield from track(list(items), what, console=console, transient=True, disable=not console.is_terminal)

@@ -14,17 +14,16 @@ import argparse
 import math
 import sys
 import time
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from scipy.spatial.transform import Rotation
 from torch import Tensor
 
-from common import print_machine
+from common import print_machine, watched
 from wsdesc import WSDesc, WSDescError, read_points
 from wsdesc.align import ransac
 from wsdesc.cloud.sampling import random_sample, voxel_downsample
@@ -40,7 +39,6 @@ from wsdesc.evaluate import (
 from wsdesc.match import mutual
 
 UNTRAINED = "untrained"
-T = TypeVar("T")
 
 
 class Pair(NamedTuple):
@@ -157,15 +155,6 @@ def print_rows(rows: list[list[str]]) -> None:
     for cells in rows:
         rest = [cell.rjust(width) for cell, width in zip(cells[1:], widths[1:], strict=True)]
         print("  ".join([cells[0].ljust(widths[0]), *rest]))
-
-
-def watched(items: Iterable[T], what: str) -> Iterator[T]:
-    """A progress bar on stderr where a person looks at it."""
-    from rich.console import Console
-    from rich.progress import track
-
-    console = Console(stderr=True)
-    yield from track(list(items), what, console=console, transient=True, disable=not console.is_terminal)
 
 
 @torch.inference_mode()

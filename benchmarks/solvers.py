@@ -25,8 +25,8 @@ import torch
 from scipy.spatial.transform import Rotation
 from torch import Tensor
 
-from common import print_machine
-from descriptor import percent, print_rows, watched
+from common import print_machine, watched
+from descriptor import percent, print_rows
 from wsdesc import WSDesc, WSDescError, read_points
 from wsdesc.align import ransac
 from wsdesc.align.consensus import consensus

@@ -124,20 +124,23 @@ def _samples_needed(inliers: int, count: int, confidence: float) -> float:
 def _refine(
     T: NDArray[np.float64], p: NDArray[np.float64], q: NDArray[np.float64], threshold: float
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Refit on the inliers until they stop changing, as long as they do not become fewer."""
-    inliers = _inliers(T, p, q, threshold)
+    """Refit on the inliers as long as they come closer, which may cost one that was so by accident."""
+    squared = _squared_residuals(T, p, q)
     for _ in range(_REFINEMENTS):
+        inliers = squared <= threshold * threshold
         if inliers.sum() < 3:
             break
         refit = _fit(p[:, inliers], q[:, inliers])
-        agree = _inliers(refit, p, q, threshold)
-        if agree.sum() < inliers.sum():
+        after = _squared_residuals(refit, p, q)
+        if _closeness(after, threshold) <= _closeness(squared, threshold):
             break
-        settled = bool((agree == inliers).all())
-        T, inliers = refit, agree
-        if settled:
-            break
-    return T, inliers
+        T, squared = refit, after
+    return T, squared <= threshold * threshold
+
+
+def _closeness(squared: NDArray[np.float64], threshold: float) -> float:
+    """Every inlier counts by how close it is, from 1 down to 0 at the threshold."""
+    return float(np.maximum(1 - squared / threshold**2, 0).sum())
 
 
 def _fit(p: NDArray[np.float64], q: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -148,12 +151,12 @@ def _fit(p: NDArray[np.float64], q: NDArray[np.float64]) -> NDArray[np.float64]:
     return T
 
 
-def _inliers(
-    T: NDArray[np.float64], p: NDArray[np.float64], q: NDArray[np.float64], threshold: float
-) -> NDArray[np.bool_]:
+def _squared_residuals(
+    T: NDArray[np.float64], p: NDArray[np.float64], q: NDArray[np.float64]
+) -> NDArray[np.float64]:
     residual = np.einsum("ij,jk->ik", T[:3, :3], p) + T[:3, 3:] - q
-    within: NDArray[np.bool_] = np.einsum("ij,ij->j", residual, residual) <= threshold * threshold
-    return within
+    squared: NDArray[np.float64] = np.einsum("ij,ij->j", residual, residual)
+    return squared
 
 
 @device_function

@@ -68,6 +68,12 @@ def agreement(source: Surface, target: Surface, T_target_source: ArrayLike, reac
     )
 
 
+def quality(a: Agreement) -> float:
+    """One number to rank poses of the same pair by: all evidence has to be there, so it is multiplied."""
+    overlap = (a.overlap_source + a.overlap_target) / 2
+    return overlap * a.normals * a.uncrossed * a.clear * a.relief * max(a.tight, 0.01)
+
+
 class _Side(NamedTuple):
     """Sums over one cloud's sample, so that both sides can be added."""
 

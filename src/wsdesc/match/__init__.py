@@ -1,6 +1,6 @@
 """Descriptors to weighted correspondences: hard and mutual, soft, spectral."""
 
-from wsdesc.match.hard import mutual, nearest
+from wsdesc.match.hard import either, mutual, nearest
 from wsdesc.match.soft import SoftMatches, descriptor_distances, soft_nearest, soft_nearest_by
 from wsdesc.match.spectral import compatibility, principal_eigenvector, spectral_weights
 from wsdesc.match.weights import correspondence_weights
@@ -10,6 +10,7 @@ __all__ = [
     "compatibility",
     "correspondence_weights",
     "descriptor_distances",
+    "either",
     "mutual",
     "nearest",
     "principal_eigenvector",

@@ -46,6 +46,24 @@ def mutual(source: Tensor, target: Tensor, chunk: int | None = None) -> Tensor:
     return torch.stack([here[kept], to_target[kept]], dim=1)  # (M, 2)
 
 
+def either(source: Tensor, target: Tensor, chunk: int | None = None) -> tuple[Tensor, Tensor]:
+    """Pairs (source, target) of which at least one is the other's nearest neighbour.
+
+    Returns them, (M, 2) int64, by source, then target index, and which of them are mutual, (M,) bool.
+    Swapping the sides gives the same pairs. There are more right ones among them than among the mutual
+    ones alone, and many more wrong ones: for solvers that can bear it.
+    """
+    source, target = _checked(source, target)
+    if len(source) == 0 or len(target) == 0:
+        nothing = torch.empty(0, 2, dtype=torch.int64, device=source.device)
+        return nothing, nothing[:, 0].bool()
+    to_target, to_source = _arg_minima(source, target, chunk, columns=True)
+    here, there = (torch.arange(len(side), device=source.device) for side in (source, target))
+    both = torch.cat([here * len(target) + to_target, to_source * len(target) + there])  # one number a pair
+    pairs, count = both.unique(return_counts=True)
+    return torch.stack([pairs // len(target), pairs % len(target)], dim=1), count == 2
+
+
 def _checked(source: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     if source.ndim != 2 or target.ndim != 2 or source.shape[1] != target.shape[1]:
         raise InputError(

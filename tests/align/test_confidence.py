@@ -1,0 +1,64 @@
+"""The judge: probabilities that mean what they say, and evidence that moves them the right way."""
+
+import numpy as np
+import pytest
+
+from wsdesc.align.confidence import Calibration, Evidence, confidence
+from wsdesc.align.observability import Freedom
+from wsdesc.align.verify import Agreement
+
+
+def agreement(**changes):
+    shares = (0.5, 0.45, 0.5, 0.45, 0.95, 0.97, 0.93, 0.55, 0.75)  # in the order of the fields
+    return Agreement(*shares, rmse_plane=0.01, rmse_point=0.02)._replace(**changes)
+
+
+def evidence(a, inliers=150, matches=2000, rivals=()):
+    free = Freedom(None, 0.2, np.zeros((0, 6)), None)
+    return Evidence.of(a, free, inliers=inliers, matches=matches, score=100.0, rivals=rivals)
+
+
+def test_a_good_pose_is_trusted_and_a_bad_one_is_not():
+    bad = agreement(overlap_source=0.15, overlap_target=0.1, informative_source=0.1, informative_target=0.1,
+                    normals=0.6, uncrossed=0.6, clear=0.4, relief=0.2, tight=0.35)  # fmt: skip
+    assert confidence(evidence(agreement())) > 0.9
+    assert confidence(evidence(bad, inliers=9)) < 0.1
+
+
+@pytest.mark.parametrize("name", ["clear", "relief", "tight"])
+def test_evidence_against_a_pose_lowers_the_confidence(name):
+    before = confidence(evidence(agreement()))
+    assert confidence(evidence(agreement(**{name: 0.1}))) < before
+
+
+def test_swapping_the_scans_changes_nothing():
+    a = agreement(overlap_source=0.2, overlap_target=0.6)
+    b = agreement(overlap_source=0.6, overlap_target=0.2, informative_source=0.45, informative_target=0.5)
+    assert evidence(a) == evidence(b)
+
+
+def test_a_rival_is_seen():
+    alone, rivalled = evidence(agreement()), evidence(agreement(), rivals=[(agreement(), 90.0)])
+    assert alone.rival == 0
+    assert rivalled.rival == pytest.approx(1)
+    assert rivalled.rival_score == pytest.approx(0.9)
+
+
+def test_nothing_known_is_finite():
+    nothing = Agreement(*[0.0] * 9, np.inf, np.inf)
+    free = Freedom("empty", 0.0, np.eye(6), "empty")
+    e = Evidence.of(nothing, free, inliers=0, matches=0, score=0.0)
+    assert np.isfinite(e.features()).all()
+    assert 0 <= confidence(e) < 0.5
+
+
+def test_fit_gives_back_the_probabilities_of_a_known_model(tmp_path):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(20_000, 3))
+    p = 1 / (1 + np.exp(-(2 * x[:, 0] - x[:, 1])))
+    fitted = Calibration.fit(x, rng.random(len(x)) < p)
+    assert np.abs(fitted.probability(x) - p).mean() < 0.02
+    fitted.save(tmp_path / "c.json")
+    back = Calibration.load(tmp_path / "c.json")
+    np.testing.assert_allclose(back.probability(x), fitted.probability(x), atol=1e-4)
+    assert back.poses == 20_000
