@@ -1,0 +1,199 @@
+"""The registry, and what stands around the libraries: with a fake of each, and with each where it is."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy.spatial.transform import Rotation
+from torch import Tensor
+
+from wsdesc import peers
+from wsdesc.cloud.sampling import voxel_downsample
+from wsdesc.datasets.synthetic import RoomPair
+from wsdesc.errors import InputError
+from wsdesc.evaluate import r2_success
+from wsdesc.peers.base import far_origin, in_the_clouds_frames, load_package
+
+MISSING = peers.available()
+POSES = ("fpfh+ransac", "fgr", "kiss-matcher")
+
+
+def where_there(*some: str) -> list[Any]:
+    """Parameters that are skipped, before any fixture is made, where the peer cannot run."""
+    return [
+        pytest.param(name, marks=pytest.mark.skipif(MISSING[name] is not None, reason=MISSING[name] or ""))
+        for name in some
+    ]
+
+
+def motion(seed: int = 0, shift: float = 0.5) -> Tensor:
+    T = torch.eye(4, dtype=torch.float64)
+    T[:3, :3] = torch.from_numpy(Rotation.random(random_state=seed).as_matrix())
+    T[:3, 3] = shift * torch.tensor([1.0, -2.0, 0.5])
+    return T
+
+
+def part_of(room: RoomPair) -> Tensor:
+    """A few thousand points at the working resolution: FPFH over all neighbours takes its time."""
+    points = voxel_downsample(torch.from_numpy(room.source).double(), 0.025)
+    return points[(points - points.median(0).values).norm(dim=1).argsort()[:4000]]
+
+
+def moved(points: Tensor, T: Tensor) -> Tensor:
+    return points.double() @ T[:3, :3].T + T[:3, 3]
+
+
+def test_names_by_kind() -> None:
+    assert peers.names("descriptor") == ["shot", "fpfh", "fpfh-unoriented"]
+    assert set(POSES) | {"icp"} <= set(peers.names("pose"))
+    assert peers.names() == list(MISSING)
+    assert MISSING["shot"] is None
+
+
+def test_unknown_names_say_which_there_are() -> None:
+    with pytest.raises(InputError, match=r"choose shot, fpfh"):
+        peers.descriptor("shoot")
+    with pytest.raises(InputError, match=r"no pose peer 'shot'"):
+        peers.pose("shot")
+
+
+def test_nothing_heavy_is_imported_before_a_peer_is_asked_for() -> None:
+    code = "import sys, wsdesc.peers; print({'open3d', 'kiss_matcher'} & set(sys.modules))"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "set()"
+
+
+def test_a_missing_package_says_what_to_type(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "open3d", None)
+    monkeypatch.setitem(sys.modules, "kiss_matcher", None)
+    lines = peers.available()
+    assert 'pip install "wsdesc[peers]"' in str(lines["fpfh"])
+    assert "libusb-1.0-0 libgl1 libgomp1" in str(lines["fgr"])
+    assert 'pip install "wsdesc[peers]"' in str(lines["kiss-matcher"])
+    assert lines["shot"] is None
+    with pytest.raises(peers.PeerUnavailableError, match="pip install"):
+        peers.descriptor("fpfh")
+
+
+def test_a_missing_system_library_says_what_to_type(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(name: str) -> ModuleType:
+        raise ImportError("libusb-1.0.so.0: cannot open shared object file\nsecond line")
+
+    monkeypatch.setattr("wsdesc.peers.base.import_module", fails)
+    with pytest.raises(peers.PeerUnavailableError) as caught:
+        load_package("open3d", "Open3D", "libusb-1.0-0")
+    assert "\n" not in str(caught.value)
+    assert str(caught.value).endswith("apt-get install libusb-1.0-0")
+
+
+def test_origins_go_back_into_the_motion() -> None:
+    T, unit = motion(), 1000.0
+    source = torch.randn(20, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    origin_p, origin_q = np.array([1.0, 2, 3]), np.array([-4.0, 5, 6])
+    found = in_the_clouds_frames(T.numpy(), origin_p, origin_q, unit)
+    assert found is not None
+    local = moved(source - torch.from_numpy(origin_p), T) + torch.from_numpy(origin_q)
+    torch.testing.assert_close(moved(unit * source, found), unit * local)
+    assert in_the_clouds_frames(np.full((4, 4), np.nan), origin_p, origin_q, unit) is None
+    assert in_the_clouds_frames(np.diag([2.0, 2, 2, 1]), origin_p, origin_q, unit) is None
+
+
+def test_only_far_clouds_lose_their_offset() -> None:
+    near = np.random.default_rng(0).normal(size=(50, 3))
+    assert not far_origin(near).any()
+    np.testing.assert_allclose(far_origin(near + 1e6), near.mean(0) + 1e6)
+
+
+class FakeMatcher:
+    """Remembers what it was given; answers with one motion."""
+
+    seen: list[tuple[np.ndarray, np.ndarray]]
+    T: np.ndarray
+    inliers = 50
+
+    def __init__(self, config: Any) -> None:
+        assert config.voxel_size == 0.025
+
+    def estimate(self, p: np.ndarray, q: np.ndarray) -> Any:
+        type(self).seen.append((p, q))
+        return SimpleNamespace(valid=True, rotation=self.T[:3, :3], translation=self.T[:3, 3])
+
+    def get_num_final_inliers(self) -> int:
+        return self.inliers
+
+
+@pytest.mark.parametrize("unit", [0.001, 1.0, 1000.0])
+@pytest.mark.parametrize("offset", [0.0, 1e6])
+def test_kiss_matcher_is_given_metres(monkeypatch: pytest.MonkeyPatch, unit: float, offset: float) -> None:
+    fake = ModuleType("kiss_matcher")
+    fake.KISSMatcher = FakeMatcher  # type: ignore[attr-defined]
+    fake.KISSMatcherConfig = lambda **options: SimpleNamespace(**options)  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "kiss_matcher", fake)
+    FakeMatcher.seen, FakeMatcher.T, FakeMatcher.inliers = [], motion().numpy(), 50
+    cloud = 0.4 * torch.rand(1000, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    given = unit * (cloud + offset)
+    found = peers.pose("kiss-matcher")(given, given, unit)
+    assert found is not None
+    p, _ = FakeMatcher.seen[0]
+    assert p.dtype == np.float32
+    assert np.abs(p).max() < 2
+    # What the fake said about the clouds it saw holds for the clouds as they were.
+    seen = moved(torch.from_numpy(p).double(), motion())
+    mean = (given / unit).mean(0) if offset else torch.zeros(3, dtype=torch.float64)
+    there = moved(unit * (torch.from_numpy(p).double() + mean), found) / unit
+    torch.testing.assert_close(there, seen + mean, rtol=0, atol=0.02)
+    FakeMatcher.inliers = 4
+    assert peers.pose("kiss-matcher")(given, given, unit) is None
+
+
+@pytest.mark.parametrize("name", where_there("fpfh", "fpfh-unoriented"))
+def test_fpfh(name: str, room: RoomPair) -> None:
+    points = part_of(room).float()
+    keypoints = points[::50]
+    found = peers.descriptor(name)(points, keypoints)
+    assert found.shape == (len(keypoints), 33)
+    assert found.dtype == torch.float32
+    scaled = peers.descriptor(name)(1024 * points, 1024 * keypoints, 1024.0)
+    torch.testing.assert_close(scaled, found, rtol=1e-3, atol=0.1)
+
+
+@pytest.mark.parametrize("name", where_there(*POSES))
+@pytest.mark.parametrize("unit", [1.0, 1000.0])
+def test_poses_of_a_turned_cloud(name: str, unit: float, room: RoomPair) -> None:
+    T = motion(shift=0.0)  # about the origin, where the viewpoint stays
+    source = unit * part_of(room)
+    found = peers.pose(name)(source, moved(source, T), unit)
+    assert found is not None
+    assert found.dtype == torch.float64
+    assert bool(r2_success(found, T, unit))
+
+
+@pytest.mark.parametrize("name", where_there("icp"))
+def test_icp_from_nearby(name: str, room: RoomPair) -> None:
+    T = torch.eye(4, dtype=torch.float64)
+    T[:3, :3] = torch.from_numpy(Rotation.from_rotvec([0.0, 0.03, 0.02]).as_matrix())
+    T[:3, 3] = torch.tensor([0.03, -0.02, 0.04])
+    source = part_of(room)
+    found = peers.pose(name)(source, moved(source, T))
+    assert found is not None
+    torch.testing.assert_close(found, T, rtol=0, atol=0.01)
+
+
+@pytest.mark.parametrize("name", where_there(*peers.names("pose")))
+def test_too_few_points_have_no_pose(name: str) -> None:
+    few = torch.tensor([[0.0, 0, 0], [1, 0, 0], [0, 1, 0]])
+    assert peers.pose(name)(few, few) is None
+
+
+@pytest.mark.parametrize("name", where_there("kiss-matcher"))
+def test_points_without_neighbours_do_not_end_the_process(name: str) -> None:
+    sparse = 100 * torch.rand(500, 3, generator=torch.Generator().manual_seed(0))
+    dense = torch.rand(5000, 3, generator=torch.Generator().manual_seed(1))
+    assert peers.pose(name)(sparse, dense) is None
+    assert peers.pose(name)(dense, sparse) is None

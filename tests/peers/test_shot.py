@@ -1,0 +1,184 @@
+"""SHOT equals a plain implementation, does not see motions, is continuous, and is never NaN."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from scipy.spatial.transform import Rotation
+from torch import Tensor
+
+from wsdesc.cloud.neighbours import NeighbourGrid
+from wsdesc.errors import InputError
+from wsdesc.peers.shot import LENGTH, Shot, _histograms
+from wsdesc.peers.shot_frames import shot_frames, surface_normals
+
+SUPPORT, NORMAL = 0.5, 0.25
+shot = Shot(SUPPORT, NORMAL)
+
+
+def hills(count: int = 600, seed: int = 0) -> Tensor:
+    """A bumpy, noisy surface."""
+    generator = torch.Generator().manual_seed(seed)
+    xy = 2 * torch.rand(count, 2, generator=generator, dtype=torch.float64)
+    z = 0.3 * torch.sin(3 * xy[:, 0]) * torch.cos(2 * xy[:, 1])
+    z += 0.01 * torch.randn(count, generator=generator, dtype=torch.float64)
+    return torch.cat([xy, z[:, None]], 1)
+
+
+def plain_normal(points: NDArray, at: NDArray) -> NDArray:
+    near = points[np.linalg.norm(points - at, axis=1) <= NORMAL]
+    normal = np.linalg.eigh(np.cov(near.T))[1][:, 0]
+    return normal if normal @ (at - near.mean(0)) >= 0 else -normal
+
+
+def plain_frame(offsets: NDArray) -> NDArray:
+    """(3, 3): rows x, y, z."""
+    weights = SUPPORT - np.linalg.norm(offsets, axis=1)
+    covariance = sum(w * np.outer(d, d) for w, d in zip(weights, offsets, strict=True))
+    vectors = np.linalg.eigh(covariance)[1]
+    z, x = (v if np.sign(offsets @ v).sum() >= 0 else -v for v in (vectors[:, 0], vectors[:, 2]))
+    return np.stack([x, np.cross(z, x), z])
+
+
+def plain_shares(value: float, bins: int, round_about: bool = False) -> NDArray:
+    """How a value in 0 … 1 is shared out among bins, by the distance to each one's middle."""
+    middles = (np.arange(bins) + 0.5) / bins
+    apart = np.abs(value - middles)
+    if round_about:
+        apart = np.minimum(apart, 1 - apart)
+    else:  # what lies beyond the outermost middles is theirs alone
+        apart = np.abs(np.clip(value, middles[0], middles[-1]) - middles)
+    return np.maximum(0, 1 - bins * apart)
+
+
+def plain(points: NDArray, keypoint: NDArray) -> NDArray:
+    distance = np.linalg.norm(points - keypoint, axis=1)
+    near = points[(distance <= SUPPORT) & (distance > 0)]
+    axes = plain_frame(near - keypoint)
+    result = np.zeros((8, 2, 2, 11))
+    for point in near:
+        u, v, w = axes @ (point - keypoint)
+        length = np.linalg.norm(point - keypoint)
+        azimuth = plain_shares(np.arctan2(v, u) / (2 * np.pi) % 1, 8, round_about=True)
+        elevation = plain_shares(np.arccos(w / length) / np.pi, 2)
+        shell = plain_shares(length / SUPPORT, 2)
+        cosine = plain_shares((axes[2] @ plain_normal(points, point) + 1) / 2, 11)
+        result += np.einsum("a,e,s,c->aesc", azimuth, elevation, shell, cosine)
+    return result.ravel() / np.linalg.norm(result)
+
+
+def test_equals_a_plain_implementation() -> None:
+    points = hills(300)
+    keypoints = torch.cat([points[:8], points[:1] + 0.01])  # the last is not a point of the cloud
+    expected = np.stack([plain(points.numpy(), keypoint) for keypoint in keypoints.numpy()])
+    found = shot(points, keypoints)
+    assert found.dtype == torch.float32
+    assert found.shape == (9, LENGTH)
+    np.testing.assert_allclose(found, expected, atol=2e-4)
+
+
+def test_does_not_see_a_motion() -> None:
+    points = hills()
+    R = torch.from_numpy(Rotation.random(random_state=1).as_matrix())
+    moved = points @ R.T + torch.tensor([1e5, -2e5, 3.0], dtype=torch.float64)
+    before, after = shot(points, points[:100]), shot(moved, moved[:100])
+    apart = (before - after).norm(dim=1)
+    # Where as many neighbours lie on one side as on the other, rounding may turn an axis.
+    assert apart.median() < 1e-4
+    assert (apart < 1e-2).float().mean() > 0.95
+
+
+def test_does_not_see_order_unit_and_other_keypoints() -> None:
+    points = hills().float()
+    expected = shot(points, points[:50])
+    order = torch.randperm(len(points), generator=torch.Generator().manual_seed(2))
+    torch.testing.assert_close(shot(points[order], points[:50]), expected, rtol=0, atol=1e-4)
+    scaled = shot(1024 * points, 1024 * points[:50], unit=1024.0)
+    torch.testing.assert_close(scaled, expected, rtol=0, atol=1e-4)
+    torch.testing.assert_close(shot(points, points[7:8]), expected[7:8], rtol=0, atol=1e-6)
+
+
+def test_density_changes_little() -> None:
+    dense = hills(6000)
+    thin = dense[torch.randperm(6000, generator=torch.Generator().manual_seed(3))[:3000]]
+    keypoints = hills(6000, seed=0)[:200]
+    dense_rows, thin_rows = shot(dense, keypoints), shot(thin, keypoints)
+    same = (dense_rows - thin_rows).norm(dim=1).median()
+    other = torch.pdist(dense_rows).median()
+    assert same < 0.35 * other
+
+
+def test_a_small_move_of_a_neighbour_changes_little() -> None:
+    """Frames and normals held fixed, which have their own thresholds: this is about sharing out alone."""
+    points, step = hills(400).float(), 1e-3
+    grid = NeighbourGrid.of(points)
+    key = grid.points[:1].clone()
+    normals = surface_normals(grid, NORMAL)
+    axes, usable = shot_frames(grid, key, SUPPORT)
+    cloud, *balls = grid.arrays()
+    balls[1] += 0.3  # wide enough for the walk, in leaves ...
+    balls[3] += 0.3  # ... and branches
+    distance = np.linalg.norm(cloud - key.numpy(), axis=1)
+    for walker in np.flatnonzero((distance > 0.2) & (distance < 0.3))[:5]:
+        rows = []
+        for i in range(150):
+            moved = cloud.copy()
+            moved[walker, :2] += i * step * np.float32(0.6)
+            row = np.zeros((1, LENGTH), np.float32)
+            radius = np.float32(2 * SUPPORT)  # it stays inside
+            _histograms(0, 1, moved, *balls, normals, key.numpy(), radius, axes, usable, row)
+            rows.append(row[0])
+        jumps = np.linalg.norm(np.diff(rows, axis=0), axis=1)
+        assert jumps.max() < 1e-3
+        assert np.linalg.norm(rows[0] - rows[-1]) > 5 * jumps.max()
+
+
+def test_frames_are_right_handed_and_turn_with_the_cloud() -> None:
+    points = hills().float()
+    axes, usable = shot_frames(NeighbourGrid.of(points), points[:80].contiguous(), SUPPORT)
+    assert usable.all()
+    np.testing.assert_allclose(axes @ axes.transpose(0, 2, 1), np.tile(np.eye(3), (80, 1, 1)), atol=1e-9)
+    np.testing.assert_allclose(np.linalg.det(axes), 1, atol=1e-9)
+
+
+def test_normals_of_a_sphere() -> None:
+    sphere = torch.nn.functional.normalize(torch.randn(3000, 3, generator=torch.Generator().manual_seed(0)))
+    grid = NeighbourGrid.of(sphere)
+    assert (surface_normals(grid, 0.3) * grid.points.numpy()).sum(1).min() > 0.98
+
+
+PLANE = torch.cartesian_prod(torch.arange(12.0), torch.arange(12.0), torch.zeros(1)) / 10
+LINE = torch.linspace(0, 1, 40)[:, None] * torch.tensor([1.0, 2.0, 3.0])
+
+
+@pytest.mark.parametrize(
+    "points",
+    [torch.zeros(1, 3), torch.ones(9, 3), torch.tensor([[0.0, 0, 0], [0.1, 0, 0]]), 1e6 * torch.eye(3)],
+    ids=["one point", "equal points", "two points", "far apart"],
+)
+def test_no_neighbours_give_zeros(points: Tensor) -> None:
+    assert torch.equal(shot(points, points), torch.zeros(len(points), LENGTH))
+
+
+@pytest.mark.parametrize("points", [PLANE, LINE, PLANE.repeat(2, 1)], ids=["plane", "line", "twice a plane"])
+def test_degenerate_surfaces_have_no_nan(points: Tensor) -> None:
+    found = shot(points, points)
+    lengths = found.norm(dim=1)
+    assert torch.isfinite(found).all()
+    assert bool(((lengths - 1).abs().lt(1e-5) | (lengths == 0)).all())
+
+
+def test_a_keypoint_far_from_everything_is_zero() -> None:
+    keypoints = torch.cat([PLANE[66:67], PLANE[:1] + 100])
+    assert shot(PLANE, keypoints).norm(dim=1).tolist() == pytest.approx([1, 0], abs=1e-5)
+
+
+def test_refuses_what_makes_no_sense() -> None:
+    with pytest.raises(InputError, match="unit"):
+        shot(PLANE, PLANE, 0.0)
+    with pytest.raises(InputError, match="radius"):
+        Shot(support_radius=-1.0)
+    with pytest.raises(InputError, match="finite"):
+        shot(PLANE * torch.nan, PLANE)
