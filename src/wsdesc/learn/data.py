@@ -17,9 +17,11 @@ from wsdesc.cloud.clean import clean
 from wsdesc.cloud.sampling import voxel_downsample
 from wsdesc.cloud.units import INDOOR_RESOLUTION, measure
 from wsdesc.datasets.scans import Reading, Sequence, check_enough, find_sequences, read_all
+from wsdesc.describe.extractor import WSDesc
 from wsdesc.errors import InputError
 from wsdesc.learn.chance import generator_of
 from wsdesc.learn.options import DataOptions, TrainOptions
+from wsdesc.learn.overlap import Describe, OverlapOptions
 from wsdesc.learn.pairs import PairGraph, Watch, find_pairs
 from wsdesc.learn.sources import (
     CloudPair,
@@ -91,7 +93,15 @@ def gather(
     clouds, origins = _ready(sequences, readings, data, say)
     names, lengths = [s.name for s in sequences], [len(s.scans) for s in sequences]
     graph = find_pairs(
-        clouds, data.pairs, names=names, lengths=lengths, window=data.window, seed=seed, watch=watch
+        clouds,
+        data.pairs,
+        _describer(options),
+        names=names,
+        lengths=lengths,
+        window=data.window,
+        seed=seed,
+        options=OverlapOptions(least_overlap=data.least_overlap),
+        watch=watch,
     )
     if not graph.pairs:
         raise InputError("no two scans were found to overlap; is their order right? try other --pairs")
@@ -111,6 +121,11 @@ def gather(
         )
         say(f"{len(learning)} pairs to learn from, {len(aside)} held out, {of}")
     return made
+
+
+def _describer(options: TrainOptions) -> Describe | None:
+    """Who describes scans for the check of their overlap: the weights to start from, where there are any."""
+    return None if options.start is None else WSDesc.from_pretrained(options.start)
 
 
 def gather_clouds(

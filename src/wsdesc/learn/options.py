@@ -32,6 +32,7 @@ class DataOptions(Options):
 
     pairs: Literal["order", "overlap", "both"] = "order"  # how overlapping scans are found
     window: int = Field(4, ge=1)  # scans up to this far apart in a sequence are taken for overlapping
+    least_overlap: float = Field(0.3, ge=0, le=1)  # that a check must find in both scans of a pair
     synthetic: float = Field(0.0, ge=0, le=1)  # share of steps on synthetic rooms; 1 where there are no scans
     steps_per_room: int = Field(8, ge=1)  # synthetic pairs until a new room joins
     rooms: int = Field(64, ge=1)  # synthetic rooms at hand at a time
@@ -45,7 +46,7 @@ class DataOptions(Options):
     thin: float | None = Field(
         None, gt=0
     )  # metres: cells of which each keeps one point; None: only of scans far denser than they need be
-    noise: float = Field(0.0, ge=0)  # added to partial views of shapes, a standard deviation
+    noise: float = Field(0.0, ge=0)  # added to every second pair of views of shapes, a standard deviation
     hold_out: float = Field(0.1, ge=0, lt=1)  # share of the pairs kept for validation
 
 

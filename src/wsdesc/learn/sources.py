@@ -116,7 +116,7 @@ def make_room(seed: int, number: int, share: float) -> list[Tensor]:
 
 
 class ShapePairs:
-    """Two partial views of one shape, as in the paper's experiments on ModelNet40."""
+    """Two partial views of a shape, as in the paper's experiments on ModelNet40; every second pair noisy."""
 
     def __init__(self, shapes: list[NDArray[Any]], seed: int, noise: float = 0.0) -> None:
         self.shapes, self.seed, self.noise = shapes, seed, noise
@@ -134,7 +134,7 @@ class ShapePairs:
             item_generator(self.seed, number),
             points=points,
             keep=points * 3 // 4,
-            noise=self.noise,
+            noise=self.noise if number % 2 else 0.0,
         )
         return torch.from_numpy(made.source), torch.from_numpy(made.target)
 
