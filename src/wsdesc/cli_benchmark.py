@@ -1,0 +1,298 @@
+"""The experiments as commands: `wsdesc benchmark 3dmatch`, `modelnet40`, `eth`, `pairs`, `timing`, `page`."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+if TYPE_CHECKING:
+    from wsdesc.evaluate.methods import Method
+    from wsdesc.evaluate.report import Report
+
+EXAMPLES = """\
+Examples:
+  wsdesc benchmark 3dmatch 3DMatch/ --model indoor --out results/     indoor fragments, the paper's Table 1
+  wsdesc benchmark 3dmatch 3DMatch/ --model indoor --rotated          each fragment turned at random: Table 2
+  wsdesc benchmark 3dmatch 3DMatch/ --model indoor --keypoints 5000,1000,250
+  wsdesc benchmark modelnet40 modelnet40_ply_hdf5_2048/ --model objects --limit 100
+  wsdesc benchmark eth ETH/ --model indoor                            outdoor laser scans
+  wsdesc benchmark pairs scans/ --model indoor                        scans of your own, in any unit
+  wsdesc benchmark timing 3DMatch/ --model indoor                     times, and how they grow
+  wsdesc benchmark page results/ -o docs/benchmarks.md                all results on one page
+
+"""
+
+
+class _Benchmarks(TyperGroup):
+    """Examples first."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        formatter.write(EXAMPLES)
+        super().format_help(ctx, formatter)
+
+
+class _Benchmark(TyperCommand):
+    """The examples of this command first."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        own = [line for line in EXAMPLES.splitlines() if line.startswith(f"  wsdesc benchmark {self.name} ")]
+        formatter.write("\n".join(["Examples:", *own, "", ""]))
+        super().format_help(ctx, formatter)
+
+
+app = typer.Typer(
+    cls=_Benchmarks,
+    help="Measure models and peers as the paper does. A run that was stopped goes on when started again.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+Root = Annotated[Path, typer.Argument(help="Folder of the data set.")]
+Models = Annotated[
+    list[str] | None,
+    typer.Option("--model", help="Weights by file or name, or untrained; NAME=FILE names them. Repeatable."),
+]
+Peers = Annotated[list[str] | None, typer.Option("--peer", help="What to compare with. Repeatable.")]
+Out = Annotated[Path, typer.Option(help="Folder of results; each benchmark has its own below.")]
+Device = Annotated[str, typer.Option(help="Of the models: cpu, cuda, or auto.")]
+Seed = Annotated[int, typer.Option(min=0, help="Of all random choices.")]
+Fresh = Annotated[bool, typer.Option("--fresh", help="Throw away results that are there.")]
+Keypoints = Annotated[str, typer.Option(help="How many of a fragment; several: 5000,2500,1000,500,250.")]
+Rotated = Annotated[bool, typer.Option("--rotated", help="Turn every fragment by its own rotation.")]
+LowOverlap = Annotated[bool, typer.Option("--low-overlap", help="The pairs of the -evaluation-lo folders.")]
+Solver = Annotated[str, typer.Option(help="What makes a pose of matches: ransac or consensus.")]
+Voxel = Annotated[float, typer.Option(min=0, help="Cells that clouds are thinned by, in units; 0: not.")]
+
+
+@app.command("3dmatch", cls=_Benchmark)
+def threedmatch(
+    root: Root,
+    model: Models = None,
+    peer: Peers = None,
+    out: Out = Path("results"),
+    keypoints: Keypoints = "5000",
+    rotated: Rotated = False,
+    low_overlap: LowOverlap = False,
+    solver: Solver = "ransac",
+    voxel: Voxel = 0.025,
+    seed: Seed = 0,
+    device: Device = "auto",
+    fresh: Fresh = False,
+) -> None:
+    """Indoor fragments in the layout of 3DMatch, in metres: IR, FMR, RR by R1 and by R2."""
+    from wsdesc.evaluate.pairwise import PairwiseOptions
+    from wsdesc.evaluate.threedmatch import run_threedmatch
+
+    options = PairwiseOptions.read(
+        {
+            "keypoints": _counts(keypoints),
+            "rotated": rotated,
+            "low_overlap": low_overlap,
+            "solver": solver,
+            "voxel": voxel,
+            "seed": seed,
+        }
+    )
+    _judge(run_threedmatch, root, options, _methods(model, peer, device), out, fresh)
+
+
+@app.command(cls=_Benchmark)
+def pairs(
+    root: Root,
+    model: Models = None,
+    peer: Peers = None,
+    out: Out = Path("results"),
+    unit: Annotated[
+        float | None, typer.Option(min=0, help="What counts as a metre in the files; found if not given.")
+    ] = None,
+    keypoints: Keypoints = "5000",
+    rotated: Rotated = False,
+    low_overlap: LowOverlap = False,
+    solver: Solver = "ransac",
+    voxel: Voxel = 0.025,
+    seed: Seed = 0,
+    device: Device = "auto",
+    fresh: Fresh = False,
+) -> None:
+    """Any scans in that layout, SCENE/cloud_bin_0.ply … and SCENE-evaluation/gt.log, in any unit."""
+    from wsdesc.evaluate.pairwise import PairwiseOptions
+    from wsdesc.evaluate.threedmatch import run_pairs
+
+    options = PairwiseOptions.read(
+        {
+            "keypoints": _counts(keypoints),
+            "rotated": rotated,
+            "low_overlap": low_overlap,
+            "unit": unit,
+            "solver": solver,
+            "voxel": voxel,
+            "seed": seed,
+        }
+    )
+    _judge(run_pairs, root, options, _methods(model, peer, device), out, fresh)
+
+
+@app.command(cls=_Benchmark)
+def eth(
+    root: Root,
+    model: Models = None,
+    peer: Peers = None,
+    out: Out = Path("results"),
+    keypoints: Keypoints = "5000",
+    solver: Solver = "ransac",
+    voxel: Voxel = 0.02,
+    seed: Seed = 0,
+    device: Device = "auto",
+    fresh: Fresh = False,
+) -> None:
+    """Outdoor laser scans, SCENE/Hokuyo_0.ply or .csv … with gt.log, or poses and overlaps: FMR."""
+    from wsdesc.evaluate.eth import run_eth
+    from wsdesc.evaluate.pairwise import PairwiseOptions
+
+    options = PairwiseOptions.read(
+        {"keypoints": _counts(keypoints), "solver": solver, "voxel": voxel, "seed": seed}
+    )
+    _judge(run_eth, root, options, _methods(model, peer, device), out, fresh)
+
+
+@app.command(cls=_Benchmark)
+def modelnet40(
+    root: Root,
+    model: Models = None,
+    peer: Peers = None,
+    out: Out = Path("results"),
+    protocol: Annotated[
+        list[str] | None,
+        typer.Option(help="prnet-clean, prnet-noisy, rpm-45, rpm-180; repeatable; all if not given."),
+    ] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="So many shapes, drawn at random.")] = None,
+    unit: Annotated[float, typer.Option(min=0, help="What the model calls a metre, in the shapes.")] = 1.0,
+    seed: Seed = 0,
+    device: Device = "auto",
+    fresh: Fresh = False,
+) -> None:
+    """Partial views of shapes: rotation and translation errors by the protocols of PRNet and RPM-Net."""
+    from wsdesc.evaluate.modelnet40 import ShapeOptions, run_modelnet40
+
+    given: dict[str, Any] = {"protocols": tuple(protocol)} if protocol else {}
+    options = ShapeOptions.read({"limit": limit, "unit": unit, "seed": seed, **given})
+    _judge(run_modelnet40, root, options, _methods(model, peer, device), out, fresh)
+
+
+@app.command(cls=_Benchmark)
+def timing(
+    root: Root,
+    model: Models = None,
+    peer: Peers = None,
+    out: Out = Path("results"),
+    pairs: Annotated[int, typer.Option(min=1, help="Pairs of fragments to time.")] = 5,
+    keypoints: Annotated[int, typer.Option(min=1, help="Of a fragment.")] = 1000,
+    repeats: Annotated[int, typer.Option(min=1, help="Of which the median counts.")] = 3,
+    sizes: Annotated[str, typer.Option(help="Points of clouds.")] = "10000,30000,100000,300000,1000000",
+    counts: Annotated[str, typer.Option(help="Numbers of keypoints.")] = "100,200,500,1000,2000,5000",
+    unit: Annotated[float, typer.Option(min=0, help="What counts as a metre in the files.")] = 1.0,
+    seed: Seed = 0,
+) -> None:
+    """Times of descriptors and of pairs, on CPU and GPU, and how they grow with points and keypoints."""
+    from wsdesc.evaluate.timing import TimingOptions, run_timing
+
+    options = TimingOptions.read(
+        {
+            "pairs": pairs,
+            "keypoints": keypoints,
+            "repeats": repeats,
+            "sizes": _counts(sizes),
+            "counts": _counts(counts),
+            "unit": unit,
+            "seed": seed,
+        }
+    )
+    methods = _methods(model, peer, "cpu")
+    with _bar() as progress:
+        report = run_timing(root, methods, options, out, command=_command(), progress=progress)
+    _print_report(report, out)
+
+
+@app.command(cls=_Benchmark)
+def page(
+    results: Annotated[Path, typer.Argument(help="Folder of results.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The page.")] = Path("docs/benchmarks.md"),
+) -> None:
+    """One page of all results: the command above each table, machine, date, n, and what to keep in mind."""
+    from wsdesc.evaluate.page import make_page
+
+    reports = make_page(results, out)
+    print(f"{len(reports)} benchmarks: {', '.join(report.name for report in reports)}")
+    print(f"written: {out}")
+
+
+def _judge(
+    run: Callable[..., Report], root: Path, options: Any, methods: list[Method], out: Path, fresh: bool
+) -> None:
+    with _bar() as progress:
+        report = run(root, methods, options, out, command=_command(), fresh=fresh, progress=progress)
+    _print_report(report, out)
+
+
+def _methods(models: list[str] | None, peers: list[str] | None, device: str) -> list[Method]:
+    from wsdesc.cli_learn import _device
+    from wsdesc.evaluate.methods import load_methods
+
+    return load_methods(models or [], peers or [], _device(device))
+
+
+def _counts(text: str) -> tuple[int, ...]:
+    from wsdesc.errors import InputError
+
+    try:
+        counts = tuple(int(word) for word in text.split(","))
+    except ValueError:
+        counts = ()
+    if not counts or min(counts) < 1:
+        raise InputError(f"expected numbers above 0, separated by commas, not {text!r}")
+    return counts
+
+
+def _command() -> str:
+    """This command without the folders of this machine: a page tells what was run, not where."""
+
+    def shown(word: str) -> str:
+        label, sign, value = word.rpartition("=")
+        path = Path(value).expanduser()
+        name = f"{path.name}/" if path.is_dir() else path.name
+        here = path.exists() or path.is_absolute()
+        return f"{label}{sign}{name.removesuffix('.safetensors')}" if here else word
+
+    return shlex.join(["wsdesc", *map(shown, sys.argv[1:])])
+
+
+@contextmanager
+def _bar() -> Iterator[Any]:
+    """A bar with the time left where a person looks at it."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from wsdesc.evaluate.progress import Bar
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    console = Console(stderr=True)
+    left = TextColumn("{task.fields[left]}")
+    with Progress(*columns, left, console=console, transient=True, disable=not console.is_terminal) as bars:
+        yield Bar(bars)
+
+
+def _print_report(report: Report, out: Path) -> None:
+    print(f"{report.title}: {report.samples}")
+    for remark in report.remarks:
+        print(f"- {remark}")
+    for table in report.tables:
+        print()
+        print(table.without_paper().markdown())
+    print(f"written: {out / report.name}")

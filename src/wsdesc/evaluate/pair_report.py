@@ -1,0 +1,128 @@
+"""The report of a benchmark on pairs of fragments: tables, curves, CSV, and what is to be said about them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from wsdesc.evaluate import plots, published, tables
+from wsdesc.evaluate.methods import UNTRAINED, Method
+from wsdesc.evaluate.pairwise import PairwiseOptions
+from wsdesc.evaluate.report import Report, Table, machine, today, write_csv
+from wsdesc.evaluate.scenes import TestScene
+from wsdesc.evaluate.store import Record
+from wsdesc.evaluate.summary import error_distribution, mean_curve, over_scenes, scene_figures
+
+
+def write_pair_report(
+    name: str,
+    title: str,
+    main: Table | None,
+    scenes: Sequence[TestScene],
+    results: dict[str, list[Record]],
+    options: PairwiseOptions,
+    out: Path,
+    *,
+    command: str,
+    remarks: Sequence[str] = (),
+) -> Report:
+    """Write what stands beside the records in `out`: report.json and .md, scenes.csv, pairs.csv, plots.
+
+    `main` is the table in the shape of the paper's, if it has one; the tables by scene and over the number
+    of keypoints follow.
+    """
+    parts = [main, tables.scene_table(results), tables.keypoint_table(results)]
+    parts.append(tables.ablation_table(results) if main is not None else None)
+    figures = [
+        {"method": method} | asdict(some)
+        for method, records in results.items()
+        for some in scene_figures(records)
+    ]
+    write_csv(out / "scenes.csv", figures)
+    write_csv(out / "pairs.csv", [{"method": m} | record for m, some in results.items() for record in some])
+    report = Report(
+        name,
+        title,
+        command,
+        machine(),
+        today(),
+        _samples(scenes, options),
+        [*remarks, *_remarks(scenes, results)],
+        [table for table in parts if table is not None],
+        _draw(title, results, out),
+    )
+    report.save(out)
+    return report
+
+
+def model_names(methods: Sequence[Method]) -> list[str]:
+    """Those that are trained models of ours: they stand beside the paper's own figures."""
+    return [m.name for m in methods if m.fingerprint and m.fingerprint not in UNTRAINED]
+
+
+def _samples(scenes: Sequence[TestScene], options: PairwiseOptions) -> str:
+    pairs = sum(len(scene.pairs) for scene in scenes)
+    count = ", ".join(map(str, sorted(options.keypoints, reverse=True)))
+    official = all(scene.keypoints.keys() >= scene.fragments.keys() for scene in scenes)
+    kind = "official" if official else "random"
+    plural = "s" if len(scenes) > 1 else ""
+    return f"{len(scenes)} scene{plural}, n = {pairs} pairs, {count} {kind} keypoints, {options.solver}"
+
+
+def _remarks(scenes: Sequence[TestScene], results: dict[str, list[Record]]) -> list[str]:
+    remarks = [remark for scene in scenes if (remark := scene.remark())]
+    if len(scenes) == 1:
+        remarks.append(f"One scene alone, {scenes[0].name}: there is no spread over scenes to give.")
+    for method, records in results.items():
+        failed = [record["failure"] for record in records if record["failure"]]
+        if failed:
+            remarks.append(f"{method}: {len(failed)} results count as failed; the first: {failed[0]}")
+    return remarks
+
+
+def _draw(title: str, results: dict[str, list[Record]], out: Path) -> list[str]:
+    most = {name: _most(records) for name, records in results.items()}
+    drawn = []
+    curves = {}
+    for name, records in most.items():
+        if (curve := mean_curve(records)) is not None:
+            curves[name] = (curve.tau2.tolist(), curve.recall.tolist())
+    if curves:
+        plots.plot_recall_curves(out / "fmr.png", curves, title)
+        drawn.append("fmr.png")
+    for protocol in ("r1", "r2"):
+        over = {name: _over_keypoints(records, protocol) for name, records in results.items()}
+        over = {name: curve for name, curve in over.items() if len(curve[0]) > 1}
+        if over:
+            heading = f"{title}, {protocol.upper()}"
+            plots.plot_recall_over_keypoints(out / f"keypoints_{protocol}.png", over, heading)
+            drawn.append(f"keypoints_{protocol}.png")
+    errors = {"rotation_error": "rotation error (°)", "translation_error": "translation error (files' unit)"}
+    for field, label in errors.items():
+        steps = {name: error_distribution([r[field] for r in some]) for name, some in most.items()}
+        plots.plot_error_distributions(out / f"{field}.png", steps, title, label)
+        drawn.append(f"{field}.png")
+    return drawn
+
+
+def _most(records: list[Record]) -> list[Record]:
+    most = max(record["keypoints"] for record in records)
+    return [record for record in records if record["keypoints"] == most]
+
+
+def _over_keypoints(records: list[Record], protocol: str) -> tuple[list[float], list[float]]:
+    figures = scene_figures(records)
+    counts, recalls = [], []
+    for count in sorted({f.keypoints for f in figures}):
+        spread = over_scenes([getattr(f, protocol) for f in figures if f.keypoints == count])
+        if spread is not None:
+            counts.append(float(count))
+            recalls.append(spread.mean)
+    return counts, recalls
+
+
+def indoor_table(results: dict[str, list[Record]], rotated: bool, models: Sequence[str]) -> Table:
+    """Table 1, or Table 2 for rotated fragments."""
+    rows = published.ROTATED if rotated else published.INDOOR
+    return tables.main_table(f"3DMatch{', rotated' if rotated else ''} (%)", results, rows, models)

@@ -1,0 +1,99 @@
+"""The curves of the experiments, as PNG."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter, ScalarFormatter
+
+from wsdesc.cloud.atomic import atomic_write
+
+Curve = tuple[Sequence[float], Sequence[float]]  # x ascending, y
+
+# Colours that stay apart for colour-blind eyes; dashes tell them apart in print.
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#444444")
+_DASHES = ("-", "--", "-.", ":")
+_INCHES, _DPI = (5.2, 3.6), 150
+_INK = "#333333"
+
+
+def plot_recall_curves(path: Path, curves: Mapping[str, Curve], title: str) -> None:
+    """Feature-match recall, 0 … 1, over the inlier-ratio threshold τ2; published thresholds are marked."""
+    figure, axes = _axes(title, "inlier-ratio threshold τ2", "feature-match recall (%)")
+    for tau2 in (0.05, 0.2):
+        axes.axvline(tau2, color="#BBBBBB", linewidth=0.8, zorder=0)
+    for k, (name, (x, y)) in enumerate(curves.items()):
+        axes.plot(x, [100 * value for value in y], label=name, **_style(k))
+    axes.set(xlim=(0, 0.3), ylim=(0, 102))
+    _finish(path, figure, axes, len(curves))
+
+
+def plot_recall_over_keypoints(path: Path, curves: Mapping[str, Curve], title: str) -> None:
+    """Registration recall, 0 … 1, over the number of keypoints."""
+    figure, axes = _axes(title, "keypoints", "registration recall (%)")
+    counts = sorted({count for x, _ in curves.values() for count in x})
+    for k, (name, (x, y)) in enumerate(curves.items()):
+        axes.plot(x, [100 * value for value in y], marker="o", markersize=4, label=name, **_style(k))
+    axes.set_xscale("log")
+    axes.set_xticks(counts, [f"{count:g}" for count in counts])
+    axes.minorticks_off()
+    axes.set_ylim(0, 102)
+    _finish(path, figure, axes, len(curves))
+
+
+def plot_error_distributions(path: Path, curves: Mapping[str, Curve], title: str, error: str) -> None:
+    """Share of pairs up to each error, a step curve; pairs that were not found are never reached."""
+    figure, axes = _axes(title, error, "pairs (%)")
+    largest = max((x[-1] for x, _ in curves.values() if len(x)), default=1.0) or 1.0  # all may be exact
+    smallest = min((value for x, _ in curves.values() for value in x if value > 0), default=0.01)
+    low = max(smallest, largest * 1e-5)
+    for k, (name, (x, y)) in enumerate(curves.items()):
+        end = [2 * largest] if len(x) else []
+        share = [100 * value for value in y]
+        axes.step([low / 2, *x, *end], [0, *share, *share[-1:]], where="post", label=name, **_style(k))
+    axes.set_xscale("log")
+    axes.set(xlim=(low / 2, 2 * largest), ylim=(0, 102))
+    _finish(path, figure, axes, len(curves))
+
+
+def plot_cost(path: Path, curves: Mapping[str, Curve], title: str, x_label: str, y_label: str) -> None:
+    """A time over a size, both logarithmic: a horizontal line is a size that costs nothing."""
+    figure, axes = _axes(title, x_label, y_label)
+    for k, (name, (x, y)) in enumerate(curves.items()):
+        axes.plot(x, y, marker="o", markersize=4, label=name, **_style(k))
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.yaxis.set_major_formatter(ScalarFormatter())
+    axes.yaxis.set_minor_formatter(NullFormatter())
+    _finish(path, figure, axes, len(curves))
+
+
+def _axes(title: str, x_label: str, y_label: str) -> tuple[Figure, Axes]:
+    figure = Figure(figsize=_INCHES, layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    axes.set_title(title, fontsize=10, color=_INK, loc="left")
+    axes.set_xlabel(x_label, fontsize=9, color=_INK)
+    axes.set_ylabel(y_label, fontsize=9, color=_INK)
+    axes.tick_params(labelsize=8, colors=_INK)
+    axes.grid(color="#E6E6E6", linewidth=0.6)
+    axes.set_axisbelow(True)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    return figure, axes
+
+
+def _style(k: int) -> dict[str, Any]:
+    return {"color": _COLOURS[k % len(_COLOURS)], "linestyle": _DASHES[k // 2 % 4], "linewidth": 1.6}
+
+
+def _finish(path: Path, figure: Figure, axes: Axes, curves: int) -> None:
+    if curves:
+        axes.legend(fontsize=8, frameon=False)
+    with atomic_write(path) as temporary:
+        figure.savefig(temporary, dpi=_DPI, format="png")

@@ -1,0 +1,126 @@
+"""What a benchmark leaves behind for people: tables as Markdown and CSV, plots, and what they are of."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import platform
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from wsdesc.cloud.atomic import atomic_write
+from wsdesc.errors import FileFormatError
+from wsdesc.evaluate.store import Record
+
+REPORT = "report.json"
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table and what stands above it; cells are text."""
+
+    title: str
+    header: list[str]
+    rows: list[list[str]]
+
+    def without_paper(self) -> Table:
+        """The rows that were measured here."""
+        return replace(self, rows=[row for row in self.rows if ", paper" not in row[0]])
+
+    def markdown(self) -> str:
+        """With columns that line up, for those who read the file itself."""
+        lines = [self.header, *self.rows]
+        widths = [max(len(row[k]) for row in lines) for k in range(len(self.header))]
+        texts = [
+            "| " + " | ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)) + " |"
+            for row in lines
+        ]
+        rule = "|" + "|".join("-" * (w + 2) for w in widths) + "|"
+        return "\n".join([f"**{self.title}**", "", texts[0], rule, *texts[1:], ""])
+
+
+@dataclass(frozen=True)
+class Report:
+    """One run of a benchmark."""
+
+    name: str
+    title: str
+    command: str
+    machine: str
+    date: str  # of the day the tables were made
+    samples: str  # what was judged, and how many of it
+    remarks: list[str] = field(default_factory=list)
+    tables: list[Table] = field(default_factory=list)
+    plots: list[str] = field(default_factory=list)  # files beside the report
+
+    def markdown(self, images: str = "") -> str:
+        """A section of a page; `images` is where the plots are, as seen from it."""
+        parts = [
+            f"## {self.title}\n",
+            f"```\n{self.command}\n```\n",
+            f"{self.machine}; {self.date}; {self.samples}.\n",
+        ]
+        parts += ["\n".join(f"- {remark}" for remark in self.remarks) + "\n"] if self.remarks else []
+        parts += [table.markdown() for table in self.tables]
+        parts += [f"![{Path(plot).stem}]({images}{plot})\n" for plot in self.plots]
+        return "\n".join(parts)
+
+    def save(self, folder: Path) -> None:
+        """Write report.json, and report.md for people."""
+        write_text(folder / REPORT, json.dumps(asdict(self), indent=1, ensure_ascii=False) + "\n")
+        write_text(folder / "report.md", self.markdown())
+
+    @classmethod
+    def load(cls, path: Path) -> Report:
+        """Read a report.json."""
+        try:
+            values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            tables = [Table(**table) for table in values.pop("tables")]
+            return cls(**values, tables=tables)
+        except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+            raise FileFormatError(f"{path}: not the report of a benchmark ({error})") from error
+
+
+def machine() -> str:
+    """Processor, GPU and versions, in a line."""
+    import torch
+
+    parts = [f"{_processor()}, {os.cpu_count()} cores"]
+    parts += [torch.cuda.get_device_name()] if torch.cuda.is_available() else []
+    return ", ".join([*parts, f"Python {sys.version.split()[0]}", f"torch {torch.__version__}"])
+
+
+def _processor() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def today() -> str:
+    """The date, UTC."""
+    return datetime.now(UTC).date().isoformat()
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file whole or not at all."""
+    with atomic_write(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def write_csv(path: Path, rows: Sequence[Record]) -> None:
+    """Records of the same fields as CSV; lists become JSON, nothing becomes an empty cell."""
+    with atomic_write(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
+        names = list(dict.fromkeys(name for row in rows for name in row))
+        writer = csv.DictWriter(file, names)
+        writer.writeheader()
+        for row in rows:
+            writer.writerow({n: json.dumps(v) if isinstance(v, list) else v for n, v in row.items()})

@@ -1,0 +1,146 @@
+"""The report of the timing benchmark: the paper's two tables, and two plots of growth."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from wsdesc.evaluate import plots, published
+from wsdesc.evaluate.report import Report, Table, machine, today, write_csv
+from wsdesc.evaluate.store import Record
+from wsdesc.evaluate.tables import NONE, paper_name, published_row
+
+_STEPS = ("sorting", "frames", "inference")
+
+
+def write_timing_report(
+    records: list[Record], pairs: int, fragments: int, keypoints: int, out: Path, command: str
+) -> Report:
+    """Write report.json and .md, timing.csv and plots."""
+    write_csv(out / "timing.csv", records)
+    tables = [_descriptor_table(records), _pair_table(records)]
+    tables += [table for table in (_points_table(records), _keypoints_table(records)) if table.rows]
+    report = Report(
+        "timing",
+        "Timing",
+        command,
+        machine(),
+        today(),
+        f"n = {fragments} fragments and {pairs} pairs, {keypoints} keypoints each",
+        [
+            "Published times are of a GTX 1080 Ti with 5 000 keypoints a fragment; times of different "
+            "machines say little about the methods. Compare the rows of one run.",
+            "Points were added far from every keypoint: only sorting them, once a cloud, should cost time.",
+        ],
+        tables,
+        _draw(records, out),
+    )
+    report.save(out)
+    return report
+
+
+def _descriptor_table(records: list[Record]) -> Table:
+    """Table 3."""
+    rows = []
+    for name, device, some in _groups(records, "fragment"):
+        if "dimension" not in some[0]:
+            continue
+        preparation, inference = _mean(some, "preparation"), _mean(some, "inference")
+        total = _mean(some, "total")
+        if preparation is not None and inference is not None:
+            total = preparation + inference
+        known = published_row(published.DESCRIPTOR_TIME, name, preparation is not None)
+        cells = [_ms(preparation), _ms(inference), _ms(total)]
+        rows.append([name, device, str(some[0]["dimension"]), *cells, _published(known)])
+    rows += _paper_rows(published.DESCRIPTOR_TIME, 3, rows)
+    header = ["method", "device", "Dim.", "preparation", "inference", "total"]
+    return Table("Time of a descriptor (ms)", [*header, "published: preparation / inference"], rows)
+
+
+def _pair_table(records: list[Record]) -> Table:
+    """Table 4."""
+    rows = []
+    for name, device, some in _groups(records, "pair"):
+        is_model = any(r["method"] == name and "preparation" in r for r in records)
+        known = published_row(published.PAIR_TIME, name, is_model)
+        cells = [_ms(_mean(some, "query")), _ms(_mean(some, "ransac"))]
+        rows.append([name, device, str(some[0]["dimension"]), *cells, _published(known)])
+    rows += _paper_rows(published.PAIR_TIME, 2, rows)
+    header = ["method", "device", "Dim.", "NN query", "RANSAC", "published: NN query / RANSAC"]
+    return Table("Time of a pair (ms)", header, rows)
+
+
+def _paper_rows(rows: list[published.Row], width: int, ours: list[list[str]]) -> list[list[str]]:
+    """Methods that only the paper has; those whose figures stand beside ours already are left out."""
+    shown = {row[-1] for row in ours}
+    return [
+        [paper_name(row), NONE, row[1], *[NONE] * width, _published(row)]
+        for row in rows
+        if _published(row) not in shown
+    ]
+
+
+def _points_table(records: list[Record]) -> Table:
+    rows = [
+        [r["method"], r["device"], str(r["points"]), str(r["keypoints"]), *(_ms(r[step]) for step in _STEPS)]
+        for r in records
+        if r["what"] == "points"
+    ]
+    header = ["method", "device", "points", "keypoints", "sorting", "frames", "inference"]
+    return Table("Cost over the number of points, all added ones far away (ms)", header, rows)
+
+
+def _keypoints_table(records: list[Record]) -> Table:
+    rows = [
+        [r["method"], r["device"], str(r["keypoints"]), _ms(r["preparation"]), _ms(r["inference"])]
+        for r in records
+        if r["what"] == "keypoints"
+    ]
+    header = ["method", "device", "keypoints", "preparation", "inference"]
+    return Table("Cost over the number of keypoints (ms)", header, rows)
+
+
+def _draw(records: list[Record], out: Path) -> list[str]:
+    drawn = []
+    over_points: dict[str, plots.Curve] = {}
+    for name, device, some in _groups(records, "points"):
+        for step in _STEPS:
+            over_points[f"{name}, {device}: {step}"] = (
+                [r["points"] for r in some],
+                [r[step] for r in some],
+            )
+    over_keys: dict[str, plots.Curve] = {}
+    for name, device, some in _groups(records, "keypoints"):
+        times = [r["preparation"] + r["inference"] for r in some]
+        over_keys[f"{name}, {device}"] = ([r["keypoints"] for r in some], times)
+    for file, curves, label in (
+        ("points.png", over_points, "points in the cloud"),
+        ("keypoints.png", over_keys, "keypoints"),
+    ):
+        if curves:
+            plots.plot_cost(out / file, curves, f"Cost over {label}", label, "time (ms)")
+            drawn.append(file)
+    return drawn
+
+
+def _groups(records: list[Record], what: str) -> list[tuple[str, str, list[Record]]]:
+    groups: dict[tuple[str, str], list[Record]] = {}
+    for record in records:
+        if record["what"] == what:
+            groups.setdefault((record["method"], record["device"]), []).append(record)
+    return [(name, device, some) for (name, device), some in groups.items()]
+
+
+def _mean(records: Sequence[Record], field: str) -> float | None:
+    values = [record[field] for record in records if field in record]
+    return float(np.mean(values)) if values else None
+
+
+def _ms(value: float | None) -> str:
+    return NONE if value is None else f"{value:.3g}" if value < 100 else f"{value:.0f}"
+
+
+def _published(row: published.Row | None) -> str:
+    return " / ".join(row[2:]) if row else NONE

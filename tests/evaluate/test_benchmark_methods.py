@@ -1,0 +1,65 @@
+"""Methods by the names a command is given."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from wsdesc import WSDesc, peers
+from wsdesc.errors import FileFormatError, InputError
+from wsdesc.evaluate.methods import load_methods
+from wsdesc.evaluate.pair_report import model_names
+
+
+@pytest.fixture
+def weights(tmp_path: Path) -> Path:
+    WSDesc(width=0.1).save(tmp_path / "small.v2.safetensors")
+    return tmp_path / "small.v2.safetensors"
+
+
+def test_models_by_file_and_by_name(weights: Path) -> None:
+    plain, named, untrained = load_methods([str(weights), f"w/o LRF={weights}", "untrained-fast"], [])
+    assert (plain.name, plain.file_stem) == ("small.v2", "small.v2")
+    assert (named.name, named.file_stem) == ("w/o LRF", "w_o_LRF")
+    assert plain.fingerprint == named.fingerprint != ""
+    assert model_names([plain, named, untrained]) == ["small.v2", "w/o LRF"]
+
+
+def test_other_weights_have_another_fingerprint(weights: Path) -> None:
+    (before,) = load_methods([str(weights)], [])
+    torch.manual_seed(1)
+    WSDesc(width=0.1).save(weights)
+    (after,) = load_methods([str(weights)], [])
+    assert before.fingerprint != after.fingerprint
+
+
+def test_untrained_is_the_same_each_time() -> None:
+    first, second = (load_methods(["untrained-fast"], [])[0].describer for _ in range(2))
+    assert isinstance(first, WSDesc)
+    assert isinstance(second, WSDesc)
+    assert torch.equal(first.network.head.weight, second.network.head.weight)
+
+
+def test_peers_of_both_kinds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        peers, "names", lambda kind=None: {"descriptor": ["d"], "pose": ["p"]}.get(kind, ["d", "p"])
+    )
+    monkeypatch.setattr(peers, "descriptor", lambda name: lambda points, keypoints, unit=1.0: keypoints)
+    monkeypatch.setattr(peers, "pose", lambda name: lambda source, target, unit=1.0, *, seed=0: None)
+    descriptor, pose = load_methods([], ["d", "p"])
+    assert descriptor.describer is not None
+    assert pose.estimator is not None
+    assert model_names([descriptor, pose]) == []
+    with pytest.raises(InputError, match="no peer 'q': choose of d, p"):
+        load_methods([], ["q"])
+
+
+def test_refuses_nothing_and_two_of_a_name(weights: Path) -> None:
+    with pytest.raises(InputError, match="--model or a --peer"):
+        load_methods([], [])
+    with pytest.raises(InputError, match="two methods are called small"):
+        load_methods([str(weights), str(weights)], [])
+    with pytest.raises(FileFormatError, match="nowhere"):
+        load_methods(["nowhere"], [])
