@@ -20,7 +20,7 @@ def wsdesc(*arguments, **options):
 def test_help_begins_with_examples_and_does_not_wait_for_torch():
     done = wsdesc("--help")
     assert done.returncode == 0
-    assert done.stdout.startswith("Examples:\n  wsdesc demo")
+    assert done.stdout.startswith("Examples:\n  wsdesc register")
     assert all(name in done.stdout for name in ("info", "demo", "--version"))
     probe = "import sys, wsdesc.cli; sys.exit('torch' in sys.modules or 'numba' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", probe]).returncode == 0
@@ -80,14 +80,14 @@ def test_errors_stay_on_one_line(monkeypatch):
     def fail():
         raise errors.InputError("two\n  lines")
 
-    monkeypatch.setattr(cli, "_print_table", lambda *rows: fail())
+    monkeypatch.setattr(cli, "print_table", lambda *rows: fail())
     result = CliRunner().invoke(cli.app, ["info"])
     assert result.exit_code == 2
     assert result.output == "error: two lines\n"
 
 
 def test_an_error_of_ours_is_not_hidden(monkeypatch):
-    monkeypatch.setattr(cli, "_print_table", lambda *rows: 1 / 0)
+    monkeypatch.setattr(cli, "print_table", lambda *rows: 1 / 0)
     assert isinstance(CliRunner().invoke(cli.app, ["info"]).exception, ZeroDivisionError)
 
 

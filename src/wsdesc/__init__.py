@@ -9,32 +9,40 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from wsdesc.cloud.files import read_points, write_points
+    from wsdesc.describe import describe
     from wsdesc.describe.extractor import WSDesc
     from wsdesc.describe.lrf import local_frames
     from wsdesc.describe.voxelize import voxelize
     from wsdesc.errors import WSDescError
     from wsdesc.learn.losses import BatchHardLoss, RigidityLoss
+    from wsdesc.register import Registration, register
 
 __version__ = "0.1.0"
 
 __all__ = [
     "BatchHardLoss",
+    "Registration",
     "RigidityLoss",
     "WSDesc",
     "WSDescError",
+    "describe",
     "local_frames",
     "read_points",
+    "register",
     "voxelize",
     "write_points",
 ]
 
 _HOME_OF = {
     "BatchHardLoss": "wsdesc.learn.losses",
+    "Registration": "wsdesc.register",
     "RigidityLoss": "wsdesc.learn.losses",
     "WSDesc": "wsdesc.describe.extractor",
     "WSDescError": "wsdesc.errors",
+    "describe": "wsdesc.describe",
     "local_frames": "wsdesc.describe.lrf",
     "read_points": "wsdesc.cloud.files",
+    "register": "wsdesc.register",
     "voxelize": "wsdesc.describe.voxelize",
     "write_points": "wsdesc.cloud.files",
 }

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,18 +11,24 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from wsdesc import __version__, cli_learn
+from wsdesc import __version__, cli_benchmark, cli_learn, cli_register
+from wsdesc.cli_output import Rows, print_table, progress
 from wsdesc.errors import WSDescError
 
 if TYPE_CHECKING:
-    from wsdesc.demo import Advance, Report
+    from wsdesc.demo import Report
 
 EXAMPLES = """\
 Examples:
+  wsdesc register a.ply b.las      the pose of a in the frame of b, and how far to trust it
+  wsdesc register a.ply b.ply -o T.json --aligned moved.ply --picture both.png
+  wsdesc describe a.ply -o a.npz --resolution 0.025   descriptors, to be matched later
+  wsdesc match a.npz b.npz         register two scans that are described already
   wsdesc demo                      register two scans of a synthetic room and look at the result
   wsdesc demo --seed 7 --out d7    another room, written to another folder
   wsdesc train scans/ --out run    learn a descriptor from unlabelled scans that overlap
   wsdesc train --out run --resume  go on where it was stopped; without scans: synthetic rooms
+  wsdesc distill indoor scans/ --out fast   a quarter as wide a network learns the descriptors of another
   wsdesc pairs scans/              which of them overlap, without any pose
   wsdesc info                      what is installed and which devices it would use
 
@@ -32,8 +36,6 @@ Examples:
 
 _SHOWN = ("torch", "triton", "numba", "numpy", "scipy", "small_gicp")
 _REQUIREMENT = re.compile(r"""^([\w.-]+).*;\s*extra\s*==\s*['"]([\w-]+)['"]""")
-
-Rows = list[tuple[str, str]]
 
 
 class _Commands(TyperGroup):
@@ -72,8 +74,13 @@ app = typer.Typer(
 )
 
 
+app.command(cls=_Command)(cli_register.register)
+app.command(cls=_Command)(cli_register.describe)
+app.command(cls=_Command)(cli_register.match)
 app.command(cls=_Command)(cli_learn.train)
 app.command(cls=_Command)(cli_learn.pairs)
+app.add_typer(cli_benchmark.app, name="benchmark")
+app.command(cls=_Command)(cli_learn.distill)
 
 
 def main() -> None:
@@ -100,7 +107,7 @@ def info() -> None:
     """Versions, devices and backends, extras, weights."""
     sections = {"versions": _versions, "devices": _devices, "extras": _extras, "files": _files}
     for title, rows in sections.items():
-        _print_table(title, rows())
+        print_table(title, rows())
 
 
 @app.command(cls=_Command)
@@ -109,7 +116,7 @@ def demo(
     seed: Annotated[int, typer.Option(min=0, help="Another seed is another room.")] = 0,
 ) -> None:
     """Register two partial scans of a synthetic room; some ten seconds. Exits with 1 if the pose is wrong."""
-    with _progress() as watch:
+    with progress() as watch:
         from wsdesc import demo as steps  # brings torch
 
         report = steps.run(out, seed, watch)
@@ -181,19 +188,17 @@ def _version(name: str) -> str | None:
 
 
 def _print_report(report: Report, out: Path, seed: int, files: tuple[str, ...]) -> None:
-    share = report.right_matches / max(report.matches, 1)
+    result = report.result
     rows = [
-        ("descriptor", report.descriptor),
         ("points", f"{report.points[0]} source, {report.points[1]} target, overlap {report.overlap:.0%}"),
         ("start", f"source displaced by {_error(report.moved)}"),
-        ("keypoints", f"{report.keypoints[0]} + {report.keypoints[1]}"),
-        ("matches", f"{report.matches} mutual, {report.right_matches} of them right: {share:.1%} inliers"),
-        ("RANSAC", f"{report.inliers} agree, {report.samples} samples, off by {_error(report.coarse_error)}"),
-        ("refined", f"off by {_error(report.error)}"),
+        ("matches", f"{result.inliers} of {result.matches} agree with the pose found"),
+        ("confidence", f"{result.confidence:.3f}"),
+        ("truth", f"off by {_error(report.error)}"),
     ]
-    _print_table(f"wsdesc demo, seed {seed}", rows)
-    seconds = [*report.seconds.items(), ("together", sum(report.seconds.values()))]
-    _print_table("seconds", [(name, f"{value:6.2f}") for name, value in seconds])
+    print_table(f"wsdesc demo, seed {seed}", rows)
+    seconds = [*result.timings.items(), ("together", sum(result.timings.values()))]
+    print_table("seconds", [(name, f"{value:6.2f}") for name, value in seconds])
     verdict = "registered" if report.right else "NOT registered"
     degrees, metres = report.error
     print(f"{verdict}: rotation error {degrees:.2f}°, translation error {100 * metres:.1f} cm")
@@ -203,42 +208,3 @@ def _print_report(report: Report, out: Path, seed: int, files: tuple[str, ...]) 
 def _error(error: tuple[float, float]) -> str:
     degrees, metres = error
     return f"{degrees:.2f}° and {100 * metres:.1f} cm"
-
-
-def _print_table(title: str, rows: Rows) -> None:
-    """Two columns under a title; lines and colours only where a person looks at them."""
-    if not sys.stdout.isatty():
-        width = max((len(name) for name, _ in rows), default=0)
-        print(title, *(f"  {name:<{width}}  {value}".rstrip() for name, value in rows), "", sep="\n")
-        return
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(title=title, title_justify="left", title_style="bold", show_header=False)
-    table.add_column(no_wrap=True, style="cyan")
-    table.add_column(overflow="fold")
-    for name, value in rows:
-        table.add_row(Text(name), Text(value))
-    Console().print(table)
-
-
-@contextmanager
-def _progress() -> Iterator[Any]:
-    """What steps are watched with: bars and spinners on a terminal, nothing elsewhere."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    columns = (SpinnerColumn(), TextColumn("{task.description:<24}"), BarColumn(), TimeElapsedColumn())
-    console = Console(stderr=True)
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        waiting = progress.add_task("load libraries", total=None)
-
-        @contextmanager
-        def watch(name: str, total: int) -> Iterator[Advance]:
-            progress.update(waiting, visible=False)
-            task = progress.add_task(name, total=total or None)
-            yield lambda done: progress.advance(task, done)
-            progress.update(task, total=1, completed=1)
-
-        yield watch

@@ -104,6 +104,8 @@ def _extension(path: Path, known: tuple[str, ...], done: str) -> str:
 
 def _read(path: Path, faces: bool) -> Reading:
     """What the file holds, at least one point, or a FileFormatError."""
+    if os.path.isdir(path):  # noqa: PTH112 - the other one raises below a closed folder
+        raise FileFormatError(f"{path}: is not a file but a folder")
     extension = _extension(path, READABLE, "read")
     try:
         if not path.exists():

@@ -31,16 +31,18 @@ def before_after(
     T_target_source: ArrayLike,
     path: str | os.PathLike[str],
     title: str = "",
+    *,
+    metres: bool = False,
 ) -> None:
     """Write a PNG of two clouds, (N, 3) and (M, 3), as they came (upper row) and aligned (lower row).
 
     The columns look from above, from the side and from a corner, with respect to the main directions of
-    the aligned clouds. The source is orange, the target blue.
+    the aligned clouds. The source is orange, the target blue. The scale bars say metres only where told that
+    the clouds are in metres.
     """
     with atomic_write(path) as temporary:
-        figure = _draw(
-            _points(source, "source"), _points(target, "target"), _transform(T_target_source), title
-        )
+        clouds = (_points(source, "source"), _points(target, "target"))
+        figure = _draw(*clouds, _transform(T_target_source), title, metres)
         figure.savefig(temporary, dpi=_DPI, format="png")
 
 
@@ -59,7 +61,7 @@ def _transform(T_target_source: ArrayLike) -> Points:
     return T
 
 
-def _draw(source: Points, target: Points, T: Points, title: str) -> Figure:
+def _draw(source: Points, target: Points, T: Points, title: str, metres: bool) -> Figure:
     moved = source @ T[:3, :3].T + T[:3, 3]
     axes = _main_axes(np.concatenate([moved, target]))
     figure = Figure(figsize=_INCHES, facecolor="white")
@@ -75,7 +77,11 @@ def _draw(source: Points, target: Points, T: Points, title: str) -> Figure:
             left, bottom = 0.035 + 0.322 * column, 0.475 - 0.455 * row
             panel = figure.add_axes((left, bottom, 0.315, 0.445))
             R = _view(turn, tilt)
-            _panel(panel, points @ R.T, normals @ R.T, colours, spacing, perspective=column == 2)
+            wide, tall = _panel(
+                panel, points @ R.T, normals @ R.T, colours, spacing, perspective=column == 2
+            )
+            if column < 2:
+                _scale_bar(panel, wide, tall, metres)
         figure.text(
             0.018, 0.70 - 0.455 * row, name, rotation=90, size=10, color=_INK, ha="center", va="center"
         )
@@ -87,8 +93,8 @@ def _draw(source: Points, target: Points, T: Points, title: str) -> Figure:
 
 def _panel(
     panel: Any, points: Points, normals: Points, colours: Points, spacing: float, perspective: bool
-) -> None:
-    """Draw points whose x goes right, y up and z towards the eye, the farthest first."""
+) -> tuple[float, float]:
+    """Draw points whose x goes right, y up and z towards the eye, the farthest first; width and height."""
     low, high = np.quantile(points, [0.004, 0.996], axis=0)
     size = float((high - low).max()) or 1.0
     flat = points[:, :2]
@@ -110,21 +116,16 @@ def _panel(
     panel.set_xlim(x - wide / 2, x + wide / 2)
     panel.set_ylim(y - tall / 2, y + tall / 2)
     panel.axis("off")
-    if not perspective:
-        _scale_bar(panel, wide, tall)
+    return wide, tall
 
 
-def _scale_bar(panel: Any, wide: float, tall: float) -> None:
+def _scale_bar(panel: Any, wide: float, tall: float, metres: bool) -> None:
     """A line of a round length in the lower left corner."""
     power = 10.0 ** np.floor(np.log10(0.25 * wide))
     length = max(step * power for step in (1, 2, 5) if step * power <= 0.25 * wide)
-    name = (
-        f"{length:g} m"
-        if length >= 1
-        else f"{100 * length:g} cm"
-        if length >= 0.01
-        else f"{1000 * length:g} mm"
-    )
+    name = f"{length:g}"
+    if metres:
+        name = f"{length:g} m" if length >= 1 else f"{100 * length:g} cm"
     x, y = panel.get_xlim()[0] + 0.02 * wide, panel.get_ylim()[0] + 0.03 * tall
     panel.plot([x, x + length], [y, y], color=_INK, linewidth=1.6, solid_capstyle="butt")
     panel.text(x + length / 2, y + 0.015 * tall, name, size=7.5, color=_INK, ha="center", va="bottom")
