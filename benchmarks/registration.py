@@ -111,7 +111,8 @@ def main(o: argparse.Namespace) -> None:
         rows += some
     if len(o.evaluations) > 1:
         table.append(table_row("all", rows))
-    for source, target in watched(strangers(o, len(rows)) if o.foreign else [], "strangers"):
+    count = len(rows) if o.strangers is None else o.strangers
+    for source, target in watched(strangers(o, count) if o.foreign else [], "strangers"):
         result, _, seconds = run(source, target, o)
         rows.append({**describe("strangers", result, seconds), "r2": False})
     print_machine()
@@ -136,6 +137,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("scene", type=Path, help="folder of cloud_bin_k.ply")
     parser.add_argument("evaluations", type=Path, nargs="+", help="folders of gt.log and gt.info")
     parser.add_argument("--foreign", type=Path, nargs="*", default=[], help="scans of other places")
+    parser.add_argument("--strangers", type=int, help="pairs with those (default: as many as overlap)")
     parser.add_argument("--unit", type=float, default=1.0, help="what counts as a metre in these files")
     parser.add_argument("--model", default="indoor-fast")
     parser.add_argument("--solver", default="consensus")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from wsdesc import __version__, cli_benchmark, cli_learn, cli_register
+from wsdesc import __version__, cli_ablate, cli_benchmark, cli_learn, cli_register
 from wsdesc.cli_output import Rows, print_table, progress
 from wsdesc.errors import WSDescError
 
@@ -30,6 +30,7 @@ Examples:
   wsdesc train --out run --resume  go on where it was stopped; without scans: synthetic rooms
   wsdesc distill indoor scans/ --out fast   a quarter as wide a network learns the descriptors of another
   wsdesc pairs scans/              which of them overlap, without any pose
+  wsdesc ablate scans/ --test 3DMatch/ --synthetic 0.7   the paper's ablation table
   wsdesc info                      what is installed and which devices it would use
 
 """
@@ -79,6 +80,7 @@ app.command(cls=_Command)(cli_register.describe)
 app.command(cls=_Command)(cli_register.match)
 app.command(cls=_Command)(cli_learn.train)
 app.command(cls=_Command)(cli_learn.pairs)
+app.command(cls=_Command)(cli_ablate.ablate)
 app.add_typer(cli_benchmark.app, name="benchmark")
 app.command(cls=_Command)(cli_learn.distill)
 
