@@ -25,6 +25,12 @@ def test_describe_and_match(tmp_path):
     assert float(found[2]) < 10
 
 
+def test_register_pair(tmp_path):
+    said = run("register_pair.py", tmp_path)
+    assert "trusted: True True" in said
+    assert float(re.search(r"off by ([\d.]+) mm", said)[1]) < 30
+
+
 def test_train_step(tmp_path):
     losses = [float(x) for x in re.findall(r"loss ([\d.]+)", run("train_step.py", tmp_path, "2"))]
     assert len(losses) == 2

@@ -6,7 +6,7 @@ the scans are described at more keypoints and it begins again from there.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from time import perf_counter
@@ -22,7 +22,7 @@ from wsdesc.align.consensus import consensus
 from wsdesc.align.hypotheses import Hypothesis, ransac_hypotheses
 from wsdesc.align.observability import freedom
 from wsdesc.align.refine import REACH, Refined, refine, unrefined
-from wsdesc.align.surface import Surface
+from wsdesc.align.surface import Surface, inverse
 from wsdesc.align.verify import agreement, quality
 from wsdesc.callable import make_callable
 from wsdesc.cloud.clean import Cleaned, with_offsets
@@ -42,9 +42,10 @@ from wsdesc.options import Options
 Pose = NDArray[np.float64]  # (4, 4)
 Watch = Callable[[str, int], AbstractContextManager[Advance]]  # name of a step, and its keypoints if any
 
-SUCCESS = 0.7  # the confidence from which on a pose is called a success
+SUCCESS = 0.9  # the confidence from which on a pose is called a success
 _OTHER_UNIT = 30.0  # times larger than the other cloud: they cannot be in the same unit
 _THRESHOLD = {"consensus": 0.075, "ransac": 0.05}  # metres of the model, between matched keypoints
+_SAME_POSE, _SAME_COSINE = 10.0, 0.996  # resolutions and 5°: closer poses are not each other's rivals
 _ONE_WAY = 0.5  # weight of a match that is not mutual
 
 
@@ -56,7 +57,7 @@ class RegisterOptions(Options):
     keypoints: tuple[int, ...] = (1200, 4000)  # of each scan; the next number if the first does not convince
     solver: Literal["consensus", "ransac"] = "consensus"
     hypotheses: int = Field(12, ge=1)  # motions that the matches propose,
-    finalists: int = Field(3, ge=1)  # of which so many, the best on the clouds, are refined
+    finalists: int = Field(5, ge=1)  # of which so many, the best on the clouds, are refined
     refine: bool = True
     device: str = "auto"
     seed: int = Field(0, ge=0)
@@ -131,19 +132,12 @@ def register_described(
     with clock("match and solve"):
         proposed, matches = propose(p, q, o)
     with clock("verify and refine"):
-        candidates = judge(proposed, source, target, o)
+        candidates = judge(proposed, matches, source, target, o)
     if not candidates:
         return _nothing(p.resolution, ["no motion brings the scans together"], clock.seconds, matches)
     best = candidates[0]
     free = freedom(best.refined.information, REACH * INDOOR_RESOLUTION)
-    evidence = Evidence.of(
-        best.refined.agreement,
-        free,
-        inliers=int(best.hypothesis.inliers.sum()),
-        matches=matches,
-        rivals=[(c.refined.agreement, c.hypothesis.score) for c in candidates[1:]],
-        score=best.hypothesis.score,
-    )
+    evidence = _evidence(best, matches, [c for c in candidates[1:] if _differ(best.refined, c.refined)])
     sure = 0.0 if free.kind else confidence(evidence)
     T = best.refined.T_target_source.copy()
     T[:3, 3] *= p.unit
@@ -172,15 +166,14 @@ def propose(p: Description, q: Description, o: RegisterOptions) -> tuple[list[Hy
     pairs, both = either(p.descriptors, q.descriptors)
     ends = (p.places[pairs[:, 0]], q.places[pairs[:, 1]])
     weights = torch.where(both, 1.0, _ONE_WAY)
-    return consensus(*ends, weights=weights, threshold=_THRESHOLD["consensus"], hypotheses=o.hypotheses), len(
-        pairs
-    )
+    found = consensus(*ends, weights=weights, threshold=_THRESHOLD["consensus"], hypotheses=o.hypotheses)
+    return found, len(pairs)
 
 
 def judge(
-    proposed: list[Hypothesis], source: Surface, target: Surface, o: RegisterOptions
+    proposed: list[Hypothesis], matches: int, source: Surface, target: Surface, o: RegisterOptions
 ) -> list[Candidate]:
-    """The motions that agree best with the clouds themselves, refined, best first."""
+    """The motions that agree best with the clouds themselves, refined, the most probable first."""
     rough = 2 * REACH * INDOOR_RESOLUTION  # before refinement poses are off by some centimetres
     worth = [quality(agreement(source, target, h.T_target_source.numpy(), rough)) for h in proposed]
     order = sorted(range(len(proposed)), key=lambda k: -worth[k])[: o.finalists]
@@ -189,7 +182,28 @@ def judge(
         Candidate(h, improve(source, target, h.T_target_source.numpy(), resolution=INDOOR_RESOLUTION))
         for h in (proposed[k] for k in order)
     ]
-    return sorted(candidates, key=lambda c: -c.hypothesis.score * quality(c.refined.agreement))
+    return sorted(candidates, key=lambda c: -confidence(_evidence(c, matches)))
+
+
+def _evidence(candidate: Candidate, matches: int, rivals: Sequence[Candidate] = ()) -> Evidence:
+    refined, hypothesis = candidate.refined, candidate.hypothesis
+    return Evidence.of(
+        refined.agreement,
+        freedom(refined.information, REACH * INDOOR_RESOLUTION),
+        inliers=int(hypothesis.inliers.sum()),
+        matches=matches,
+        score=hypothesis.score,
+        rivals=[(c.refined.agreement, c.hypothesis.score) for c in rivals],
+    )
+
+
+def _differ(a: Refined, b: Refined) -> bool:
+    """Whether two poses are not one and the same that refinement came to from two sides."""
+    T_a_b = a.T_target_source @ inverse(b.T_target_source)  # of the target's frame onto itself
+    centre = a.information.centre
+    moved = np.linalg.norm(T_a_b[:3, :3] @ centre + T_a_b[:3, 3] - centre)
+    cosine = (np.trace(T_a_b[:3, :3]) - 1) / 2
+    return bool(moved > _SAME_POSE * INDOOR_RESOLUTION or cosine < _SAME_COSINE)
 
 
 def check_comparable(p: Description, q: Description) -> None:

@@ -38,7 +38,7 @@ class Bin(NamedTuple):
     poses: int
 
 
-def reliability(confidence: ArrayLike, right: ArrayLike, success: float = 0.7, bins: int = 10) -> Reliability:
+def reliability(confidence: ArrayLike, right: ArrayLike, success: float = 0.9, bins: int = 10) -> Reliability:
     """Judge the confidences (M,) of poses that are right or not, (M,)."""
     sure, good = _checked(confidence, right)
     called = sure >= success
