@@ -95,6 +95,7 @@ PRESETS = {
     ),
     # Few keypoints lie far apart, hence the wide sigma_d. The rest let the loss fall soonest among some ten
     # settings tried on one object with one seed: a demonstration, no advice.
+    "smoothnet": TrainOptions(descriptor=DescriptorOptions(support="fixed"), oracle="batch-hard"),
     "small": TrainOptions(
         descriptor=DescriptorOptions(width=0.125, resolution=8, support_start=1.8),
         loss=LossOptions(sigma_d=0.3, temperature=0.2),
@@ -109,7 +110,8 @@ PRESETS = {
 
 
 def preset(name: str) -> TrainOptions:
-    """The options of that name: "indoor" and "objects" are the paper's, "small" is for a laptop's minutes."""
+    """The options of that name: "indoor" and "objects" are the paper's, "smoothnet" is 3DSmoothNet, which the
+    paper began from and which learns from poses, "small" is for a laptop's minutes."""
     if name not in PRESETS:
         raise InputError(f"no preset {name!r}: choose {', '.join(PRESETS)}")
     return PRESETS[name]
