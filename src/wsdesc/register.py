@@ -20,7 +20,7 @@ from pydantic import Field
 from wsdesc.align.confidence import Evidence, confidence
 from wsdesc.align.consensus import consensus
 from wsdesc.align.hypotheses import Hypothesis, ransac_hypotheses
-from wsdesc.align.observability import freedom
+from wsdesc.align.observability import Freedom, freedom
 from wsdesc.align.refine import REACH, Refined, refine, unrefined
 from wsdesc.align.surface import Surface, inverse
 from wsdesc.align.verify import agreement, quality
@@ -150,7 +150,7 @@ def register_described(
         inliers=int(best.hypothesis.inliers.sum()),
         matches=matches,
         resolution=p.resolution,
-        warnings=[free.warning] if free.warning else [],
+        warnings=_warnings(free, evidence),
         timings=clock.seconds,
         evidence=evidence,
     )
@@ -195,6 +195,15 @@ def _evidence(candidate: Candidate, matches: int, rivals: Sequence[Candidate] = 
         score=hypothesis.score,
         rivals=[(c.refined.agreement, c.hypothesis.score) for c in rivals],
     )
+
+
+def _warnings(free: Freedom, evidence: Evidence) -> list[str]:
+    found = [free.warning] if free.warning else []
+    if evidence.ambiguous:
+        found.append(
+            "another pose fits the scans nearly as well: they may show something symmetric, or nothing common"
+        )
+    return found
 
 
 def _differ(a: Refined, b: Refined) -> bool:

@@ -42,6 +42,8 @@ def test_a_rival_is_seen():
     assert alone.rival == 0
     assert rivalled.rival == pytest.approx(1)
     assert rivalled.rival_score == pytest.approx(0.9)
+    assert rivalled.ambiguous
+    assert confidence(rivalled) <= 0.5 < confidence(alone)
 
 
 def test_nothing_known_is_finite():

@@ -22,6 +22,7 @@ from wsdesc.align.verify import Agreement, quality
 from wsdesc.cloud.atomic import atomic_write
 
 FITTED = Path(__file__).with_suffix(".json")
+AMBIGUOUS = 0.7  # rivals beyond this: 2 % of the right poses the model was fitted to, 79 % of the wrong ones
 RIVALS = 2  # features, the last, that speak against a pose
 _EDGE = 0.01  # shares are as good as 0 or 1 beyond this
 _PULL = 1.0  # of each weight towards zero, in units of a pair
@@ -72,6 +73,11 @@ class Evidence(NamedTuple):
             rival=max((quality(r) for r, _ in rivals), default=0.0) / max(best, 1e-9),
             rival_score=max((s for _, s in rivals), default=0.0) / max(score, 1e-9),
         )
+
+    @property
+    def ambiguous(self) -> bool:
+        """Whether another pose fits nearly as well."""
+        return self.rival > AMBIGUOUS
 
     def features(self) -> NDArray[np.float64]:
         """(F,) numbers in which right and wrong poses are told apart by a plane, nearly."""
@@ -143,8 +149,13 @@ class Calibration:
 
 
 def confidence(evidence: Evidence) -> float:
-    """The probability that a pose with this evidence is right, 0 … 1."""
-    return float(_fitted().probability(evidence.features()))
+    """The probability that a pose with this evidence is right, 0 … 1.
+
+    Of two different poses that fit nearly as well, at most one is right: then it is a half at most, however
+    much speaks for both. The fit cannot know, as rooms are seldom symmetric; halls and corridors are.
+    """
+    probability = float(_fitted().probability(evidence.features()))
+    return min(probability, 0.5) if evidence.ambiguous else probability
 
 
 @lru_cache(maxsize=1)
