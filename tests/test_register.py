@@ -246,3 +246,12 @@ def test_defaults_are_documented_options():
     assert o.solver == "consensus"
     assert o.refine
     assert o.resolution is None
+
+
+def test_a_description_that_was_cut_off_is_refused(described, tmp_path):
+    described[0].save(tmp_path / "a.npz")
+    whole = (tmp_path / "a.npz").read_bytes()
+    for length in (len(whole) // 2, len(whole) - 10):
+        (tmp_path / "a.npz").write_bytes(whole[:length])
+        with pytest.raises(FileFormatError, match=r"a\.npz"):
+            Description.load(tmp_path / "a.npz")

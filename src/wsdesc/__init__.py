@@ -15,12 +15,14 @@ if TYPE_CHECKING:
     from wsdesc.describe.voxelize import voxelize
     from wsdesc.errors import WSDescError
     from wsdesc.learn.losses import BatchHardLoss, RigidityLoss
+    from wsdesc.reconstruct import Reconstruction, reconstruct
     from wsdesc.register import Registration, register
 
 __version__ = "0.1.0"
 
 __all__ = [
     "BatchHardLoss",
+    "Reconstruction",
     "Registration",
     "RigidityLoss",
     "WSDesc",
@@ -28,6 +30,7 @@ __all__ = [
     "describe",
     "local_frames",
     "read_points",
+    "reconstruct",
     "register",
     "voxelize",
     "write_points",
@@ -35,6 +38,7 @@ __all__ = [
 
 _HOME_OF = {
     "BatchHardLoss": "wsdesc.learn.losses",
+    "Reconstruction": "wsdesc.reconstruct",
     "Registration": "wsdesc.register",
     "RigidityLoss": "wsdesc.learn.losses",
     "WSDesc": "wsdesc.describe.extractor",
@@ -42,6 +46,7 @@ _HOME_OF = {
     "describe": "wsdesc.describe",
     "local_frames": "wsdesc.describe.lrf",
     "read_points": "wsdesc.cloud.files",
+    "reconstruct": "wsdesc.reconstruct",
     "register": "wsdesc.register",
     "voxelize": "wsdesc.describe.voxelize",
     "write_points": "wsdesc.cloud.files",

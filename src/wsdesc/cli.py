@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from wsdesc import __version__, cli_ablate, cli_benchmark, cli_learn, cli_register
+from wsdesc import __version__, cli_ablate, cli_benchmark, cli_learn, cli_reconstruct, cli_register
 from wsdesc.cli_output import Rows, print_table, progress
 from wsdesc.errors import WSDescError
 
@@ -24,6 +24,7 @@ Examples:
   wsdesc register a.ply b.ply -o T.json --aligned moved.ply --picture both.png
   wsdesc describe a.ply -o a.npz --resolution 0.025   descriptors, to be matched later
   wsdesc match a.npz b.npz         register two scans that are described already
+  wsdesc reconstruct scans/ -o model   many scans in one frame: poses, merged cloud, report
   wsdesc demo                      register two scans of a synthetic room and look at the result
   wsdesc demo --seed 7 --out d7    another room, written to another folder
   wsdesc train scans/ --out run    learn a descriptor from unlabelled scans that overlap
@@ -78,6 +79,7 @@ app = typer.Typer(
 app.command(cls=_Command)(cli_register.register)
 app.command(cls=_Command)(cli_register.describe)
 app.command(cls=_Command)(cli_register.match)
+app.command(cls=_Command)(cli_reconstruct.reconstruct)
 app.command(cls=_Command)(cli_learn.train)
 app.command(cls=_Command)(cli_learn.pairs)
 app.command(cls=_Command)(cli_ablate.ablate)

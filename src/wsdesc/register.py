@@ -20,7 +20,7 @@ from pydantic import Field
 from wsdesc.align.confidence import Evidence, confidence
 from wsdesc.align.consensus import consensus
 from wsdesc.align.hypotheses import Hypothesis, ransac_hypotheses
-from wsdesc.align.observability import Freedom, freedom
+from wsdesc.align.observability import Freedom, Information, freedom
 from wsdesc.align.refine import REACH, Refined, refine, unrefined
 from wsdesc.align.surface import Surface, inverse
 from wsdesc.align.verify import agreement, quality
@@ -78,6 +78,7 @@ class Registration:
     warnings: list[str] = field(default_factory=list)
     timings: dict[str, float] = field(default_factory=dict)  # seconds by step
     evidence: Evidence | None = None  # what the confidence was computed from
+    information: Information | None = None  # how firmly the overlap holds the pose, in metres of the model
 
 
 class Candidate(NamedTuple):
@@ -153,6 +154,7 @@ def register_described(
         warnings=_warnings(free, evidence),
         timings=clock.seconds,
         evidence=evidence,
+        information=best.refined.information,
     )
 
 

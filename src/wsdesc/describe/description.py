@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 import torch
@@ -88,7 +90,7 @@ class Description:
             with np.load(path, allow_pickle=False) as file:
                 arrays = {name: file[name] for name in _ARRAYS}
                 resolution, model = float(file["resolution"]), str(file["model"])
-        except (OSError, ValueError, KeyError, EOFError) as error:
+        except (OSError, ValueError, KeyError, EOFError, BadZipFile, zlib.error) as error:
             raise FileFormatError(f"{path}: not a description written by `wsdesc describe`") from error
         offset = arrays.pop("offset")
         found = cls(**{k: torch.from_numpy(v) for k, v in arrays.items()},

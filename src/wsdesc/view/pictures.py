@@ -77,9 +77,7 @@ def _draw(source: Points, target: Points, T: Points, title: str, metres: bool) -
             left, bottom = 0.035 + 0.322 * column, 0.475 - 0.455 * row
             panel = figure.add_axes((left, bottom, 0.315, 0.445))
             R = _view(turn, tilt)
-            wide, tall = _panel(
-                panel, points @ R.T, normals @ R.T, colours, spacing, perspective=column == 2
-            )
+            wide, tall = _panel(panel, points @ R.T, normals @ R.T, colours, spacing, perspective=column == 2)
             if column < 2:
                 _scale_bar(panel, wide, tall, metres)
         figure.text(

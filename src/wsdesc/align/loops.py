@@ -1,0 +1,119 @@
+"""Which relative poses to believe, judged by one another: round a loop of right ones, everything comes home.
+
+Three scans that overlap pairwise make a triangle. If its three poses are right, going round it moves nothing;
+a wrong one moves the scan somewhere else, and hardly ever do two wrong ones cancel. So an edge in a triangle
+that closes is believed sooner than its own confidence would allow, and where a triangle does not
+close, the edge goes for which least speaks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations
+from typing import NamedTuple
+
+import numpy as np
+
+from wsdesc.align.posegraph import OUTLIER, Edge, PoseGraph, solve
+from wsdesc.align.surface import Floats, inverse
+from wsdesc.cloud.units import INDOOR_RESOLUTION
+
+ALONE = 0.8  # the confidence of an edge that no loop confirms: one wrong of them bends the whole model,
+CONFIRMED = 0.3  # and of one that a triangle confirms
+HOME = 5 * INDOOR_RESOLUTION  # metres: a loop that ends this near to where it began is closed
+
+
+class Loop(NamedTuple):
+    """Three edges round a triangle of scans."""
+
+    edges: tuple[int, int, int]
+    closed: bool
+
+
+def judge_edges(edges: Sequence[Edge], radii: Floats) -> list[str | None]:
+    """For each edge why it is not believed; None where it is.
+
+    `radii` (N,): how far the points of a scan typically are from its middle, in metres of the model.
+    """
+    verdicts: list[str | None] = [
+        None if edge.confidence >= CONFIRMED else f"confidence below {CONFIRMED}" for edge in edges
+    ]
+    loops = find_loops([k for k, verdict in enumerate(verdicts) if verdict is None], edges, radii)
+    while open_ := [loop for loop in loops if not loop.closed]:
+        worst = _least_supported(loops, open_, edges)
+        against = sum(worst in loop.edges for loop in open_)
+        verdicts[worst] = f"contradicts other edges in {against} of the triangles it is part of"
+        loops = [loop for loop in loops if worst not in loop.edges]
+    confirmed = {k for loop in loops for k in loop.edges}
+    for k, edge in enumerate(edges):
+        if verdicts[k] is None and edge.confidence < ALONE and k not in confirmed:
+            verdicts[k] = f"confidence below {ALONE}, and no loop confirms it"
+    return verdicts
+
+
+def place(edges: Sequence[Edge], radii: Floats) -> tuple[PoseGraph, list[str | None], list[float | None]]:
+    """Poses from those edges that agree with each other; for each edge why it does not, or its deviation.
+
+    Loops of more than three edges are judged here: their errors add up, so only the poses of all can tell.
+    """
+    verdicts = judge_edges(edges, radii)
+    while True:
+        kept = [k for k, verdict in enumerate(verdicts) if verdict is None]
+        graph = solve(len(radii), [edges[k] for k in kept])
+        far = {k: d for k, d in zip(kept, graph.deviations.tolist(), strict=True) if d > OUTLIER}
+        if not far:
+            deviations = dict(zip(kept, graph.deviations.tolist(), strict=True))
+            return graph, verdicts, [deviations.get(k) for k in range(len(edges))]
+        for k, deviation in far.items():
+            verdicts[k] = f"{deviation:.0f} standard deviations from where the other edges put it"
+
+
+def find_loops(chosen: Sequence[int], edges: Sequence[Edge], radii: Floats) -> list[Loop]:
+    """All triangles of the chosen edges. Of two edges between the same scans the later one counts."""
+    between: dict[tuple[int, int], int] = {}
+    neighbours: dict[int, set[int]] = {}
+    for k in chosen:
+        a, b = sorted((edges[k].source, edges[k].target))
+        between[a, b] = k
+        neighbours.setdefault(a, set()).add(b)
+    found = []
+    for a in sorted(neighbours):
+        for b, c in combinations(sorted(neighbours[a]), 2):
+            if (b, c) in between:
+                loop = (between[a, b], between[b, c], between[a, c])
+                found.append(Loop(loop, way_from_home((a, b, c), loop, edges, radii) <= HOME))
+    return found
+
+
+def way_from_home(
+    scans: tuple[int, int, int], loop: tuple[int, int, int], edges: Sequence[Edge], radii: Floats
+) -> float:
+    """How far a scan's points are, typically, from where they began, after going round; the worst scan's."""
+    a, b, c = scans
+    T_a_b, T_b_c, T_a_c = (
+        _between(edges[k], *ends) for k, ends in zip(loop, ((a, b), (b, c), (a, c)), strict=True)
+    )
+    T_c_a = inverse(T_a_c)
+    rounds = {a: T_a_b @ T_b_c @ T_c_a, b: T_b_c @ T_c_a @ T_a_b, c: T_c_a @ T_a_b @ T_b_c}
+    return max(displacement(T, float(radii[scan])) for scan, T in rounds.items())
+
+
+def displacement(T: Floats, radius: float) -> float:
+    """How far a motion moves points that are `radius` from the origin, at most."""
+    cosine = np.clip((np.trace(T[:3, :3]) - 1) / 2, -1.0, 1.0)
+    return float(np.linalg.norm(T[:3, 3]) + 2 * radius * np.sqrt((1 - cosine) / 2))
+
+
+def _between(edge: Edge, a: int, b: int) -> Floats:
+    """T_a_b of an edge between a and b, whichever its source is."""
+    return edge.T_target_source if (edge.target, edge.source) == (a, b) else inverse(edge.T_target_source)
+
+
+def _least_supported(loops: list[Loop], open_: list[Loop], edges: Sequence[Edge]) -> int:
+    """Of the edges in open loops, the one with the fewest closed loops, less the open ones."""
+    votes: dict[int, int] = {}
+    for loop in loops:
+        for k in loop.edges:
+            votes[k] = votes.get(k, 0) + (1 if loop.closed else -1)
+    accused = sorted({k for loop in open_ for k in loop.edges})
+    return min(accused, key=lambda k: (votes[k], edges[k].confidence, k))

@@ -1,0 +1,90 @@
+"""Merging a scan at a time is the voxel average of all of them."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+from scipy.spatial.transform import Rotation
+
+from wsdesc.cloud.merge import VoxelMerge
+from wsdesc.errors import InputError
+
+
+def plain_average(points, size):
+    """The definition: a dictionary of cells."""
+    cells = {}
+    for point, cell in zip(points, map(tuple, np.floor(points / size).astype(int)), strict=True):
+        cells.setdefault(cell, []).append(point)
+    return np.array([np.mean(cells[cell], axis=0) for cell in sorted(cells)])
+
+
+def motion(rng):
+    T = np.eye(4)
+    T[:3, :3] = Rotation.random(random_state=rng).as_matrix()
+    T[:3, 3] = rng.uniform(-2, 2, 3)
+    return T
+
+
+@pytest.mark.parametrize("shift", [0.0, 4.5e5])
+def test_equals_a_plain_voxel_average(shift):
+    rng = np.random.default_rng(0)
+    merged, moved = VoxelMerge(0.25), []
+    for count in (700, 1, 500, 300):
+        scan, T = rng.normal(size=(count, 3)), motion(rng)
+        T[:3, 3] += shift
+        merged.add(scan.astype(np.float32), T)
+        moved.append(scan.astype(np.float32).astype(np.float64) @ T[:3, :3].T + T[:3, 3])
+    expected = plain_average(np.concatenate(moved), 0.25)
+    assert len(merged.points) == len(expected) > 100
+    np.testing.assert_allclose(merged.points, expected, atol=1e-12 if shift == 0 else 1e-8)
+    assert merged.counts.sum() == 1501
+
+
+def test_the_order_of_scans_does_not_matter():
+    rng = np.random.default_rng(1)
+    scans = [rng.normal(size=(400, 3)) for _ in range(3)]
+    forth, back = VoxelMerge(0.3), VoxelMerge(0.3)
+    for scan in scans:
+        forth.add(scan)
+    for scan in reversed(scans):
+        back.add(scan)
+    np.testing.assert_allclose(forth.points, back.points, atol=1e-12)
+
+
+def test_memory_does_not_grow_with_the_number_of_scans():
+    rng = np.random.default_rng(2)
+    merged = VoxelMerge(0.1)
+    merged.add(rng.uniform(0, 1, (20_000, 3)))
+
+    def peak_of(scans):
+        tracemalloc.start()
+        for _ in range(scans):
+            merged.add(rng.uniform(0, 1, (20_000, 3)))
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return peak
+
+    assert peak_of(12) < 1.2 * peak_of(2)
+    assert len(merged.points) == 1000
+
+
+def test_large_clouds_are_added_in_parts(monkeypatch):
+    from wsdesc.cloud import merge
+
+    points = np.random.default_rng(3).normal(size=(1000, 3))
+    whole, parts = VoxelMerge(0.5), VoxelMerge(0.5)
+    whole.add(points)
+    monkeypatch.setattr(merge, "_AT_ONCE", 77)
+    parts.add(points)
+    np.testing.assert_allclose(parts.points, whole.points, atol=1e-12)
+
+
+def test_bad_input():
+    assert VoxelMerge(1.0).points.shape == (0, 3)
+    for size in (0.0, -1.0, np.nan, np.inf):
+        with pytest.raises(InputError, match="voxel size"):
+            VoxelMerge(size)
+    merged = VoxelMerge(1e-6)
+    merged.add(np.zeros((1, 3)))
+    with pytest.raises(InputError, match="larger"):
+        merged.add(np.full((1, 3), 100.0))

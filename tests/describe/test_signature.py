@@ -1,0 +1,51 @@
+"""Scans of one place are alike, those of others less."""
+
+import pytest
+import torch
+
+from wsdesc.describe.signature import candidate_pairs, find_kinds, similarities
+from wsdesc.errors import InputError
+
+
+def scans_of(places, each, seed=0, keypoints=300):
+    """Descriptors: every place mixes its own kinds of surroundings, besides those that all have."""
+    rng = torch.Generator().manual_seed(seed)
+    common = torch.randn(10, 16, generator=rng)
+    scans = []
+    for _ in range(places):
+        kinds = torch.cat([common, torch.randn(12, 16, generator=rng)])
+        for _ in range(each):
+            seen = kinds[torch.randint(len(kinds), (keypoints,), generator=rng)]
+            noisy = seen + 0.4 * torch.randn(keypoints, 16, generator=rng)
+            scans.append(torch.nn.functional.normalize(noisy, dim=1))
+    return scans
+
+
+def test_scans_of_one_place_find_each_other():
+    pairs = candidate_pairs(scans_of(places=10, each=4), nearest=3)
+    same = {(i, j) for i in range(40) for j in range(i + 1, 40) if i // 4 == j // 4}
+    assert len(same & set(pairs)) >= 0.9 * len(same)
+    assert len(pairs) < 2 * len(same)  # of 780
+    assert pairs == sorted(set(pairs))
+    assert all(i < j for i, j in pairs)
+
+
+def test_same_scans_same_bits():
+    scans = scans_of(3, 3)
+    assert (similarities(scans, seed=4) == similarities(scans, seed=4)).all()
+
+
+def test_few_or_equal_descriptors():
+    alike = similarities([torch.ones(1, 4), torch.ones(2, 4), torch.ones(3, 4)])
+    assert alike.isfinite().all()
+    assert candidate_pairs([torch.ones(3, 4)] * 3, nearest=9) == [(0, 1), (0, 2), (1, 2)]
+    with pytest.raises(InputError, match="at least 1"):
+        candidate_pairs([torch.ones(3, 4)] * 3, nearest=0)
+
+
+def test_kinds_are_the_means_of_clusters():
+    rng = torch.Generator().manual_seed(0)
+    centres = 10 * torch.eye(4, dtype=torch.float64)
+    sample = centres.repeat(50, 1) + 0.01 * torch.randn(200, 4, generator=rng, dtype=torch.float64)
+    kinds = find_kinds(sample, 4, rng)
+    assert torch.cdist(centres, kinds).min(dim=1).values.max() < 0.02
