@@ -95,7 +95,12 @@ def test_an_error_of_ours_is_not_hidden(monkeypatch):
 def test_ctrl_c_ends_quietly(tmp_path):
     command = [sys.executable, "-m", "wsdesc", "demo"]
     process = subprocess.Popen(
-        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command,
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a background job may ignore it
     )
     while not (tmp_path / "demo").exists():  # the work has begun
         assert process.poll() is None

@@ -211,7 +211,14 @@ def test_an_input_is_never_overwritten(files):
 
 def test_interrupted_leaves_nothing_behind(files, tmp_path):
     command = [sys.executable, "-m", "wsdesc", "register", str(files / "a.ply"), str(files / "b.las")]
-    process = subprocess.Popen([*command, "-o", "T.json"], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [*command, "-o", "T.json"],
+        cwd=tmp_path,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a background job may ignore it
+    )
     time.sleep(2.5)
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)

@@ -57,7 +57,7 @@ class RegisterOptions(Options):
     keypoints: tuple[int, ...] = (1200, 4000)  # of each scan; the next number if the first does not convince
     solver: Literal["consensus", "ransac"] = "consensus"
     hypotheses: int = Field(12, ge=1)  # motions that the matches propose,
-    finalists: int = Field(5, ge=1)  # of which so many, the best on the clouds, are refined
+    finalists: int = Field(4, ge=1)  # of which so many, the best on the clouds, are refined
     refine: bool = True
     device: str = "auto"
     seed: int = Field(0, ge=0)
