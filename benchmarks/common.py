@@ -14,7 +14,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from wsdesc import read_points
+from wsdesc import WSDescError, read_points
 
 T = TypeVar("T")
 
@@ -65,3 +65,13 @@ def watched(items: Iterable[T], what: str) -> Iterator[T]:
 
     console = Console(stderr=True)
     yield from track(list(items), what, console=console, transient=True, disable=not console.is_terminal)
+
+
+def or_explain(work: Callable[[], None]) -> int:
+    """Do it; what bad input causes is said in a line. The exit code of the command."""
+    try:
+        work()
+    except WSDescError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0

@@ -23,8 +23,8 @@ import torch
 from scipy.spatial.transform import Rotation
 from torch import Tensor
 
-from common import print_machine, watched
-from wsdesc import WSDesc, WSDescError, read_points
+from common import or_explain, print_machine, watched
+from wsdesc import WSDesc, read_points
 from wsdesc.align import ransac
 from wsdesc.cloud.sampling import random_sample, voxel_downsample
 from wsdesc.datasets.threedmatch import read_info, read_log
@@ -218,14 +218,5 @@ def parse() -> argparse.Namespace:
     return options
 
 
-def main() -> int:
-    try:
-        run(parse())
-    except WSDescError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(or_explain(lambda: run(parse())))

@@ -20,9 +20,9 @@ import numpy as np
 import torch
 from scipy.spatial.transform import Rotation
 
-from common import print_machine, watched
+from common import or_explain, print_machine, watched
 from descriptor import Pair, percent, print_rows, read_pairs
-from wsdesc import WSDescError, read_points, register
+from wsdesc import read_points, register
 from wsdesc.evaluate import r1_counts, r1_success, r2_success, rotation_error_deg, translation_error
 from wsdesc.evaluate.reliability import draw_reliability, reliability
 
@@ -151,8 +151,4 @@ def parse() -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    try:
-        main(parse())
-    except WSDescError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
+    sys.exit(or_explain(lambda: main(parse())))

@@ -25,9 +25,9 @@ import torch
 from scipy.spatial.transform import Rotation
 from torch import Tensor
 
-from common import print_machine, watched
+from common import or_explain, print_machine, watched
 from descriptor import percent, print_rows
-from wsdesc import WSDesc, WSDescError, read_points
+from wsdesc import WSDesc, read_points
 from wsdesc.align import ransac
 from wsdesc.align.consensus import consensus
 from wsdesc.align.hypotheses import ransac_hypotheses
@@ -205,14 +205,5 @@ def parse() -> argparse.Namespace:
     return options
 
 
-def main() -> int:
-    try:
-        run(parse())
-    except WSDescError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(or_explain(lambda: run(parse())))

@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperCommand, TyperGroup
 
 from wsdesc import __version__, cli_ablate, cli_benchmark, cli_learn, cli_reconstruct, cli_register
-from wsdesc.cli_output import Rows, print_table, progress
+from wsdesc.cli_output import CommandsWithExamples, CommandWithExamples, Rows, print_table, progress
 from wsdesc.errors import WSDescError
 
 if TYPE_CHECKING:
@@ -40,12 +39,10 @@ _SHOWN = ("torch", "triton", "numba", "numpy", "scipy", "small_gicp")
 _REQUIREMENT = re.compile(r"""^([\w.-]+).*;\s*extra\s*==\s*['"]([\w-]+)['"]""")
 
 
-class _Commands(TyperGroup):
-    """Examples first, and no traceback for what a user can cause."""
+class _Commands(CommandsWithExamples):
+    """No traceback for what a user can cause."""
 
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        formatter.write(EXAMPLES)
-        super().format_help(ctx, formatter)
+    examples = EXAMPLES
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -57,13 +54,8 @@ class _Commands(TyperGroup):
             sys.exit(130)
 
 
-class _Command(TyperCommand):
-    """The examples of this command first."""
-
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        own = [line for line in EXAMPLES.splitlines() if line.startswith(f"  wsdesc {self.name} ")]
-        formatter.write("\n".join(["Examples:", *own, "", ""]))
-        super().format_help(ctx, formatter)
+class _Command(CommandWithExamples):
+    examples = EXAMPLES
 
 
 app = typer.Typer(

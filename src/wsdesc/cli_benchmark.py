@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+
+from wsdesc.cli_output import CommandsWithExamples, CommandWithExamples
 
 if TYPE_CHECKING:
     from wsdesc.evaluate.methods import Method
@@ -30,21 +31,12 @@ Examples:
 """
 
 
-class _Benchmarks(TyperGroup):
-    """Examples first."""
-
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        formatter.write(EXAMPLES)
-        super().format_help(ctx, formatter)
+class _Benchmarks(CommandsWithExamples):
+    examples = EXAMPLES
 
 
-class _Benchmark(TyperCommand):
-    """The examples of this command first."""
-
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        own = [line for line in EXAMPLES.splitlines() if line.startswith(f"  wsdesc benchmark {self.name} ")]
-        formatter.write("\n".join(["Examples:", *own, "", ""]))
-        super().format_help(ctx, formatter)
+class _Benchmark(CommandWithExamples):
+    examples = EXAMPLES
 
 
 app = typer.Typer(
@@ -242,10 +234,10 @@ def _judge(
 
 
 def _methods(models: list[str] | None, peers: list[str] | None, device: str) -> list[Method]:
-    from wsdesc.cli_learn import _device
+    from wsdesc.describe.backends import choose_device
     from wsdesc.evaluate.methods import load_methods
 
-    return load_methods(models or [], peers or [], _device(device))
+    return load_methods(models or [], peers or [], choose_device(device))
 
 
 def _counts(text: str) -> tuple[int, ...]:

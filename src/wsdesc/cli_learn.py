@@ -65,6 +65,7 @@ def train(
     options = presets.TrainOptions.read(values)
     _check_board(tensorboard)
 
+    from wsdesc.describe.backends import choose_device
     from wsdesc.learn.data import gather
     from wsdesc.learn.run import Source
     from wsdesc.learn.run import train as run
@@ -89,7 +90,7 @@ def train(
             options,
             source,
             out,
-            device=_device(device),
+            device=choose_device(device),
             resume=resume,
             stop_after=60 * minutes if minutes is not None else float("inf"),
             validate=look if held_out else None,
@@ -116,6 +117,7 @@ def distill(
 ) -> None:
     """Teach a narrow, fast network the descriptors of a trained one, on any scans. Needs no pairs."""
     _check_board(tensorboard)
+    from wsdesc.describe.backends import choose_device
     from wsdesc.describe.extractor import WSDesc
     from wsdesc.learn.data import gather_clouds
     from wsdesc.learn.distill import distill as run
@@ -136,7 +138,7 @@ def distill(
             options,
             out,
             held_out=held_out,
-            device=_device(device),
+            device=choose_device(device),
             resume=resume,
             stop_after=60 * minutes if minutes is not None else float("inf"),
             watch=_show(bars, options.steps),
@@ -185,18 +187,6 @@ def _descriptor_of(weights: str) -> dict[str, Any]:
     from wsdesc.describe import pretrained
 
     return pretrained.load(pretrained.find(weights))[0].model_dump()
-
-
-def _device(name: str) -> str:
-    import torch
-
-    from wsdesc.errors import InputError
-
-    if name == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    if name.startswith("cuda") and not torch.cuda.is_available():
-        raise InputError("there is no CUDA device here: choose --device cpu")
-    return name
 
 
 @contextmanager

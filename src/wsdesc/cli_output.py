@@ -1,16 +1,40 @@
-"""How commands speak to people: tables, and progress bars on a terminal."""
+"""How commands speak to people: help that begins with examples, tables, and progress bars on a terminal."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from typer.core import TyperCommand, TyperGroup
 
 if TYPE_CHECKING:
     from wsdesc.describe.description import Advance
 
 Rows = list[tuple[str, str]]
+
+
+class CommandsWithExamples(TyperGroup):
+    """A group whose help begins with the examples of all its commands."""
+
+    examples: ClassVar[str]
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        formatter.write(self.examples)
+        super().format_help(ctx, formatter)
+
+
+class CommandWithExamples(TyperCommand):
+    """A command whose help begins with those examples that are its own."""
+
+    examples: ClassVar[str]
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        called = ctx.command_path.removeprefix(ctx.find_root().command_path)  # whatever the program is called
+        own = [line for line in self.examples.splitlines() if line.startswith(f"  wsdesc{called} ")]
+        formatter.write("\n".join(["Examples:", *own, "", ""]))
+        super().format_help(ctx, formatter)
 
 
 def print_table(title: str, rows: Rows) -> None:

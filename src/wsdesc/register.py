@@ -6,8 +6,8 @@ the scans are described at more keypoints and it begins again from there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any, Literal, NamedTuple
@@ -247,23 +247,12 @@ class _Clock:
         self.watch = watch
         self.seconds: dict[str, float] = {}
 
-    def __call__(self, name: str, total: int = 0) -> _Step:
-        return _Step(self, name, total)
-
-
-class _Step:
-    def __init__(self, clock: _Clock, name: str, total: int) -> None:
-        self.clock, self.name = clock, name
-        self.watched = clock.watch(name, total)
-
-    def __enter__(self) -> Advance:
-        self.start = perf_counter()
-        return self.watched.__enter__()
-
-    def __exit__(self, *what: Any) -> None:
-        self.watched.__exit__(*what)
-        seconds = self.clock.seconds
-        seconds[self.name] = seconds.get(self.name, 0.0) + perf_counter() - self.start
+    @contextmanager
+    def __call__(self, name: str, total: int = 0) -> Iterator[Advance]:
+        start = perf_counter()
+        with self.watch(name, total) as advance:
+            yield advance
+        self.seconds[name] = self.seconds.get(name, 0.0) + perf_counter() - start
 
 
 def _new(description: Description, count: int) -> int:

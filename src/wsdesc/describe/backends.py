@@ -13,6 +13,19 @@ from wsdesc.errors import InputError
 BACKENDS = ("reference", "numba", "triton")
 
 
+def choose_device(name: str) -> str:
+    """Resolve "auto", and refuse a device that is not there."""
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        kind = torch.device(name).type
+    except RuntimeError:
+        raise InputError(f"unknown device {name!r}: choose cpu, cuda, or auto") from None
+    if kind == "cuda" and not torch.cuda.is_available():
+        raise InputError("there is no CUDA device here: choose --device cpu")
+    return name
+
+
 @cache
 def has_triton() -> bool:
     """Whether triton kernels can run here: the package is there and a CUDA device of it too."""

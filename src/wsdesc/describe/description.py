@@ -20,6 +20,7 @@ from wsdesc.cloud.cloud import Cloud
 from wsdesc.cloud.files import read_cloud
 from wsdesc.cloud.sampling import farthest_points, voxel_downsample
 from wsdesc.cloud.units import INDOOR_RESOLUTION, working_resolution
+from wsdesc.describe.backends import choose_device
 from wsdesc.describe.extractor import WSDesc
 from wsdesc.errors import FileFormatError, InputError
 
@@ -163,11 +164,7 @@ def load_model(model: str | Path | WSDesc, device: str = "auto") -> tuple[WSDesc
     """A model on a device, and its name; those loaded lately are kept."""
     if isinstance(model, WSDesc):
         return model, type(model).__name__
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-    if device.startswith("cuda") and not torch.cuda.is_available():
-        raise InputError("there is no CUDA device here: choose the device cpu")
-    return _load(str(model), device), str(model)
+    return _load(str(model), choose_device(device)), str(model)
 
 
 @lru_cache(maxsize=4)
