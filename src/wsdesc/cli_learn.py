@@ -45,6 +45,9 @@ def train(
     oracle: Annotated[
         bool, typer.Option("--oracle", help="Learn from poses beside the scans instead, to compare with.")
     ] = False,
+    self_training: Annotated[
+        bool, typer.Option("--self-training", help="Learn from matches that the weights of --start find.")
+    ] = False,
     oracle_loss: Annotated[str, typer.Option(help="Of the oracle: batch-hard or infonce.")] = "batch-hard",
 ) -> None:
     """Learn a descriptor from unlabelled scans that overlap. Stops and goes on at any time."""
@@ -56,6 +59,7 @@ def train(
         "seed": seed,
         "start": start,
         "oracle": oracle_loss if oracle else None,
+        "self_training": "infonce" if self_training else None,
     }
     values = {**base.model_dump(), **{name: value for name, value in changes.items() if value is not None}}
     if synthetic is not None:
@@ -67,6 +71,7 @@ def train(
 
     from wsdesc.describe.backends import choose_device
     from wsdesc.learn.data import gather
+    from wsdesc.learn.found import found_source
     from wsdesc.learn.run import Source
     from wsdesc.learn.run import train as run
     from wsdesc.learn.truth import held_out_motions, posed_source
@@ -74,7 +79,11 @@ def train(
 
     with _bars() as (bars, watch):
         data = gather(list(scans or []), options, say=_say, watch=watch)
-        source: Source = posed_source(data, options) if options.oracle else data.source
+        source: Source = data.source
+        if options.oracle:
+            source = posed_source(data, options)
+        elif options.self_training:
+            source = found_source(data, options, choose_device(device))
         if data.graph is not None:
             out.mkdir(parents=True, exist_ok=True)
             data.graph.save(out / "pairs.json")

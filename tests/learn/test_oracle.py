@@ -10,12 +10,12 @@ import torch
 
 from wsdesc import WSDesc, WSDescError
 from wsdesc.learn.chance import generator_of
+from wsdesc.learn.matched import InfoNCELoss, MatchedTrainer, coincident
 from wsdesc.learn.options import TrainOptions
-from wsdesc.learn.oracle import InfoNCELoss, OracleTrainer
 from wsdesc.learn.run import train
 from wsdesc.learn.sources import MixedPairs, ScanPairs, drop_sparse
 from wsdesc.learn.trainer import Trainer
-from wsdesc.learn.truth import PosedPairs, PosedRooms, make_posed_room, true_matches
+from wsdesc.learn.truth import PosedPairs, PosedRooms, make_posed_room
 
 TINY = {"descriptor": {"width": 0.0625, "support_start": 1.2, "resolution": 8}, "keypoints": 48}
 
@@ -51,7 +51,7 @@ def distances(pair, T_q_p):
 def test_true_matches_are_the_nearest_within_the_bound(posed):
     (p, q), (T_world_p, T_world_q) = posed
     T_q_p = np.linalg.inv(T_world_q) @ T_world_p
-    matches = true_matches(p, q, T_q_p)
+    matches = coincident(p, q, T_q_p)
     moved = p @ torch.as_tensor(T_q_p[:3, :3], dtype=torch.float32).T + torch.as_tensor(T_q_p[:3, 3]).float()
     every = torch.cdist(moved, q).min(1)
     expected = torch.nonzero(every.values < 0.1).squeeze(1)
@@ -61,7 +61,7 @@ def test_true_matches_are_the_nearest_within_the_bound(posed):
 
 
 def test_keypoints_of_both_clouds_are_the_same_places(source, posed):
-    trainer = OracleTrainer(tiny(rotate=False, oracle="batch-hard"))
+    trainer = MatchedTrainer(tiny(rotate=False, oracle="batch-hard"))
     p, q, matches = source.pair(0)
     order = [i for i in (0, 1) if p is source.clouds[i]] + [i for i in (0, 1) if q is source.clouds[i]]
     T = np.linalg.inv(posed[1][order[1]]) @ posed[1][order[0]]

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from wsdesc.describe.options import DescriptorOptions
 from wsdesc.errors import InputError
 from wsdesc.learn.losses import Direction, Reduction
 from wsdesc.options import Options
 
-Oracle = Literal["batch-hard", "infonce"]
+MatchLoss = Literal["batch-hard", "infonce"]
 
 
 class LossOptions(Options):
@@ -81,8 +81,17 @@ class TrainOptions(Options):
     checkpoint_minutes: float = Field(3.0, gt=0)
     validate_every: int = Field(1000, ge=1)  # steps
     start: str | None = None  # name or file of weights that network and support begin with; None: at random
-    oracle: Oracle | None = None  # a loss on true matches, from poses: to compare with, never by default
+    oracle: MatchLoss | None = None  # a loss on true matches, from poses: to compare with, never by default
+    self_training: MatchLoss | None = None  # such a loss on matches that `start` finds by itself
     distill: DistillOptions | None = None  # a student's training, by `wsdesc distill`
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if self.self_training and self.oracle:
+            raise ValueError("matches come from poses (oracle) or from the model (self_training), not both")
+        if self.self_training and self.start is None:
+            raise ValueError("self_training goes on from trained weights: say which by `start`")
+        return self
 
 
 PRESETS = {

@@ -72,7 +72,8 @@ def train(
 
     A run that was stopped goes on with `resume`, and ends with the same bits on a CPU as one that was not.
     `validate` gives figures for the log; nothing of it flows back. `make` makes the trainer; without it the
-    options say which: one without ground truth, or with `options.oracle` one whose source must bring it.
+    options say which: the paper's, or with `options.oracle` or `options.self_training` one whose source must
+    bring matches.
     `tensorboard` keeps curves of the log in a folder of that name.
     """
     with distributed.process_group() as (rank, processes):
@@ -92,11 +93,11 @@ def train(
 
 
 def _maker(options: TrainOptions) -> Make:
-    if options.oracle is None:
+    if options.oracle is None and options.self_training is None:
         return Trainer
-    from wsdesc.learn.oracle import OracleTrainer
+    from wsdesc.learn.matched import MatchedTrainer
 
-    return OracleTrainer
+    return MatchedTrainer
 
 
 def _begin(trainer: Trainer) -> None:

@@ -13,8 +13,8 @@ from wsdesc.cloud.sampling import farthest_points
 from wsdesc.describe.extractor import Scene, WSDesc
 from wsdesc.describe.support import UniversalSupport
 from wsdesc.learn import distributed
+from wsdesc.learn.athand import grids_at_hand
 from wsdesc.learn.chance import random_rotation
-from wsdesc.learn.grids import GridsAtHand
 from wsdesc.learn.losses import RigidityLoss
 from wsdesc.learn.options import TrainOptions
 
@@ -48,7 +48,7 @@ class Trainer:
             self.model = WSDesc(**options.descriptor.model_dump()).to(self.device)
         self.loss = RigidityLoss(**options.loss.model_dump())
         self.optimizers = self._make_optimizers()
-        self._grids = GridsAtHand(self.device)
+        self._grids = grids_at_hand(self.device)
         self._learn = torch.compile(self._terms) if options.compile and self._cuda else self._terms
 
     @property

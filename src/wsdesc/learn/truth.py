@@ -9,21 +9,18 @@ from typing import cast
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.spatial import cKDTree
 from torch import Tensor
 
 from wsdesc.datasets.threedmatch import read_pose
 from wsdesc.errors import FileFormatError, InputError
+from wsdesc.learn.athand import AtHand
 from wsdesc.learn.chance import generator_of
 from wsdesc.learn.data import Origin, TrainingData
+from wsdesc.learn.matched import FEWEST, MatchedPair, coincident
 from wsdesc.learn.options import TrainOptions
 from wsdesc.learn.sources import MixedPairs, PairSource, RoomPairs, drop_sparse
 
 Pose = NDArray[np.float64]  # (4, 4) T_world_cloud
-MatchedPair = tuple[Tensor, Tensor, Tensor]  # p (N, 3), q (M, 3), matches (K, 2): rows of p and of q
-
-WITHIN = 0.1  # metres: points no farther apart than that match, as τ1 of inliers
-_FEWEST = 64  # matches; pairs with fewer teach little
 
 
 def pose_of(origin: Origin) -> Pose | None:
@@ -59,7 +56,7 @@ def posed_source(
 ) -> PosedPairs | PosedRooms | MixedPairs:
     """The pairs that `data.source` brings, with their true matches."""
     o, seed = options.data, options.seed
-    rooms = PosedRooms(seed, o.rooms, o.steps_per_room, o.least_coverage, workers)
+    rooms = PosedRooms(seed, o.rooms, o.steps_per_room, o.least_coverage, workers, o.far)
     if isinstance(data.source, RoomPairs):
         return rooms
     if data.graph is None:
@@ -69,14 +66,6 @@ def posed_source(
         return scans
     both = cast(list[PairSource], [scans, rooms])
     return MixedPairs(both, [1 - o.synthetic, o.synthetic], seed)
-
-
-def true_matches(p: Tensor, q: Tensor, T_q_p: Pose, within: float = WITHIN) -> Tensor:
-    """Points of p (N, 3) and the point of q (M, 3) that is nearest to each: (K, 2) int64, K ≤ N."""
-    moved = p.double().cpu().numpy() @ T_q_p[:3, :3].T + T_q_p[:3, 3]
-    distance, nearest = cKDTree(q.double().cpu().numpy()).query(moved, distance_upper_bound=within)
-    there = np.flatnonzero(distance < within)
-    return torch.from_numpy(np.stack([there, nearest[there]], axis=1).astype(np.int64))
 
 
 class PosedPairs:
@@ -99,8 +88,8 @@ class PosedPairs:
     ) -> None:
         self.clouds, self.seed = clouds, seed
         motions = [(i, j, motion(poses[i], poses[j])) for i, j in pairs]
-        found = [(i, j, true_matches(clouds[i], clouds[j], T)) for i, j, T in motions if T is not None]
-        self.pairs = [(i, j, matches) for i, j, matches in found if len(matches) >= _FEWEST]
+        found = [(i, j, coincident(clouds[i], clouds[j], T)) for i, j, T in motions if T is not None]
+        self.pairs = [(i, j, matches) for i, j, matches in found if len(matches) >= FEWEST]
         if not self.pairs:
             raise InputError("no two scans have poses by which they overlap; the oracle learns from poses")
 
@@ -119,14 +108,26 @@ class PosedRooms:
     """Neighbouring fragments of synthetic rooms with their true matches; arguments as of `RoomPairs`."""
 
     def __init__(
-        self, seed: int, rooms: int, pairs_per_room: int, share: float, workers: int | None = None
+        self,
+        seed: int,
+        rooms: int,
+        pairs_per_room: int,
+        share: float,
+        workers: int | None = None,
+        far: float = 0.0,
     ) -> None:
-        self._rooms = RoomPairs(seed, rooms, pairs_per_room, share, workers, make_posed_room)
+        self._rooms = RoomPairs(seed, rooms, pairs_per_room, share, workers, make_posed_room, far)
+        self._own = AtHand(lambda both: both[:, :3].contiguous(), 2048)  # one object a cloud, always
+        self._matches = AtHand(lambda p, q: coincident(p[:, 3:], q[:, 3:], np.eye(4)), 4096)
 
     def pair(self, number: int) -> MatchedPair:
         """The clouds and matches that belong to this number."""
-        p, q = self._rooms.pair(number)  # (N, 6) and (M, 6)
-        return p[:, :3], q[:, :3], true_matches(p[:, 3:], q[:, 3:], np.eye(4))
+        while True:
+            p, q = self._rooms.pair(number)  # (N, 6) and (M, 6)
+            matches = self._matches.of(p, q)
+            if len(matches) >= FEWEST:  # always, of neighbours
+                return self._own.of(p), self._own.of(q), matches
+            number += 1
 
     def close(self) -> None:
         """End the worker processes."""
@@ -145,7 +146,7 @@ def make_posed_room(seed: int, number: int, share: float) -> list[Tensor]:
             if len(fragment.points) < 2000:
                 continue
             points = _placed(torch.from_numpy(fragment.points), fragment.T_world_fragment, share)
-            if kept and len(true_matches(kept[-1][:, 3:], points[:, 3:], np.eye(4))) < _FEWEST:
+            if kept and len(coincident(kept[-1][:, 3:], points[:, 3:], np.eye(4))) < FEWEST:
                 break
             kept.append(points)
         if len(kept) >= 2:

@@ -1,9 +1,17 @@
-"""The supervised oracle: the same network and support, taught by true matches. It shows what poses would
-add; a training on unlabelled scans never comes here."""
+"""Learning from matches: the same network and support, taught which points are one place.
+
+Matches that come from poses make the supervised oracle, which shows what poses would add. Matches that a
+trained model finds by itself make a training without labels go on.
+"""
 
 from __future__ import annotations
 
+from typing import Protocol
+
+import numpy as np
 import torch
+from numpy.typing import NDArray
+from scipy.spatial import cKDTree
 from torch import Tensor, nn
 
 from wsdesc.cloud.neighbours import NeighbourGrid
@@ -12,6 +20,29 @@ from wsdesc.errors import InputError
 from wsdesc.learn.losses import BatchHardLoss
 from wsdesc.learn.options import TrainOptions
 from wsdesc.learn.trainer import PreparedPair, Trainer
+
+MatchedPair = tuple[Tensor, Tensor, Tensor]  # p (N, 3), q (M, 3), matches (K, 2): rows of p and of q
+
+WITHIN = 0.1  # metres: points no farther apart than that match, as τ1 of inliers
+FEWEST = 64  # matches; pairs with fewer teach little
+
+
+class MatchedSource(Protocol):
+    """A `PairSource` whose pairs come with matches."""
+
+    def pair(self, number: int) -> MatchedPair:
+        """The clouds and matches that belong to this number."""
+
+    def close(self) -> None:
+        """Let go of worker processes."""
+
+
+def coincident(p: Tensor, q: Tensor, T_q_p: NDArray[np.float64], within: float = WITHIN) -> Tensor:
+    """Points of p (N, 3) and the point of q (M, 3) that is nearest to each: (K, 2) int64, K ≤ N."""
+    moved = p.double().cpu().numpy() @ T_q_p[:3, :3].T + T_q_p[:3, 3]
+    distance, nearest = cKDTree(q.double().cpu().numpy()).query(moved, distance_upper_bound=within)
+    there = np.flatnonzero(distance < within)
+    return torch.from_numpy(np.stack([there, nearest[there]], axis=1).astype(np.int64))
 
 
 class InfoNCELoss(nn.Module):
@@ -39,18 +70,19 @@ class InfoNCELoss(nn.Module):
         return nn.functional.cross_entropy(logits, target)
 
 
-class OracleTrainer(Trainer):
-    """A trainer whose source brings true matches with each pair: `PosedPairs` or `PosedRooms`."""
+class MatchedTrainer(Trainer):
+    """A trainer whose source brings matches with each pair: `MatchedSource`."""
 
     terms = ("there", "back")  # what the two figures beside the loss are
 
     def __init__(self, options: TrainOptions, device: torch.device | str = "cpu") -> None:
         super().__init__(options, device)
-        self.true_loss = InfoNCELoss() if options.oracle == "infonce" else BatchHardLoss()
+        wanted = options.oracle or options.self_training
+        self.match_loss = InfoNCELoss() if wanted == "infonce" else BatchHardLoss()
         self._supervise = torch.compile(self._describe) if options.compile and self._cuda else self._describe
 
     @torch.no_grad()
-    def prepare(  # type: ignore[override]  # a supervised trainer needs more than two clouds
+    def prepare(  # type: ignore[override]  # it needs more than two clouds
         self, p: Tensor, q: Tensor, matches: Tensor, generator: torch.Generator
     ) -> PreparedPair:
         """Choose keypoints of P spread over what both clouds show, and take their matches for those of Q.
@@ -72,8 +104,8 @@ class OracleTrainer(Trainer):
         for p, q in pairs:
             features = self._supervise(torch.cat([self.model.voxels(p), self.model.voxels(q)]))
             features_p, features_q = features.chunk(2)
-            there = self.true_loss(features_p, features_q, p.keypoints)
-            back = self.true_loss(features_q, features_p, q.keypoints)
+            there = self.match_loss(features_p, features_q, p.keypoints)
+            back = self.match_loss(features_q, features_p, q.keypoints)
             loss = (there + back) / 2
             (loss / len(pairs)).backward()
             seen.append(torch.stack([loss, there, back, torch.ones_like(loss)]).detach())

@@ -1,0 +1,82 @@
+"""Self-training: matches that a model finds are right, pairs it does not recognise give place to others."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from wsdesc import WSDesc, WSDescError
+from wsdesc.datasets.synthetic import make_fragments
+from wsdesc.learn.found import FoundPairs
+from wsdesc.learn.options import TrainOptions
+from wsdesc.learn.overlap import OverlapOptions
+from wsdesc.learn.run import train
+from wsdesc.learn.sources import ScanPairs, drop_sparse
+
+FEW = OverlapOptions(keypoints=300, least_inliers=12, least_overlap=0.15)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return WSDesc.from_pretrained("indoor-fast")
+
+
+@pytest.fixture(scope="module")
+def clouds(room):
+    """Two overlapping views of a room, and one of another place."""
+    stranger = max((f.points for f in make_fragments(977, 2)), key=len)
+    return [drop_sparse(torch.as_tensor(c), 0.3, 0.45) for c in (room.source, room.target, stranger)]
+
+
+def truth(room):
+    T = room.T_target_source.copy()
+    source, target = (np.asarray(c, dtype=np.float64).mean(0) for c in (room.source, room.target))
+    T[:3, 3] += T[:3, :3] @ source - target  # clouds are centred
+    return T
+
+
+def test_found_matches_are_right(model, clouds, room):
+    p, q, matches = FoundPairs(ScanPairs(clouds, [(0, 1)], 0), model, FEW).pair(5)
+    T = torch.as_tensor(truth(room), dtype=torch.float32)
+    apart = (p[matches[:, 0]] @ T[:3, :3].T + T[:3, 3] - q[matches[:, 1]]).norm(dim=1)
+    assert len(matches) > 500
+    assert (apart < 0.15).float().mean() > 0.95
+
+
+def test_a_pair_that_is_not_recognised_gives_place(model, clouds):
+    source = FoundPairs(ScanPairs(clouds, [(0, 1), (0, 2), (2, 1)], 3), model, FEW)
+    for number in range(4):
+        p, q, _ = source.pair(number)
+        assert p is clouds[0]
+        assert q is clouds[1]
+
+
+def test_strangers_alone_are_refused(model, clouds):
+    with pytest.raises(WSDescError, match="none was confirmed"):
+        FoundPairs(ScanPairs(clouds, [(0, 2)], 0), model, FEW).pair(0)
+
+
+def test_it_trains_and_goes_on(model, clouds, tmp_path):
+    options = TrainOptions.read(
+        {
+            "descriptor": model.options.model_dump(),
+            "start": "indoor-fast",
+            "self_training": "infonce",
+            "steps": 4,
+            "keypoints": 64,
+        }
+    )
+    source = FoundPairs(ScanPairs(clouds, [(0, 1), (1, 0)], 0), model, FEW)
+    whole = train(options, source, tmp_path / "whole")
+    assert train(options, source, tmp_path / "parts", stop_after=0) is None
+    assert train(options, source, tmp_path / "parts", resume=True).read_bytes() == whole.read_bytes()
+    before, after = model.state_dict(), WSDesc.from_pretrained(whole).state_dict()
+    assert any(not torch.equal(before[name], after[name]) for name in before)
+
+
+def test_it_needs_weights_to_start_from():
+    with pytest.raises(WSDescError, match="start"):
+        TrainOptions.read({"self_training": "infonce"})
+    with pytest.raises(WSDescError, match="not both"):
+        TrainOptions.read({"self_training": "infonce", "oracle": "infonce", "start": "indoor"})
