@@ -46,7 +46,7 @@ class TestModelNet40:
         assert everything.rows[0][-2] == "4 of 4"
         assert everything.header[-1].startswith("published")
         assert "published" not in unseen.header[-1]
-        assert all((tmp_path / "out" / "modelnet40" / plot).is_file() for plot in report.plots)
+        assert all((tmp_path / "out" / "modelnet40" / plot.file).is_file() for plot in report.plots)
 
     def test_unseen_are_the_last_twenty_categories(self, shapes: Path, tmp_path: Path) -> None:
         none = Method("none", estimator=lambda source, target, unit: None)
@@ -123,7 +123,7 @@ class TestTiming:
         assert [row[2] for row in keypoints.rows] == ["10", "20"]
         records = json.loads((tmp_path / "out" / "timing" / "timing.json").read_text())
         assert sum(record["what"] == "pair" for record in records) == 2 * 2
-        assert {"points.png", "keypoints.png"} == set(report.plots)
+        assert {"points.png", "keypoints.png"} == {plot.file for plot in report.plots}
 
     def test_added_points_are_far_from_all_of_the_cloud(self) -> None:
         cloud = torch.randn(50, 3, generator=torch.Generator().manual_seed(0))

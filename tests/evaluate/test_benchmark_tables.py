@@ -19,7 +19,7 @@ from wsdesc.evaluate.methods import Method
 from wsdesc.evaluate.page import make_page
 from wsdesc.evaluate.pair_report import indoor_table
 from wsdesc.evaluate.pairwise import PairwiseOptions
-from wsdesc.evaluate.plots import plot_error_distributions, plot_recall_over_keypoints
+from wsdesc.evaluate.plots import Plot
 from wsdesc.evaluate.progress import duration, seconds_left
 from wsdesc.evaluate.report import Report, Table
 from wsdesc.evaluate.summary import error_distribution, mean_curve, over_scenes, scene_figures
@@ -185,9 +185,10 @@ class TestReports:
         out = tmp_path / "out"
         report = run_threedmatch(scene_root, [right, wrong], self.options, out, command="wsdesc …")
         folder = out / "3dmatch"
-        assert set(report.plots) >= {"fmr.png", "keypoints_r1.png", "keypoints_r2.png", "rotation_error.png"}
-        for plot in report.plots:
-            with Image.open(folder / plot) as image:
+        files = {plot.file for plot in report.plots}
+        assert files >= {"fmr.png", "keypoints_r1.png", "keypoints_r2.png", "rotation_error.png"}
+        for file in files:
+            with Image.open(folder / file) as image:
                 assert image.size > (400, 300)
                 assert len(image.convert("RGB").getcolors(1 << 20) or []) > 10  # something is drawn
         with (folder / "pairs.csv").open(encoding="utf-8") as file:
@@ -239,10 +240,21 @@ class TestReports:
 
 
 def test_plots_of_nothing_do_not_fail(tmp_path: Path) -> None:
-    plot_error_distributions(tmp_path / "a.png", {"m": ([], [])}, "t", "error")
-    plot_error_distributions(tmp_path / "b.png", {"m": ([0.0, 0.0], [0.5, 1.0])}, "t", "error")
-    plot_recall_over_keypoints(tmp_path / "c.png", {}, "t")
+    for file, curves in (("a.png", {"m": ([], [])}), ("b.png", {"m": ([0.0, 0.0], [0.5, 1.0])})):
+        Plot(file, "errors", "t", curves, "error").draw(tmp_path / file)
+    Plot("c.png", "keypoints", "t", {}).draw(tmp_path / "c.png")
     assert all((tmp_path / name).stat().st_size > 1000 for name in ("a.png", "b.png", "c.png"))
+
+
+def test_what_a_machine_without_matplotlib_measured_is_drawn_elsewhere(
+    scene_root: Path, right: Method, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as there:
+        there.setattr("wsdesc.evaluate.report.can_draw", lambda: False)
+        run_pairs(scene_root, [right], TestReports.options, tmp_path / "out")
+    assert not list(tmp_path.rglob("*.png"))
+    make_page(tmp_path / "out", tmp_path / "page.md")
+    assert (tmp_path / "page" / "pairs-data-fmr.png").is_file()
 
 
 def test_time_left_follows_the_kind_of_work() -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
-from wsdesc.cloud.atomic import atomic_write
 from wsdesc.errors import FileFormatError, InputError
 from wsdesc.evaluate.report import REPORT, Report, write_text
 
@@ -49,9 +47,9 @@ def make_page(results: Path, page: Path) -> list[Report]:
     images = page.with_suffix("")
     parts = [_HEAD]
     for folder, report in found:
-        parts.append(report.markdown(f"{images.name}/{report.name}-"))
-        for plot in report.plots:
-            _copy(folder / plot, images / f"{report.name}-{plot}")
+        slug = "-".join(folder.relative_to(results).parts) or report.name
+        parts.append(report.markdown(f"{images.name}/{slug}-"))
+        report.draw(images, f"{slug}-")
     absent = [text for kind, text in _ABSENT.items() if all(_kind(r.name) != kind for _, r in found)]
     if absent:
         parts.append("## What is not here\n\n" + "\n".join(f"- {text}" for text in absent) + "\n")
@@ -66,11 +64,3 @@ def _kind(name: str) -> str:
 
 def _rank(name: str) -> int:
     return _ORDER.index(_kind(name)) if _kind(name) in _ORDER else len(_ORDER)
-
-
-def _copy(source: Path, target: Path) -> None:
-    if not source.is_file():
-        raise FileFormatError(f"{source}: the report names this plot, and it is not there")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_write(target) as temporary:
-        shutil.copyfile(source, temporary)

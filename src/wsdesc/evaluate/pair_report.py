@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from wsdesc.evaluate import plots, published, tables
+from wsdesc.evaluate import published, tables
 from wsdesc.evaluate.methods import UNTRAINED, Method
 from wsdesc.evaluate.pairwise import PairwiseOptions
+from wsdesc.evaluate.plots import Curve, Plot
 from wsdesc.evaluate.report import Report, Table, machine, today, write_csv
 from wsdesc.evaluate.scenes import TestScene
 from wsdesc.evaluate.store import Record
@@ -50,7 +51,7 @@ def write_pair_report(
         _samples(scenes, options),
         [*remarks, *_remarks(scenes, results)],
         [table for table in parts if table is not None],
-        _draw(title, results, out),
+        _plots(title, results),
     )
     report.save(out)
     return report
@@ -81,29 +82,25 @@ def _remarks(scenes: Sequence[TestScene], results: dict[str, list[Record]]) -> l
     return remarks
 
 
-def _draw(title: str, results: dict[str, list[Record]], out: Path) -> list[str]:
+def _plots(title: str, results: dict[str, list[Record]]) -> list[Plot]:
+    """FMR over τ2, RR over keypoints by either definition, and the distributions of both errors."""
     most = {name: _most(records) for name, records in results.items()}
-    drawn = []
-    curves = {}
+    curves: dict[str, Curve] = {}
     for name, records in most.items():
         if (curve := mean_curve(records)) is not None:
             curves[name] = (curve.tau2.tolist(), curve.recall.tolist())
-    if curves:
-        plots.plot_recall_curves(out / "fmr.png", curves, title)
-        drawn.append("fmr.png")
+    plots = [Plot("fmr.png", "recall", title, curves)] if curves else []
     for protocol in ("r1", "r2"):
         over = {name: _over_keypoints(records, protocol) for name, records in results.items()}
         over = {name: curve for name, curve in over.items() if len(curve[0]) > 1}
         if over:
             heading = f"{title}, {protocol.upper()}"
-            plots.plot_recall_over_keypoints(out / f"keypoints_{protocol}.png", over, heading)
-            drawn.append(f"keypoints_{protocol}.png")
+            plots.append(Plot(f"keypoints_{protocol}.png", "keypoints", heading, over))
     errors = {"rotation_error": "rotation error (°)", "translation_error": "translation error (files' unit)"}
     for field, label in errors.items():
         steps = {name: error_distribution([r[field] for r in some]) for name, some in most.items()}
-        plots.plot_error_distributions(out / f"{field}.png", steps, title, label)
-        drawn.append(f"{field}.png")
-    return drawn
+        plots.append(Plot(f"{field}.png", "errors", title, steps, label))
+    return plots
 
 
 def _most(records: list[Record]) -> list[Record]:

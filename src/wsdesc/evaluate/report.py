@@ -15,6 +15,7 @@ from typing import Any
 
 from wsdesc.cloud.atomic import atomic_write
 from wsdesc.errors import FileFormatError
+from wsdesc.evaluate.plots import Plot, can_draw
 from wsdesc.evaluate.store import Record
 
 REPORT = "report.json"
@@ -56,7 +57,7 @@ class Report:
     samples: str  # what was judged, and how many of it
     remarks: list[str] = field(default_factory=list)
     tables: list[Table] = field(default_factory=list)
-    plots: list[str] = field(default_factory=list)  # files beside the report
+    plots: list[Plot] = field(default_factory=list)
 
     def markdown(self, images: str = "") -> str:
         """A section of a page; `images` is where the plots are, as seen from it."""
@@ -67,13 +68,22 @@ class Report:
         ]
         parts += ["\n".join(f"- {remark}" for remark in self.remarks) + "\n"] if self.remarks else []
         parts += [table.markdown() for table in self.tables]
-        parts += [f"![{Path(plot).stem}]({images}{plot})\n" for plot in self.plots]
+        parts += [f"![{plot.title}]({images}{plot.file})\n" for plot in self.plots]
         return "\n".join(parts)
 
     def save(self, folder: Path) -> None:
-        """Write report.json, and report.md for people."""
+        """Write report.json, report.md for people, and the plots if they can be drawn here."""
         write_text(folder / REPORT, json.dumps(asdict(self), indent=1, ensure_ascii=False) + "\n")
         write_text(folder / "report.md", self.markdown())
+        self.draw(folder)
+
+    def draw(self, folder: Path, prefix: str = "") -> None:
+        """The plots as PNG, where there is matplotlib."""
+        if not can_draw():
+            return
+        folder.mkdir(parents=True, exist_ok=True)
+        for plot in self.plots:
+            plot.draw(folder / f"{prefix}{plot.file}")
 
     @classmethod
     def load(cls, path: Path) -> Report:
@@ -81,7 +91,8 @@ class Report:
         try:
             values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
             tables = [Table(**table) for table in values.pop("tables")]
-            return cls(**values, tables=tables)
+            plots = [Plot.of(plot) for plot in values.pop("plots")]
+            return cls(**values, tables=tables, plots=plots)
         except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
             raise FileFormatError(f"{path}: not the report of a benchmark ({error})") from error
 

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import numpy as np
 
-from wsdesc.evaluate import plots, published
+from wsdesc.evaluate import published
 from wsdesc.evaluate.euler import euler_errors
 from wsdesc.evaluate.methods import Method
 from wsdesc.evaluate.pair_report import model_names
+from wsdesc.evaluate.plots import Plot
 from wsdesc.evaluate.report import Report, Table, machine, today, write_csv
 from wsdesc.evaluate.store import Record
 from wsdesc.evaluate.summary import error_distribution
@@ -40,7 +41,7 @@ def write_shape_report(
     results: Results, methods: Sequence[Method], samples: str, out: Path, command: str
 ) -> Report:
     """Write report.json and .md, pairs.csv and plots beside the records; `samples` says what they are of."""
-    tables, drawn = [], []
+    tables, plots = [], []
     for protocol in dict.fromkeys(record["protocol"] for records in results.values() for record in records):
         some = {name: [r for r in rs if r["protocol"] == protocol] for name, rs in results.items()}
         tables += _tables(protocol, some, model_names(methods))
@@ -50,11 +51,10 @@ def write_shape_report(
                 name: error_distribution([r[field] if r["found"] else None for r in records])
                 for name, records in some.items()
             }
-            plots.plot_error_distributions(out / file, steps, f"ModelNet40, {TITLES[protocol]}", label)
-            drawn.append(file)
+            plots.append(Plot(file, "errors", f"ModelNet40, {TITLES[protocol]}", steps, label))
     write_csv(out / "pairs.csv", [{"method": m} | record for m, rs in results.items() for record in rs])
     remarks = [*_REMARKS, *_failures(results)]
-    report = Report("modelnet40", "ModelNet40", command, machine(), today(), samples, remarks, tables, drawn)
+    report = Report("modelnet40", "ModelNet40", command, machine(), today(), samples, remarks, tables, plots)
     report.save(out)
     return report
 

@@ -12,6 +12,8 @@ import torch
 from wsdesc.evaluate.metrics import RecallCurve, feature_match_recall, feature_match_recall_curve
 from wsdesc.evaluate.store import Record
 
+_STEPS = 500  # of a distribution, at most
+
 
 @dataclass(frozen=True)
 class SceneFigures:
@@ -98,7 +100,9 @@ def mean_curve(records: Sequence[Record]) -> RecallCurve | None:
 def error_distribution(errors: Sequence[float | None]) -> tuple[list[float], list[float]]:
     """Steps of the cumulative distribution: errors ascending and the share of pairs up to each.
 
-    A pair without an estimate (None) counts, and is never reached.
+    A pair without an estimate (None) counts, and is never reached. Of thousands of steps some hundreds are
+    kept, the last among them: no picture shows more.
     """
     known = sorted(error for error in errors if error is not None and math.isfinite(error))
-    return known, [(rank + 1) / len(errors) for rank in range(len(known))]
+    ranks = np.unique(np.linspace(0, len(known) - 1, min(_STEPS, len(known))).round().astype(int)).tolist()
+    return [known[rank] for rank in ranks], [(rank + 1) / len(errors) for rank in ranks]

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from wsdesc.evaluate import plots, published
+from wsdesc.evaluate import published
+from wsdesc.evaluate.plots import Curve, Plot
 from wsdesc.evaluate.report import Report, Table, machine, today, write_csv
 from wsdesc.evaluate.store import Record
 from wsdesc.evaluate.tables import NONE, paper_name, published_row
@@ -35,7 +36,7 @@ def write_timing_report(
             "Points were added far from every keypoint: only sorting them, once a cloud, should cost time.",
         ],
         tables,
-        _draw(records, out),
+        _plots(records),
     )
     report.save(out)
     return report
@@ -102,27 +103,24 @@ def _keypoints_table(records: list[Record]) -> Table:
     return Table("Cost over the number of keypoints (ms)", header, rows)
 
 
-def _draw(records: list[Record], out: Path) -> list[str]:
-    drawn = []
-    over_points: dict[str, plots.Curve] = {}
+def _plots(records: list[Record]) -> list[Plot]:
+    over_points: dict[str, Curve] = {}
     for name, device, some in _groups(records, "points"):
         for step in _STEPS:
             over_points[f"{name}, {device}: {step}"] = (
                 [r["points"] for r in some],
                 [r[step] for r in some],
             )
-    over_keys: dict[str, plots.Curve] = {}
+    over_keys: dict[str, Curve] = {}
     for name, device, some in _groups(records, "keypoints"):
         times = [r["preparation"] + r["inference"] for r in some]
         over_keys[f"{name}, {device}"] = ([r["keypoints"] for r in some], times)
-    for file, curves, label in (
-        ("points.png", over_points, "points in the cloud"),
-        ("keypoints.png", over_keys, "keypoints"),
-    ):
-        if curves:
-            plots.plot_cost(out / file, curves, f"Cost over {label}", label, "time (ms)")
-            drawn.append(file)
-    return drawn
+    drawn = (("points.png", over_points, "points in the cloud"), ("keypoints.png", over_keys, "keypoints"))
+    return [
+        Plot(file, "cost", f"Cost over {label}", curves, label, "time (ms)")
+        for file, curves, label in drawn
+        if curves
+    ]
 
 
 def _groups(records: list[Record], what: str) -> list[tuple[str, str, list[Record]]]:
