@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 EXAMPLES = """\
 Examples:
   wsdesc benchmark 3dmatch 3DMatch/ --model indoor --out results/     indoor fragments, the paper's Table 1
-  wsdesc benchmark 3dmatch 3DMatch/ --model indoor --rotated          each fragment turned at random: Table 2
+  wsdesc benchmark 3dmatch 3DMatch/ --model indoor --rotated          each fragment moved at random: Table 2
   wsdesc benchmark 3dmatch 3DMatch/ --model indoor --keypoints 5000,1000,250
   wsdesc benchmark modelnet40 modelnet40_ply_hdf5_2048/ --model objects --limit 100
   wsdesc benchmark eth ETH/ --model indoor                            outdoor laser scans
@@ -57,7 +57,7 @@ Device = Annotated[str, typer.Option(help="Of the models: cpu, cuda, or auto.")]
 Seed = Annotated[int, typer.Option(min=0, help="Of all random choices.")]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Throw away results that are there.")]
 Keypoints = Annotated[str, typer.Option(help="How many of a fragment; several: 5000,2500,1000,500,250.")]
-Rotated = Annotated[bool, typer.Option("--rotated", help="Turn every fragment by its own rotation.")]
+Rotated = Annotated[bool, typer.Option("--rotated", help="Turn every fragment at random, and shift it.")]
 LowOverlap = Annotated[bool, typer.Option("--low-overlap", help="The pairs of the -evaluation-lo folders.")]
 Solver = Annotated[str, typer.Option(help="What makes a pose of matches: ransac or consensus.")]
 Voxel = Annotated[float, typer.Option(min=0, help="Cells that clouds are thinned by, in units; 0: not.")]

@@ -79,15 +79,30 @@ def test_rotating_turns_each_fragment_and_the_truth(scene_root: Path, right: Met
     assert all(record["inlier_ratio"] == 1 and record["rotation_error"] < 1e-3 for record in records)
 
 
-def test_the_origin_stays_unless_digits_are_at_stake(scene_root: Path) -> None:
-    """It is where the camera stood. Geographic coordinates, in float32, would be off by half a metre."""
+def test_a_moved_cloud_does_not_have_its_camera_in_the_origin(scene_root: Path) -> None:
+    """A peer that orients normals by it must not be told the viewpoint."""
     (scene,) = read_test_scenes(scene_root)
-    near = load_fragment(scene, 0, keypoints=5, voxel=0, rotated=True, seed=0)
-    assert torch.equal(near.T_work_file[:3, 3], torch.zeros(3, dtype=torch.float64))
+    file_points = read_points(scene.fragments[0])
+    extent = np.ptp(file_points, axis=0).max()
+    still, moved, other = (
+        load_fragment(scene, 0, keypoints=5, voxel=0, rotated=rotated, seed=seed).T_work_file.numpy()
+        for rotated, seed in ((False, 0), (True, 0), (True, 1))
+    )
+    np.testing.assert_array_equal(still, np.eye(4))
+    for T in (moved, other):
+        assert np.linalg.norm(T[:3, 3]) == pytest.approx(extent)
+        np.testing.assert_allclose(T[:3, :3] @ T[:3, :3].T, np.eye(3), atol=1e-12)
+    assert np.linalg.norm(moved - other) > 0.1
+
+
+@pytest.mark.parametrize("rotated", [False, True])
+def test_digits_are_kept_far_from_the_origin(scene_root: Path, rotated: bool) -> None:
+    """Geographic coordinates, in float32, would be off by half a metre."""
+    (scene,) = read_test_scenes(scene_root)
     path = scene.fragments[0]
     points = read_points(path)
     write_points(path, points + np.array([4e5, 5e6, 0]))
-    far = load_fragment(scene, 0, keypoints=5, voxel=0, rotated=True, seed=0)
+    far = load_fragment(scene, 0, keypoints=5, voxel=0, rotated=rotated, seed=0)
     assert far.points.abs().max() < 10
     back = far.file_motion(torch.eye(4, dtype=torch.float64))
     file_points = far.points.double() @ back[:3, :3].T + back[:3, 3]

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 from torch import Tensor
 
@@ -24,7 +25,7 @@ _FAR = 1000  # extents of a cloud
 
 @dataclass(frozen=True)
 class Fragment:
-    """A cloud, turned about its origin if asked for, in the file's unit of length."""
+    """A cloud, turned and shifted at random if asked for, in the file's unit of length."""
 
     points: Tensor  # (N, 3) float32
     keys: Tensor  # (K, 3) float32, in random order: the first n of them are a random sample
@@ -41,19 +42,21 @@ def load_fragment(
 ) -> Fragment:
     """Fragment `number`; `voxel` is the side of the cells it is thinned by, 0 keeps all points.
 
-    The cloud is turned before it is thinned, as a scanner that was held otherwise would see it. Keypoints
-    are the official ones where the scene has them, else random points of the thinned cloud.
+    `rotated` turns the cloud at random and shifts it by its own extent, in a random direction. Turned alone,
+    it would still have its camera in the origin, and normals could be told from there in from out. It is
+    moved before it is thinned, as a scanner that was held otherwise would see it. Keypoints are the official
+    ones where the scene has them, else random points of the thinned cloud.
     """
     mixed = zlib.crc32(f"{seed}/{scene.name}/{number}".encode())
     file_points = read_points(scene.fragments[number], nonfinite="drop")  # (N, 3) float64
+    low, high = file_points.min(0), file_points.max(0)
+    extent = (high - low).max()
     T_work_file = np.eye(4)
     if rotated:
-        T_work_file[:3, :3] = Rotation.from_quat(np.random.default_rng(mixed).normal(size=4)).as_matrix()
-    # The origin stays where it is, for that is where the camera stood, which some methods orient normals by;
-    # unless it is so far away that float32 would lose the digits.
-    low, high = file_points.min(0), file_points.max(0)
-    if np.abs(file_points).max() > _FAR * (high - low).max():
-        T_work_file[:3, 3] = -T_work_file[:3, :3] @ (0.5 * (low + high))
+        T_work_file = _random_motion(np.random.default_rng(mixed), extent)
+    # The origin stays where it was else, unless it is so far away that float32 would lose the digits.
+    if np.abs(file_points).max() > _FAR * extent:
+        T_work_file[:3, 3] -= T_work_file[:3, :3] @ (0.5 * (low + high))
     moved = torch.from_numpy(file_points @ T_work_file[:3, :3].T + T_work_file[:3, 3])
     points = voxel_downsample(moved, voxel) if voxel > 0 else moved
     if number in scene.keypoints:
@@ -62,6 +65,15 @@ def load_fragment(
         candidates = points
     order = torch.randperm(len(candidates), generator=torch.Generator().manual_seed(mixed))
     return Fragment(points.float(), candidates[order[:keypoints]].float(), torch.from_numpy(T_work_file))
+
+
+def _random_motion(rng: np.random.Generator, shift: float) -> NDArray[np.float64]:
+    """(4, 4): any rotation, and a shift of that length in any direction."""
+    T = np.eye(4)
+    T[:3, :3] = Rotation.from_quat(rng.normal(size=4)).as_matrix()
+    direction = rng.normal(size=3)
+    T[:3, 3] = shift * direction / np.linalg.norm(direction)
+    return T
 
 
 @dataclass(frozen=True)

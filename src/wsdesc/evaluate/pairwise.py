@@ -38,7 +38,7 @@ class PairwiseOptions(Options):
     """How pairs are judged: the paper's protocol, unless told otherwise. Lengths are in units."""
 
     keypoints: tuple[int, ...] = (5000,)  # of a fragment; the largest set is described, the others are parts
-    rotated: bool = False  # turn every fragment by its own random rotation
+    rotated: bool = False  # turn every fragment at random, and shift it by its own extent
     low_overlap: bool = False  # the pairs that overlap little
     unit: float | None = Field(1.0, gt=0)  # what counts as a metre in the files; None: measured, for a scene
     voxel: float = Field(INDOOR_RESOLUTION, ge=0)  # cells that clouds are thinned by; 0 keeps all points
