@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from wsdesc.cli_learn import Device, Scans, Seed, Synthetic
+from wsdesc.cli_learn import Device, Minutes, Scans, Seed, Synthetic
+
+_ALL_ROOMS = 1_000_000  # keep those that were made: the next row asks for them again
 
 
 def ablate(
@@ -16,55 +18,82 @@ def ablate(
         Path | None,
         typer.Option(help="Folder of test scenes in the layout of 3DMatch, to judge all rows on."),
     ] = None,
-    out: Annotated[Path, typer.Option(help="Folder of the runs and the table.")] = Path("runs/ablation"),
+    out: Annotated[Path, typer.Option(help="Folder of the runs and the tables.")] = Path("runs/ablation"),
     only: Annotated[
         list[str] | None, typer.Option(help='A row, such as "w/o LRF"; repeatable. All if not given.')
     ] = None,
     config: Annotated[Path | None, typer.Option(help="YAML file of the options that all rows share.")] = None,
     steps: Annotated[int, typer.Option(min=1, help="Of each row, the same for all.")] = 4000,
-    keypoints: Annotated[int, typer.Option(min=8, help="Of a test fragment.")] = 2000,
+    keypoints: Annotated[int, typer.Option(min=8, help="Of a test fragment.")] = 5000,
     synthetic: Synthetic = None,
     seed: Seed = None,
+    minutes: Minutes = None,
     device: Device = "auto",
 ) -> None:
-    """Train every row of the paper's ablation table alike, and the oracle, then judge them on rotated scans.
+    """Train every row of the paper's ablation table alike, and the oracle, then judge them on test scans, as
+    these stand and moved at random.
 
     A run that was stopped goes on where it was; finished rows are not trained again.
     """
     from wsdesc.errors import InputError
-    from wsdesc.learn.ablations import ORACLE, VARIANTS, folder_name, variant
+    from wsdesc.learn.ablations import ROWS, folder_name, train_rows
     from wsdesc.learn.options import TrainOptions
     from wsdesc.learn.run import WEIGHTS
 
-    rows = list(only or [*VARIANTS, ORACLE])
-    unknown = [row for row in rows if row not in VARIANTS and row != ORACLE]
+    rows = list(only or ROWS)
+    unknown = [row for row in rows if row not in ROWS]
     if unknown:
-        raise InputError(f"no row {unknown[0]!r}: choose of {', '.join([*VARIANTS, ORACLE])}")
+        raise InputError(f"no row {unknown[0]!r}: choose of {', '.join(ROWS)}")
     base = TrainOptions.load(config) if config else TrainOptions()
-    values = {**base.model_dump(), "steps": steps}
-    if seed is not None:
-        values["seed"] = seed
+    values: dict[str, Any] = {**base.model_dump(), "steps": steps}
+    values["seed"] = base.seed if seed is None else seed
+    values["data"]["rooms"] = _ALL_ROOMS
     if synthetic is not None:
         values["data"]["synthetic"] = synthetic
     base = TrainOptions.read(values)
 
-    from wsdesc.cli_learn import train
+    trained = [row for row in rows if (out / folder_name(row) / WEIGHTS).is_file()]
+    for row in trained:
+        print(f"{row}: trained already, {out / folder_name(row)}")
+    unfinished = [row for row in rows if row not in trained]
+    if unfinished:
+        from wsdesc.cli_learn import bars_and_watch, say, show_steps
+        from wsdesc.describe.backends import choose_device
+        from wsdesc.learn.data import gather
 
-    for row in rows:
-        folder = out / folder_name(row)
-        if (folder / WEIGHTS).is_file():
-            print(f"{row}: trained already, {folder}")
-            continue
-        print(f"{row}: {folder}", flush=True)
-        folder.mkdir(parents=True, exist_ok=True)
-        options = folder / "asked.yaml"
-        variant(row, base).save(options)
-        train(scans, out=folder, config=options, device=device, resume=True)
-    if test is None:
-        return
+        with bars_and_watch() as (bars, watch):
+
+            def begin(row: str, folder: Path) -> Any:
+                say(f"{row}: {folder}")
+                return show_steps(bars, steps)
+
+            unfinished = train_rows(
+                rows,
+                base,
+                gather(list(scans or []), base, say=say, watch=watch),
+                out,
+                device=choose_device(device),
+                stop_after=60 * minutes if minutes is not None else float("inf"),
+                begin=begin,
+            )
+    if unfinished:
+        print(f"not finished: {', '.join(unfinished)}; go on with the same command")
+    elif test is not None:
+        _judge(rows, test, out, keypoints, device)
+
+
+def _judge(rows: list[str], test: Path, out: Path, keypoints: int, device: str) -> None:
     from wsdesc.cli_benchmark import threedmatch
+    from wsdesc.learn.ablations import folder_name
+    from wsdesc.learn.run import WEIGHTS
 
     models = [f"{row}={out / folder_name(row) / WEIGHTS}" for row in rows]
-    threedmatch(
-        test, model=models, out=out / "results", keypoints=str(keypoints), rotated=True, device=device
-    )
+    for rotated in (False, True):
+        threedmatch(
+            test,
+            model=models,
+            out=out / "results" / "ablation",
+            keypoints=str(keypoints),
+            rotated=rotated,
+            device=device,
+        )

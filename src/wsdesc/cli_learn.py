@@ -77,8 +77,8 @@ def train(
     from wsdesc.learn.truth import held_out_motions, posed_source
     from wsdesc.learn.validate import validate
 
-    with _bars() as (bars, watch):
-        data = gather(list(scans or []), options, say=_say, watch=watch)
+    with bars_and_watch() as (bars, watch):
+        data = gather(list(scans or []), options, say=say, watch=watch)
         source: Source = data.source
         if options.oracle:
             source = posed_source(data, options)
@@ -103,7 +103,7 @@ def train(
             resume=resume,
             stop_after=60 * minutes if minutes is not None else float("inf"),
             validate=look if held_out else None,
-            watch=_show(bars, options.steps),
+            watch=show_steps(bars, options.steps),
             tensorboard=tensorboard,
         )
     _say_end("train", weights, out)
@@ -138,8 +138,8 @@ def distill(
         changes["data"] = {"synthetic": synthetic}
     given = {name: value for name, value in changes.items() if value is not None}
     options = student_options(model, width, **given)
-    with _bars() as (bars, watch):
-        clouds = gather_clouds(scans, options, say=_say, watch=watch) if scans else []
+    with bars_and_watch() as (bars, watch):
+        clouds = gather_clouds(scans, options, say=say, watch=watch) if scans else []
         source, held_out = student_source(clouds, options)
         weights = run(
             model,
@@ -150,7 +150,7 @@ def distill(
             device=choose_device(device),
             resume=resume,
             stop_after=60 * minutes if minutes is not None else float("inf"),
-            watch=_show(bars, options.steps),
+            watch=show_steps(bars, options.steps),
             tensorboard=tensorboard,
         )
     _say_end("distill", weights, out)
@@ -169,20 +169,21 @@ def pairs(
     from wsdesc.learn.options import TrainOptions
 
     options = TrainOptions.read({"data": {"pairs": mode, "window": window}})
-    with _bars() as (_, watch):
-        data = gather(scans, options, say=_say, watch=watch)
+    with bars_and_watch() as (_, watch):
+        data = gather(scans, options, say=say, watch=watch)
     if data.graph is not None and out is not None:
         data.graph.save(out)
         print(f"written: {out}")
 
 
-def _say(line: str) -> None:
+def say(line: str) -> None:
+    """Tell a person, at once."""
     print(line, flush=True)
 
 
 def _say_end(command: str, weights: Path | None, out: Path) -> None:
     again = f"stopped; go on with: wsdesc {command} … --out {out} --resume"
-    _say(f"weights: {weights}" if weights else again)
+    say(f"weights: {weights}" if weights else again)
 
 
 def _check_board(wanted: bool) -> None:
@@ -199,7 +200,7 @@ def _descriptor_of(weights: str) -> dict[str, Any]:
 
 
 @contextmanager
-def _bars() -> Iterator[tuple[Any, Any]]:
+def bars_and_watch() -> Iterator[tuple[Any, Any]]:
     """Progress bars on a terminal, and what the steps before training are watched with."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -217,7 +218,7 @@ def _bars() -> Iterator[tuple[Any, Any]]:
         yield bars, watch
 
 
-def _show(bars: Any, steps: int) -> Any:
+def show_steps(bars: Any, steps: int) -> Any:
     """A bar with loss, support, skipped steps and speed; lines now and then where there is no terminal."""
     task = bars.add_task("train", total=steps)
 
