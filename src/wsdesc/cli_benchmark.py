@@ -191,6 +191,7 @@ def timing(
     counts: Annotated[str, typer.Option(help="Numbers of keypoints.")] = "100,200,500,1000,2000,5000",
     unit: Annotated[float, typer.Option(min=0, help="What counts as a metre in the files.")] = 1.0,
     seed: Seed = 0,
+    device: Annotated[str, typer.Option(help="Of the models: cpu, cuda, or all there are.")] = "all",
 ) -> None:
     """Times of descriptors and of pairs, on CPU and GPU, and how they grow with points and keypoints."""
     from wsdesc.evaluate.timing import TimingOptions, run_timing
@@ -206,9 +207,15 @@ def timing(
             "seed": seed,
         }
     )
+    from wsdesc.describe.backends import choose_device
+
+    every = ("cpu", "auto") if device == "all" else (device,)
+    devices = list(dict.fromkeys(map(choose_device, every)))
     methods = _methods(model, peer, "cpu")
     with _bar() as progress:
-        report = run_timing(root, methods, options, out, command=_command(), progress=progress)
+        report = run_timing(
+            root, methods, options, out, devices=devices, command=_command(), progress=progress
+        )
     _print_report(report, out)
 
 

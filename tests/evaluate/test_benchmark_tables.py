@@ -220,14 +220,31 @@ class TestReports:
         assert [report.name for report in reports] == ["3dmatch", "3dmatch-rotated"]
         text = page.read_text()
         assert text.index("rotated=False") < text.index("rotated=True")
-        assert reports[0].machine in text
-        assert reports[0].date in text
+        (run,) = reports[0].runs
+        assert run.command == "wsdesc --rotated=False"
+        assert f"{run.machine}; {run.date}" in text
         assert "n = 6 pairs" in text
         for line in text.splitlines():
             if line.startswith("!["):
                 assert (page.parent / line.split("(")[1].rstrip(")")).is_file()
         assert "ETH was not at hand" in text
         assert "3DMatch was not run" not in text
+
+    def test_results_of_two_runs_name_both(self, scene_root: Path, right: Method, tmp_path: Path) -> None:
+        other = Method("other", estimator=lambda source, target, unit: None)
+        for methods, command, runs in (
+            ([right], "first", ["first"]),
+            ([right, other], "second", ["first", "second"]),
+            ([right, other], "third", ["first", "second"]),  # nothing is new
+        ):
+            report = run_pairs(scene_root, methods, self.options, tmp_path, command=command)
+            assert [run.command for run in report.runs] == runs
+        assert report.markdown().index("first") < report.markdown().index("second")
+        fresh = run_pairs(scene_root, [right], self.options, tmp_path, command="fourth", fresh=True)
+        assert [run.command for run in fresh.runs] == ["fourth"]
+        (tmp_path / "pairs-data" / "runs.json").write_text('[{"command": 1}]')
+        with pytest.raises(FileFormatError, match="not a list of runs"):
+            run_pairs(scene_root, [right], self.options, tmp_path)
 
     def test_page_without_results(self, tmp_path: Path) -> None:
         with pytest.raises(InputError, match="no results"):

@@ -29,6 +29,7 @@ from wsdesc.evaluate.methods import Method
 from wsdesc.evaluate.pair_report import model_names, write_pair_report
 from wsdesc.evaluate.pairwise import PairwiseOptions, Progress, run_pairwise
 from wsdesc.evaluate.report import Report, Table
+from wsdesc.evaluate.runs import Runs
 from wsdesc.evaluate.scenes import PairTruth, TestScene, find_keypoints, make_scene
 from wsdesc.evaluate.store import Record
 from wsdesc.evaluate.summary import over_scenes, scene_figures
@@ -142,13 +143,14 @@ def run_eth(
     """Judge methods on the scenes below `root`; results go to `out`/eth."""
     scenes = read_eth_scenes(root)
     folder = out / "eth"
-    results = run_pairwise("eth", scenes, methods, options, folder, fresh=fresh, progress=progress)
+    runs = Runs(folder, command, fresh)
+    results = run_pairwise("eth", scenes, methods, options, folder, runs=runs, fresh=fresh, progress=progress)
     remarks = []
     if {scene.name for scene in scenes} != set(published.OUTDOOR_SCENES):
         remarks.append("Not the four published scenes: compare the methods with each other.")
     main = eth_table(results, model_names(methods))
     return write_pair_report(
-        "eth", "ETH", main, scenes, results, options, folder, command=command, remarks=remarks
+        "eth", "ETH", main, scenes, results, options, folder, runs=runs.all, remarks=remarks
     )
 
 

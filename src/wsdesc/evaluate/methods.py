@@ -99,7 +99,8 @@ def _model(text: str, device: str) -> Method:
             model = WSDesc(width=UNTRAINED[source]).to(device).eval()
         return Method(label, model, fingerprint=source, device=device)
     path = pretrained.find(source)
-    model = WSDesc.from_pretrained(path, device)
+    # On a GPU as the commands that use a model do it.
+    model = WSDesc.from_pretrained(path, device).accelerate("bf16", compile=False)
     name = label if separator else Path(source).name.removesuffix(".safetensors")
     return Method(name, model, fingerprint=_digest(path), device=device)
 

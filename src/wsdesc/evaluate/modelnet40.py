@@ -23,6 +23,7 @@ from wsdesc.evaluate.methods import Method, as_motion
 from wsdesc.evaluate.metrics import rotation_error_deg, translation_error
 from wsdesc.evaluate.pairwise import Progress, Silent
 from wsdesc.evaluate.report import Report
+from wsdesc.evaluate.runs import Runs
 from wsdesc.evaluate.shape_report import write_shape_report
 from wsdesc.evaluate.store import Record, Store
 from wsdesc.match import mutual
@@ -84,6 +85,7 @@ def run_modelnet40(
     order = np.random.default_rng(options.seed).permutation(len(shapes.points))
     items = sorted(order[: options.limit].tolist())
     folder = out / "modelnet40"
+    runs = Runs(folder, command, fresh)
     results = {}
     for method in methods:
         settings: dict[str, Any] = {
@@ -98,13 +100,14 @@ def run_modelnet40(
         missing = [key for key in keys if key not in store]
         progress.expect(f"{method.name}: ModelNet40", pairs=len(missing))
         for key in missing:
+            runs.note()
             pair = make_pair(shapes.points[key["item"]], key["protocol"], key["item"], options.seed)
             label = None if shapes.labels is None else int(shapes.labels[key["item"]])
             store.append(key | {"label": label} | judge_shapes(method, pair, options, f"shape {key['item']}"))
             progress.done("pairs")
         results[method.name] = [store[key] for key in keys]
     samples = f"n = {len(items)} of {len(order)} test shapes a protocol, drawn by seed {options.seed}"
-    return write_shape_report(results, methods, samples, folder, command)
+    return write_shape_report(results, methods, samples, folder, runs.all)
 
 
 def make_pair(shape: NDArray[np.float32], protocol: str, item: int, seed: int) -> ShapePair:

@@ -10,7 +10,8 @@ from wsdesc.evaluate import published, tables
 from wsdesc.evaluate.methods import UNTRAINED, Method
 from wsdesc.evaluate.pairwise import PairwiseOptions
 from wsdesc.evaluate.plots import Curve, Plot
-from wsdesc.evaluate.report import Report, Table, machine, today, write_csv
+from wsdesc.evaluate.report import Report, Table, write_csv
+from wsdesc.evaluate.runs import Run
 from wsdesc.evaluate.scenes import TestScene
 from wsdesc.evaluate.store import Record
 from wsdesc.evaluate.summary import error_distribution, mean_curve, over_scenes, scene_figures
@@ -25,7 +26,7 @@ def write_pair_report(
     options: PairwiseOptions,
     out: Path,
     *,
-    command: str,
+    runs: Sequence[Run],
     remarks: Sequence[str] = (),
 ) -> Report:
     """Write what stands beside the records in `out`: report.json and .md, scenes.csv, pairs.csv, plots.
@@ -45,9 +46,7 @@ def write_pair_report(
     report = Report(
         name,
         title,
-        command,
-        machine(),
-        today(),
+        list(runs),
         _samples(scenes, options),
         [*remarks, *_remarks(scenes, results)],
         [table for table in parts if table is not None],

@@ -25,6 +25,7 @@ from wsdesc.evaluate.metrics import (
     rotation_error_deg,
     translation_error,
 )
+from wsdesc.evaluate.runs import Runs
 from wsdesc.evaluate.scenes import PairTruth, TestScene
 from wsdesc.evaluate.store import Record, Store
 from wsdesc.match import mutual
@@ -74,13 +75,14 @@ def run_pairwise(
     options: PairwiseOptions,
     out: Path,
     *,
+    runs: Runs | None = None,
     fresh: bool = False,
     progress: Progress | None = None,
 ) -> dict[str, list[Record]]:
     """Judge every pair for every method: {method: records}, in the order of scenes, pairs and counts.
 
     Each record is in `out`/METHOD.jsonl as soon as it is known; pairs that stand there already are not
-    judged again. What a record holds:
+    judged again, and `runs` hears of the first that is new. What a record holds:
 
     - scene, i, j, keypoints (asked for) and unit;
     - matches, dimension and inlier_ratio, None for methods that estimate poses;
@@ -106,13 +108,19 @@ def run_pairwise(
         store = Store.open(out / f"{method.file_stem}.jsonl", settings, KEY, fresh)
         records: list[Record] = []
         for scene in scenes:
-            records += _run_scene(scene, units[scene.name], method, options, store, progress)
+            records += _run_scene(scene, units[scene.name], method, options, store, runs, progress)
         results[method.name] = records
     return results
 
 
 def _run_scene(
-    scene: TestScene, unit: float, method: Method, options: PairwiseOptions, store: Store, progress: Progress
+    scene: TestScene,
+    unit: float,
+    method: Method,
+    options: PairwiseOptions,
+    store: Store,
+    runs: Runs | None,
+    progress: Progress,
 ) -> list[Record]:
     counts = sorted(set(options.keypoints), reverse=True)
     counts = counts if method.describer else counts[:1]  # a pose needs no keypoints
@@ -124,6 +132,8 @@ def _run_scene(
     missing = [(key, pair) for key, pair in wanted if key not in store]
     numbers = {number for _, pair in missing for number in (pair.i, pair.j)}
     progress.expect(f"{method.name}: {scene.name}", fragments=len(numbers), pairs=len(missing))
+    if missing and runs is not None:
+        runs.note()
     described: dict[int, Described] = {}
     for key, pair in missing:
         for number in (pair.i, pair.j):

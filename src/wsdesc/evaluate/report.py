@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import csv
 import json
-import os
-import platform
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from wsdesc.cloud.atomic import atomic_write
 from wsdesc.errors import FileFormatError
 from wsdesc.evaluate.plots import Plot, can_draw
+from wsdesc.evaluate.runs import Run
 from wsdesc.evaluate.store import Record
 
 REPORT = "report.json"
@@ -47,13 +44,11 @@ class Table:
 
 @dataclass(frozen=True)
 class Report:
-    """One run of a benchmark."""
+    """One benchmark: its tables and plots, and what they are of."""
 
     name: str
     title: str
-    command: str
-    machine: str
-    date: str  # of the day the tables were made
+    runs: list[Run]  # that the results are from
     samples: str  # what was judged, and how many of it
     remarks: list[str] = field(default_factory=list)
     tables: list[Table] = field(default_factory=list)
@@ -63,8 +58,8 @@ class Report:
         """A section of a page; `images` is where the plots are, as seen from it."""
         parts = [
             f"## {self.title}\n",
-            f"```\n{self.command}\n```\n",
-            f"{self.machine}; {self.date}; {self.samples}.\n",
+            *(run.markdown() for run in self.runs),
+            f"{self.samples[:1].upper()}{self.samples[1:]}.\n",
         ]
         parts += ["\n".join(f"- {remark}" for remark in self.remarks) + "\n"] if self.remarks else []
         parts += [table.markdown() for table in self.tables]
@@ -90,35 +85,12 @@ class Report:
         """Read a report.json."""
         try:
             values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            runs = [Run(**run) for run in values.pop("runs")]
             tables = [Table(**table) for table in values.pop("tables")]
             plots = [Plot.of(plot) for plot in values.pop("plots")]
-            return cls(**values, tables=tables, plots=plots)
+            return cls(**values, runs=runs, tables=tables, plots=plots)
         except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
             raise FileFormatError(f"{path}: not the report of a benchmark ({error})") from error
-
-
-def machine() -> str:
-    """Processor, GPU and versions, in a line."""
-    import torch
-
-    parts = [f"{_processor()}, {os.cpu_count()} cores"]
-    parts += [torch.cuda.get_device_name()] if torch.cuda.is_available() else []
-    return ", ".join([*parts, f"Python {sys.version.split()[0]}", f"torch {torch.__version__}"])
-
-
-def _processor() -> str:
-    try:
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()
-
-
-def today() -> str:
-    """The date, UTC."""
-    return datetime.now(UTC).date().isoformat()
 
 
 def write_text(path: Path, text: str) -> None:

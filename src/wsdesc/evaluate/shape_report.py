@@ -13,7 +13,8 @@ from wsdesc.evaluate.euler import euler_errors
 from wsdesc.evaluate.methods import Method
 from wsdesc.evaluate.pair_report import model_names
 from wsdesc.evaluate.plots import Plot
-from wsdesc.evaluate.report import Report, Table, machine, today, write_csv
+from wsdesc.evaluate.report import Report, Table, write_csv
+from wsdesc.evaluate.runs import Run
 from wsdesc.evaluate.store import Record
 from wsdesc.evaluate.summary import error_distribution
 from wsdesc.evaluate.tables import NONE, with_published
@@ -38,7 +39,7 @@ _REMARKS = [
 
 
 def write_shape_report(
-    results: Results, methods: Sequence[Method], samples: str, out: Path, command: str
+    results: Results, methods: Sequence[Method], samples: str, out: Path, runs: Sequence[Run]
 ) -> Report:
     """Write report.json and .md, pairs.csv and plots beside the records; `samples` says what they are of."""
     tables, plots = [], []
@@ -54,7 +55,7 @@ def write_shape_report(
             plots.append(Plot(file, "errors", f"ModelNet40, {TITLES[protocol]}", steps, label))
     write_csv(out / "pairs.csv", [{"method": m} | record for m, rs in results.items() for record in rs])
     remarks = [*_REMARKS, *_failures(results)]
-    report = Report("modelnet40", "ModelNet40", command, machine(), today(), samples, remarks, tables, plots)
+    report = Report("modelnet40", "ModelNet40", list(runs), samples, remarks, tables, plots)
     report.save(out)
     return report
 

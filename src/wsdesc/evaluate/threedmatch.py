@@ -12,6 +12,7 @@ from wsdesc.evaluate.methods import Method
 from wsdesc.evaluate.pair_report import indoor_table, model_names, write_pair_report
 from wsdesc.evaluate.pairwise import PairwiseOptions, Progress, run_pairwise
 from wsdesc.evaluate.report import Report
+from wsdesc.evaluate.runs import Runs
 from wsdesc.evaluate.scenes import read_test_scenes
 from wsdesc.evaluate.tables import main_table
 
@@ -41,7 +42,10 @@ def run_threedmatch(
     scenes = read_test_scenes(root, options.low_overlap)
     name = "3dmatch" + "-rotated" * options.rotated + "-lo" * options.low_overlap
     folder = out / name
-    results = run_pairwise("3dmatch", scenes, methods, options, folder, fresh=fresh, progress=progress)
+    runs = Runs(folder, command, fresh)
+    results = run_pairwise(
+        "3dmatch", scenes, methods, options, folder, runs=runs, fresh=fresh, progress=progress
+    )
     remarks = []
     if {scene.name for scene in scenes} != set(SCENES):
         remarks.append(
@@ -55,7 +59,7 @@ def run_threedmatch(
         main = indoor_table(results, options.rotated, model_names(methods))
     title = "3DMatch" + ", rotated" * options.rotated + ", low overlap" * options.low_overlap
     return write_pair_report(
-        name, title, main, scenes, results, options, folder, command=command, remarks=remarks
+        name, title, main, scenes, results, options, folder, runs=runs.all, remarks=remarks
     )
 
 
@@ -77,7 +81,10 @@ def run_pairs(
     root_name = root.resolve().name
     name = f"pairs-{root_name}" + "-rotated" * options.rotated + "-lo" * options.low_overlap
     folder = out / name
-    results = run_pairwise("pairs", scenes, methods, options, folder, fresh=fresh, progress=progress)
+    runs = Runs(folder, command, fresh)
+    results = run_pairwise(
+        "pairs", scenes, methods, options, folder, runs=runs, fresh=fresh, progress=progress
+    )
     units = {record["scene"]: record["unit"] for records in results.values() for record in records}
     found = "measured" if options.unit is None else "given"
     remarks = [
@@ -88,5 +95,5 @@ def run_pairs(
     title = f"Scans of {root_name}" + ", rotated" * options.rotated + ", low overlap" * options.low_overlap
     main = main_table(f"{title} (%)", results, [], [])
     return write_pair_report(
-        name, title, main, scenes, results, options, folder, command=command, remarks=remarks
+        name, title, main, scenes, results, options, folder, runs=runs.all, remarks=remarks
     )

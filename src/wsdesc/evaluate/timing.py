@@ -23,6 +23,7 @@ from wsdesc.evaluate.fragments import Fragment, load_fragment
 from wsdesc.evaluate.methods import Method
 from wsdesc.evaluate.pairwise import Progress, Silent
 from wsdesc.evaluate.report import Report, write_text
+from wsdesc.evaluate.runs import this_run
 from wsdesc.evaluate.scenes import TestScene, read_test_scenes
 from wsdesc.evaluate.store import Record
 from wsdesc.evaluate.timing_report import write_timing_report
@@ -52,17 +53,18 @@ def run_timing(
     options: TimingOptions,
     out: Path,
     *,
+    devices: Sequence[str] = ("cpu",),
     command: str = "",
     progress: Progress | None = None,
 ) -> Report:
     """Time methods on fragments below `root`, in the layout of 3DMatch; results go to `out`/timing.
 
-    Models are timed on the CPU and, if there is one, on the GPU; peers on the CPU. Times are never
-    continued: a run measures them all, on one machine.
+    Models are timed on each of the devices, peers on the CPU. Times are never continued: a run measures
+    them all, on one machine.
     """
     progress = progress or Silent()
     scene = read_test_scenes(root)[0]
-    everywhere = [place for method in methods for place in _places(method)]
+    everywhere = [place for method in methods for place in _places(method, devices)]
     pairs = scene.pairs[: options.pairs]
     numbers = sorted({number for pair in pairs for number in (pair.i, pair.j)})
     fragments = {number: _fragment(scene, number, options) for number in numbers}
@@ -84,14 +86,15 @@ def run_timing(
     folder = out / "timing"
     folder.mkdir(parents=True, exist_ok=True)
     write_text(folder / RESULTS, "[\n" + ",\n".join(json.dumps(record) for record in records) + "\n]\n")
-    return write_timing_report(records, len(pairs), len(numbers), options.keypoints, folder, command)
+    return write_timing_report(
+        records, len(pairs), len(numbers), options.keypoints, folder, this_run(command)
+    )
 
 
-def _places(method: Method) -> list[Method]:
-    """The method on every kind of device it can be on."""
+def _places(method: Method, devices: Sequence[str]) -> list[Method]:
+    """The method on every device it can be on."""
     if not isinstance(method.describer, WSDesc):
         return [method]
-    devices = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
     return [replace(method, device=device) for device in devices]
 
 

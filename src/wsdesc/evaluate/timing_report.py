@@ -9,7 +9,8 @@ import numpy as np
 
 from wsdesc.evaluate import published
 from wsdesc.evaluate.plots import Curve, Plot
-from wsdesc.evaluate.report import Report, Table, machine, today, write_csv
+from wsdesc.evaluate.report import Report, Table, write_csv
+from wsdesc.evaluate.runs import Run
 from wsdesc.evaluate.store import Record
 from wsdesc.evaluate.tables import NONE, paper_name, published_row
 
@@ -17,7 +18,7 @@ _STEPS = ("sorting", "frames", "inference")
 
 
 def write_timing_report(
-    records: list[Record], pairs: int, fragments: int, keypoints: int, out: Path, command: str
+    records: list[Record], pairs: int, fragments: int, keypoints: int, out: Path, run: Run
 ) -> Report:
     """Write report.json and .md, timing.csv and plots."""
     write_csv(out / "timing.csv", records)
@@ -25,10 +26,8 @@ def write_timing_report(
     tables += [table for table in (_points_table(records), _keypoints_table(records)) if table.rows]
     report = Report(
         "timing",
-        "Timing",
-        command,
-        machine(),
-        today(),
+        f"Timing, {' and '.join(dict.fromkeys(r['device'].upper() for r in records))}",
+        [run],
         f"n = {fragments} fragments and {pairs} pairs, {keypoints} keypoints each",
         [
             "Published times are of a GTX 1080 Ti with 5 000 keypoints a fragment; times of different "
