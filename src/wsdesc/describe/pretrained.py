@@ -34,15 +34,19 @@ def find(name_or_path: str | Path) -> Path:
 
 def save(path: str | Path, options: DescriptorOptions, tensors: dict[str, Tensor]) -> None:
     """Write weights and options to `path`, whole or not at all."""
-    from safetensors import SafetensorError
-    from safetensors.torch import save_file
+    save_tensors(path, tensors, {_HEADER: options.model_dump_json()})
+
+
+def save_tensors(path: str | Path, tensors: dict[str, Tensor], header: dict[str, str]) -> None:
+    """Write tensors and texts as safetensors, whole or not at all."""
+    from safetensors.torch import save as as_bytes
 
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    # The library's own `save_file` makes one more temporary file, which a kill leaves behind, and a result
+    # that nobody but its owner may read.
+    content = as_bytes(tensors, header)
     with atomic_write(path) as temporary:
-        try:
-            save_file(tensors, str(temporary), metadata={_HEADER: options.model_dump_json()})
-        except SafetensorError as error:  # a full disk, too
-            raise FileFormatError(f"{path}: cannot be written: {error}") from error
+        temporary.write_bytes(content)
 
 
 def load(path: str | Path) -> tuple[DescriptorOptions, dict[str, Tensor]]:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from wsdesc.cloud.atomic import atomic_write
+from wsdesc.describe.pretrained import save_tensors
 from wsdesc.errors import FileFormatError, InputError
 from wsdesc.learn.options import TrainOptions
 from wsdesc.learn.trainer import Trainer
@@ -20,16 +20,12 @@ _HEADER = "wsdesc-training"
 
 def save_checkpoint(path: Path, trainer: Trainer, step: int) -> None:
     """Write weights, both optimisers and the number of finished steps."""
-    from safetensors.torch import save_file
-
     tensors = {f"model.{name}": tensor for name, tensor in trainer.model.state_dict().items()}
     for which, optimizer in trainer.optimizers.items():
         for number, state in optimizer.state_dict()["state"].items():
             tensors |= {f"{which}.{number}.{name}": torch.as_tensor(value) for name, value in state.items()}
-    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     header = json.dumps({"step": step, "options": trainer.options.model_dump(mode="json")})
-    with atomic_write(path) as temporary:
-        save_file(tensors, str(temporary), metadata={_HEADER: header})
+    save_tensors(path, tensors, {_HEADER: header})
 
 
 def load_checkpoint(path: Path, trainer: Trainer) -> int:
