@@ -18,7 +18,7 @@ from wsdesc.errors import FileFormatError, InputError
 from wsdesc.executors import Serial, locked
 from wsdesc.reconstruct import reconstruct
 
-FAST = {"keypoints": 400}
+FAST = {"keypoints": 400, "more_keypoints": 0}
 ROOM = ["room_1.ply", "room_2.ply", "room_3.ply"]
 
 
@@ -186,7 +186,7 @@ def test_equal_scans_lie_on_each_other(paths, tmp_path):
 
 
 def test_of_many_scans_only_similar_ones_are_registered(done, paths, folder, monkeypatch):
-    monkeypatch.setattr(wsdesc.reconstruct, "ALL_PAIRS", 3)
+    monkeypatch.setattr("wsdesc.reconstruct_pairs.ALL_PAIRS", 3)
     nothing = Counting()
     found = reconstruct(paths, folder, executor=nothing, neighbours=1, **FAST)
     assert nothing.done == {}
@@ -258,7 +258,7 @@ class TestFiles:
         app = typer.Typer()
         app.command()(cli_reconstruct.reconstruct)
         # All pairs are in the journal already: this is about what is shown and written.
-        arguments = [str(files[0]), "-o", str(folder), "--keypoints", "400"]
+        arguments = [str(files[0]), "-o", str(folder), "--keypoints", "400", "--more-keypoints", "0"]
         shown = CliRunner().invoke(app, arguments)
         assert shown.exit_code == 1, shown.output
         assert "3 scans, 1 not" in shown.output

@@ -27,6 +27,9 @@ def reconstruct(
         float | None, typer.Option(help="Working resolution in the scans' unit; found if not given.")
     ] = None,
     keypoints: Annotated[int, typer.Option(min=3, help="Of each scan.")] = 2000,
+    more_keypoints: Annotated[
+        int, typer.Option(min=0, help="The same, for a second try with scans that found no place; 0: none.")
+    ] = 4000,
     neighbours: Annotated[
         int, typer.Option(min=1, help="Similar scans that each is registered with, if there are many.")
     ] = 10,
@@ -45,7 +48,7 @@ def reconstruct(
     Exits with 0 if all scans found their place in one frame, with 1 if not, with 2 for bad input.
     """
     options: dict[str, Any] = {"model": model, "resolution": resolution, "keypoints": keypoints}
-    options |= {"neighbours": neighbours, "device": device, "seed": seed}
+    options |= {"more_keypoints": more_keypoints, "neighbours": neighbours, "device": device, "seed": seed}
     with progress() as watch:
         from wsdesc.errors import InputError
         from wsdesc.executors import choose, locked

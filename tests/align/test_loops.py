@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
-from wsdesc.align.loops import ALONE, HOME, displacement, find_loops, judge_edges, place
+from wsdesc.align.loops import ALONE, CONFIRMED, HOME, displacement, find_loops, judge_edges, place
 from wsdesc.align.observability import Information
 from wsdesc.align.posegraph import Edge
 from wsdesc.align.surface import inverse
@@ -92,15 +92,36 @@ def test_without_triangles_the_poses_of_all_find_the_wrong_edge(wrong):
     rows = [(3 * y + x, 3 * y + x + 1) for y in range(3) for x in range(2)]
     columns = [(3 * y + x, 3 * y + x + 3) for y in range(2) for x in range(3)]
     edges = edges_between(rows + columns, 9)  # a grid of squares
-    right = place(edges, np.ones(9))
-    assert right[1] == [None] * 12
+    right = place([[edge] for edge in edges], np.ones(9))
+    assert right.verdicts == [None] * 12
     edges[wrong] = edges[wrong]._replace(T_target_source=motion(np.random.default_rng(8)))
-    graph, verdicts, deviations = place(edges, np.ones(9))
+    graph, chosen, verdicts, deviations = place([[edge] for edge in edges], np.ones(9))
+    assert [edge is given for edge, given in zip(chosen, edges, strict=True)] == [True] * 12
     assert [k for k, verdict in enumerate(verdicts) if verdict] == [wrong]
     assert "standard deviations" in verdicts[wrong]
     assert deviations[wrong] is None
-    np.testing.assert_allclose(graph.T_world_scan, right[0].T_world_scan, atol=0.05)
+    np.testing.assert_allclose(graph.T_world_scan, right.graph.T_world_scan, atol=0.05)
 
 
 def test_no_edges():
     assert judge_edges([], np.zeros(0)) == []
+    graph, *rest = place([], np.ones(2))
+    assert graph.components == [[0], [1]]
+    assert rest == [[], [], []]
+    assert place([[]], np.ones(2)).verdicts == ["no motion brings the scans together"]
+
+
+def test_a_scan_that_fits_as_well_elsewhere_is_not_placed():
+    edges = edges_between([(0, 1), (0, 2), (1, 2)], 3)
+    turn = np.diag([-1.0, -1.0, 1.0, 1.0])  # of the third scan, in its own frame
+    pairs = [[edges[0]]]
+    for edge in edges[1:]:
+        T = edge.T_target_source @ turn if edge.source == 2 else turn @ edge.T_target_source
+        pairs.append([edge._replace(confidence=0.5), edge._replace(T_target_source=T, confidence=0.5)])
+    graph, _, verdicts, _ = place(pairs, np.ones(3))
+    assert graph.components == [[0, 1], [2]]
+    assert verdicts[0] is None
+    assert all("elsewhere" in verdict for verdict in verdicts[1:])
+    sooner = [poses if len(poses) == 1 else [poses[0], poses[1]._replace(confidence=0.1)] for poses in pairs]
+    assert place(sooner, np.ones(3)).graph.components == [[0, 1, 2]]
+    assert CONFIRMED < 0.5 < ALONE

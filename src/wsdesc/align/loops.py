@@ -8,19 +8,20 @@ close, the edge goes for which least speaks.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
 
+from wsdesc.align.choice import HOME, choose
 from wsdesc.align.posegraph import OUTLIER, Edge, PoseGraph, solve
 from wsdesc.align.surface import Floats, inverse
-from wsdesc.cloud.units import INDOOR_RESOLUTION
 
 ALONE = 0.8  # the confidence of an edge that no loop confirms: one wrong of them bends the whole model,
 CONFIRMED = 0.3  # and of one that a triangle confirms
-HOME = 5 * INDOOR_RESOLUTION  # metres: a loop that ends this near to where it began is closed
+MARGIN = math.log(4)  # log odds of a scan's place against its second best, as those of ALONE against nothing
 
 
 class Loop(NamedTuple):
@@ -51,21 +52,44 @@ def judge_edges(edges: Sequence[Edge], radii: Floats) -> list[str | None]:
     return verdicts
 
 
-def place(edges: Sequence[Edge], radii: Floats) -> tuple[PoseGraph, list[str | None], list[float | None]]:
-    """Poses from those edges that agree with each other; for each edge why it does not, or its deviation.
+class Placed(NamedTuple):
+    """Where the scans are, and for each pair what became of it."""
 
-    Loops of more than three edges are judged here: their errors add up, so only the poses of all can tell.
+    graph: PoseGraph
+    edges: list[Edge | None]  # the pose of each pair that was considered; None where it has none
+    verdicts: list[str | None]  # why it is not believed; None where it is
+    deviations: list[float | None]  # from the poses of all, in standard deviations; None where not believed
+
+
+def place(pairs: Sequence[Sequence[Edge]], radii: Floats) -> Placed:
+    """Poses from those edges that agree with each other, of the poses of each pair the one that does.
+
+    A pair is a list of poses of the same two scans, best first. Loops of more than three edges are judged
+    here: their errors add up, so only the poses of all can tell.
     """
+    picked, margin = choose(pairs, radii)
+    numbers = [p for p, poses in enumerate(pairs) if poses]
+    edges = [pairs[p][picked[p]] for p in numbers]
     verdicts = judge_edges(edges, radii)
+    for k, edge in enumerate(edges):
+        doubt = min(margin[edge.source], margin[edge.target])
+        if verdicts[k] is None and edge.confidence < ALONE and doubt < MARGIN:
+            verdicts[k] = "one of the scans fits nearly as well elsewhere"
     while True:
         kept = [k for k, verdict in enumerate(verdicts) if verdict is None]
         graph = solve(len(radii), [edges[k] for k in kept])
         far = {k: d for k, d in zip(kept, graph.deviations.tolist(), strict=True) if d > OUTLIER}
         if not far:
-            deviations = dict(zip(kept, graph.deviations.tolist(), strict=True))
-            return graph, verdicts, [deviations.get(k) for k in range(len(edges))]
+            break
         for k, deviation in far.items():
             verdicts[k] = f"{deviation:.0f} standard deviations from where the other edges put it"
+    deviations = dict(zip(kept, graph.deviations.tolist(), strict=True))
+    told: dict[int, tuple[Edge, str | None, float | None]] = {
+        p: (edges[k], verdicts[k], deviations.get(k)) for k, p in enumerate(numbers)
+    }
+    nothing = (None, "no motion brings the scans together", None)
+    columns = zip(*(told.get(p, nothing) for p in range(len(pairs))), strict=True)
+    return Placed(graph, *(list(column) for column in columns) if pairs else ([], [], []))
 
 
 def find_loops(chosen: Sequence[int], edges: Sequence[Edge], radii: Floats) -> list[Loop]:

@@ -55,7 +55,7 @@ class PoseGraph(NamedTuple):
 def solve(count: int, edges: Sequence[Edge]) -> PoseGraph:
     """Place `count` scans so that the edges are fulfilled as well as they can be."""
     components = connected(count, edges)
-    T = _along_best_edges(count, edges, [scans[0] for scans in components])
+    T = along_best_edges(count, edges, [scans[0] for scans in components])
     if not edges:
         return PoseGraph(T, components, np.zeros(0))
     problem = _Problem(edges, fixed=np.array([scans[0] for scans in components]), count=count)
@@ -75,7 +75,7 @@ def connected(count: int, edges: Sequence[Edge]) -> list[list[int]]:
     return sorted(found, key=lambda scans: (-len(scans), scans[0]))
 
 
-def _along_best_edges(count: int, edges: Sequence[Edge], roots: list[int]) -> Floats:
+def along_best_edges(count: int, edges: Sequence[Edge], roots: list[int]) -> Floats:
     """(N, 4, 4) poses to begin with: along the tree whose edges are trusted most."""
     at: list[list[int]] = [[] for _ in range(count)]
     for k, edge in enumerate(edges):
@@ -155,7 +155,7 @@ class _Problem:
 
     def _residuals(self, T_world_scan: Floats) -> tuple[Floats, Floats, Floats]:
         """(E, 6) residuals, the motions (E, 4, 4) they are of, and these as rotation vectors (E, 3)."""
-        T_target_source = _inverses(T_world_scan[self.target]) @ T_world_scan[self.source]
+        T_target_source = inverses(T_world_scan[self.target]) @ T_world_scan[self.source]
         E = T_target_source @ self.T_source_target  # what is left: the identity if fulfilled
         turn = Rotation.from_matrix(E[:, :3, :3]).as_rotvec()
         shift = np.einsum("eij,ej->ei", E[:, :3, :3], self.centre) + E[:, :3, 3] - self.centre
@@ -176,7 +176,7 @@ class _Problem:
         by_moved[:, :3, :3] = R_E
         by_moved[:, :3, 3:] = -R_E @ _cross(self.centre)
         by_moved[:, 3:, 3:] = _log_derivative(-turn) * self.extent[:, None, None]
-        by_source = by_moved @ _adjoint(_inverses(self.T_source_target))
+        by_source = by_moved @ _adjoint(inverses(self.T_source_target))
         jacobians = [(self.root @ by_source, self.place[self.source]),
                      (self.root @ by_target, self.place[self.target])]  # fmt: skip
 
@@ -244,9 +244,10 @@ def _exp(twist: Floats) -> Floats:
     return T
 
 
-def _inverses(T: Floats) -> Floats:
-    """(N, 4, 4) of rigid motions."""
-    back = np.tile(np.eye(4), (len(T), 1, 1))
-    back[:, :3, :3] = T[:, :3, :3].transpose(0, 2, 1)
-    back[:, :3, 3] = -np.einsum("nji,nj->ni", T[:, :3, :3], T[:, :3, 3])
+def inverses(T: Floats) -> Floats:
+    """(…, 4, 4) of rigid motions."""
+    back = np.zeros_like(T)
+    back[..., :3, :3] = np.swapaxes(T[..., :3, :3], -1, -2)
+    back[..., :3, 3] = -np.einsum("...ji,...j->...i", T[..., :3, :3], T[..., :3, 3])
+    back[..., 3, 3] = 1
     return back

@@ -18,32 +18,37 @@ from wsdesc.errors import InputError
 KINDS = 32
 _SAMPLE = 20_000  # descriptors of all scans that the kinds are found from
 _ROUNDS = 15  # of k-means
+_ROWS = 512  # scans that are compared with all others at a time
 
 
-def candidate_pairs(descriptors: Sequence[Tensor], nearest: int, seed: int = 0) -> list[tuple[int, int]]:
+def candidate_pairs(signatures: Tensor, nearest: int) -> list[tuple[int, int]]:
     """Pairs (i, j), i < j, ascending, in which one scan is among the `nearest` most similar of the other.
 
-    descriptors: (K, C) of each scan; K may differ.
+    signatures: (N, S) of the scans, of length 1 each. Memory grows with N, not with its square.
     """
     if nearest < 1:
         raise InputError(f"the number of similar scans must be at least 1, not {nearest}")
-    alike = similarities(descriptors, seed)
-    alike.fill_diagonal_(-np.inf)
-    best = alike.argsort(dim=1, descending=True, stable=True)[:, : min(nearest, len(alike) - 1)]
-    return sorted({(min(i, j), max(i, j)) for i, row in enumerate(best.tolist()) for j in row})
+    found = set()
+    for start in range(0, len(signatures), _ROWS):
+        alike = signatures[start : start + _ROWS] @ signatures.T  # (_ROWS, N) cosines
+        alike[torch.arange(len(alike)), torch.arange(start, start + len(alike))] = -np.inf
+        best = alike.argsort(dim=1, descending=True, stable=True)[:, : min(nearest, len(signatures) - 1)]
+        found |= {(min(i, j), max(i, j)) for i, row in enumerate(best.tolist(), start) for j in row}
+    return sorted(found)
 
 
-def similarities(descriptors: Sequence[Tensor], seed: int = 0) -> Tensor:
-    """(N, N) cosines between the signatures of scans."""
+def signatures_of(descriptors: Sequence[Tensor], seed: int = 0) -> Tensor:
+    """(N, S) what tells scans apart, of length 1, from the descriptors (K, C) of each; K may differ.
+
+    Each scan's descriptors are asked for twice, and none are held: they may be read when they are asked for.
+    """
     generator = torch.Generator().manual_seed(seed)
     share = max(1, _SAMPLE // max(1, len(descriptors)))
     sample = torch.cat([d[torch.randperm(len(d), generator=generator)[:share]] for d in descriptors])
     kinds = find_kinds(sample.double(), min(KINDS, len(sample)), generator)
-    signatures = torch.stack([signature(d.double(), kinds) for d in descriptors])  # (N, KINDS · C)
+    signatures = torch.stack([signature(d.double(), kinds).float() for d in descriptors])  # (N, KINDS · C)
     # What all scans have in common tells none of them apart.
-    signatures = signatures - signatures.mean(0)
-    signatures = torch.nn.functional.normalize(signatures, dim=1)
-    return signatures @ signatures.T
+    return torch.nn.functional.normalize(signatures - signatures.mean(0), dim=1)
 
 
 def signature(descriptors: Tensor, kinds: Tensor) -> Tensor:
