@@ -16,8 +16,9 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from importlib import import_module
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from pathlib import Path
+from threading import Thread
 from typing import Any, Protocol
 
 from wsdesc.errors import FileFormatError, InputError, MissingExtraError, WSDescError
@@ -244,3 +245,16 @@ def _begin(threads: int) -> None:
     """Before a worker loads any library: its share of the cores, unless the user said otherwise."""
     for name in _THREADS:
         os.environ.setdefault(name, str(threads))
+    end_with_parent()
+
+
+def end_with_parent() -> None:
+    """Have this worker process end with the one that started it, which when killed tells nobody."""
+    parent = parent_process()
+
+    def wait() -> None:
+        if parent is not None:
+            parent.join()
+            os._exit(1)
+
+    Thread(target=wait, daemon=True).start()

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from wsdesc.cloud.neighbours import NeighbourGrid
 from wsdesc.cloud.sampling import voxel_downsample
+from wsdesc.executors import end_with_parent
 from wsdesc.learn.chance import generator_of
 
 CloudPair = tuple[Tensor, Tensor]  # (N, 3) and (M, 3), float32, in metres
@@ -97,10 +98,16 @@ class RoomPairs:
             del self._made[room]
         if self._pool is None:
             spawn = multiprocessing.get_context("spawn")
-            self._pool = ProcessPoolExecutor(self.workers, spawn, torch.set_num_threads, (1,))
+            self._pool = ProcessPoolExecutor(self.workers, spawn, _begin)
         for room in range(first, last + 1):
             if room not in self._made:
                 self._made[room] = self._pool.submit(self.make, self.seed, room, self.share)
+
+
+def _begin() -> None:
+    """What a worker does before it makes rooms."""
+    torch.set_num_threads(1)
+    end_with_parent()
 
 
 def make_room(seed: int, number: int, share: float) -> list[Tensor]:
