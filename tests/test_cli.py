@@ -91,8 +91,22 @@ def test_an_error_of_ours_is_not_hidden(monkeypatch):
     assert isinstance(CliRunner().invoke(cli.app, ["info"]).exception, ZeroDivisionError)
 
 
+@pytest.mark.parametrize(
+    "error", [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to …")]
+)
+def test_too_little_memory_is_said_in_a_line(monkeypatch, error):
+    def fail(*rows):
+        raise error
+
+    monkeypatch.setattr(cli, "print_table", fail)
+    result = CliRunner().invoke(cli.app, ["info"])
+    assert result.exit_code == 2
+    assert result.output.startswith("error: this needs more memory")
+
+
 @pytest.mark.skipif(os.name == "nt", reason="signals")
-def test_ctrl_c_ends_quietly(tmp_path):
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_signals_end_it_quietly(tmp_path, number, code):
     command = [sys.executable, "-m", "wsdesc", "demo"]
     process = subprocess.Popen(
         command,
@@ -105,9 +119,9 @@ def test_ctrl_c_ends_quietly(tmp_path):
     while not (tmp_path / "demo").exists():  # the work has begun
         assert process.poll() is None
         time.sleep(0.02)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     out, err = process.communicate(timeout=60)
-    assert process.returncode == 130
+    assert process.returncode == code
     assert out == ""
     assert "Traceback" not in err
 

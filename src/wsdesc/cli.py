@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 import sys
 from importlib import metadata
 from pathlib import Path
@@ -50,6 +51,11 @@ class _Commands(CommandsWithExamples):
         except WSDescError as error:
             print("error:", " ".join(str(error).split()), file=sys.stderr)
             sys.exit(2)
+        except (MemoryError, RuntimeError) as error:
+            if not _lacks_memory(error):
+                raise
+            print("error: this needs more memory than there is; what is finished is kept", file=sys.stderr)
+            sys.exit(2)
         except KeyboardInterrupt:
             sys.exit(130)
 
@@ -80,7 +86,20 @@ app.command(cls=_Command)(cli_learn.distill)
 
 
 def main() -> None:
+    signal.signal(signal.SIGTERM, _end)
     app(prog_name="wsdesc")
+
+
+def _end(number: int, frame: Any) -> None:
+    """Leave in order, so that temporary files go and workers end; whoever asks twice is not kept waiting."""
+    signal.signal(number, signal.SIG_DFL)
+    sys.exit(128 + number)
+
+
+def _lacks_memory(error: Exception) -> bool:
+    """Torch says it as a RuntimeError, on either kind of device."""
+    text = str(error)
+    return isinstance(error, MemoryError) or "allocate memory" in text or "out of memory" in text
 
 
 def _print_version(wanted: bool) -> None:
