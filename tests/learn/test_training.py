@@ -14,11 +14,12 @@ import pytest
 import torch
 
 from wsdesc import WSDesc, WSDescError
+from wsdesc.errors import FileFormatError
 from wsdesc.learn.chance import generator_of, random_rotation
 from wsdesc.learn.checkpoint import load_checkpoint, save_checkpoint
 from wsdesc.learn.feed import Feed
 from wsdesc.learn.options import PRESETS, TrainOptions, preset
-from wsdesc.learn.run import train
+from wsdesc.learn.run import read_log, train
 from wsdesc.learn.sources import MixedPairs, RoomPairs, ScanPairs, drop_sparse
 from wsdesc.learn.trainer import Trainer
 
@@ -99,11 +100,25 @@ def test_a_full_disk_leaves_the_old_checkpoint(source, tmp_path, monkeypatch):
     assert [p.name for p in tmp_path.iterdir()] == [path.name]
 
 
+def test_a_line_of_the_log_that_was_cut_off_is_forgotten(source, tmp_path):
+    train(tiny(steps=2), source, tmp_path)
+    log = tmp_path / "log.jsonl"
+    rows = read_log(log)
+    with log.open("a") as file:
+        file.write('{"step": 1, "lo')
+    assert read_log(log) == rows
+    train(tiny(steps=3), source, tmp_path, resume=True)
+    assert [row["step"] for row in read_log(log)] == [row["step"] for row in rows] + [3]
+    log.write_text("nonsense\n")
+    with pytest.raises(FileFormatError, match=r"log\.jsonl"):
+        train(tiny(steps=4), source, tmp_path, resume=True)
+
+
 KILLED = """
 import sys, torch
 from pathlib import Path
 from wsdesc.learn.options import TrainOptions
-from wsdesc.learn.run import train
+from wsdesc.learn.run import read_log, train
 from wsdesc.learn.sources import ScanPairs
 
 clouds = torch.load({clouds!r}, weights_only=True)

@@ -13,6 +13,7 @@ from typing import Any, Protocol, cast
 import torch
 from torch import Tensor
 
+from wsdesc.cloud.atomic import atomic_write
 from wsdesc.describe.extractor import WSDesc
 from wsdesc.errors import FileFormatError, InputError
 from wsdesc.learn import distributed
@@ -172,6 +173,15 @@ def _summary(recent: list[StepReport], progress: Progress) -> dict[str, Any]:
     }
 
 
+def read_log(path: Path) -> list[dict[str, Any]]:
+    """The rows of a run's log; the line that was being written when the run was killed is none."""
+    try:
+        lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
+        return [json.loads(line) for line in lines if line.endswith(b"\n")]
+    except (OSError, ValueError) as error:
+        raise FileFormatError(f"{path}: not the log of a training ({error})") from error
+
+
 class _Folder:
     """The files of a run; only the first process writes them."""
 
@@ -210,16 +220,20 @@ class _Folder:
     def _cut_log(self, step: int) -> list[dict[str, Any]]:
         """Forget what was logged after the checkpoint, and take up the count of skipped steps; the rest."""
         path = self.path / LOG
-        rows = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-        rows = [row for row in rows if row["step"] <= step]
+        rows = [row for row in read_log(path) if row["step"] <= step]
         self.skipped = next((row["skipped"] for row in reversed(rows) if "skipped" in row), 0)
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        with atomic_write(path) as temporary:
+            temporary.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
         return rows
 
     def log(self, row: dict[str, Any]) -> None:
-        if self.writes:
-            with (self.path / LOG).open("a") as file:
-                file.write(json.dumps(row) + "\n")
+        path = self.path / LOG
+        try:
+            if self.writes:
+                with path.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(row) + "\n")
+        except OSError as error:
+            raise FileFormatError(f"{path}: cannot be written: {error.strerror or error}") from error
         if self.board is not None:
             self.board.add(row)
 
