@@ -37,6 +37,17 @@ class TestThreeDMatch:
         assert len(scene.pairs) == 1
         assert scene.pairs[0].information is None  # no gt.info: R1 is not judged
 
+    @pytest.mark.parametrize("place", ["", ".."])
+    def test_low_overlap_as_published(self, scene_root: Path, place: str) -> None:
+        folder = scene_root / place / "3DLoMatch" / "room"
+        folder.mkdir(parents=True)
+        text = (scene_root / "room-evaluation" / "gt.log").read_text().splitlines()
+        (folder / "gt.log").write_text("\n".join(text[5:15]))
+        (scene,) = read_test_scenes(scene_root, low_overlap=True)
+        assert [(pair.i, pair.j) for pair in scene.pairs] == [(0, 2), (0, 3)]
+        (usual,) = read_test_scenes(scene_root)
+        assert len(usual.pairs) == 6
+
     def test_a_root_without_scenes(self, tmp_path: Path) -> None:
         with pytest.raises(InputError, match="no scene here"):
             read_test_scenes(tmp_path)

@@ -1,8 +1,11 @@
 """Scenes with known poses: fragments, pairs, and where their keypoints are listed.
 
-The layout is that of 3DMatch (`wsdesc.datasets.threedmatch`). The keypoints of the public benchmark, 5 000
-indices into the points of a fragment's file, are used where they stand: cloud_bin_kKeypoints.txt, one index a
-line, beside the fragment or in a folder 01_Keypoints of the scene or of its evaluation.
+The layout is that of 3DMatch (`wsdesc.datasets.threedmatch`). Pairs of little overlap are those of folders
+SCENE-evaluation-lo or, as 3DLoMatch was published, of 3DLoMatch/SCENE beside the scenes or a level above.
+
+The keypoints of the public benchmark, 5 000 indices into the points of a fragment's file, are used where they
+stand: cloud_bin_kKeypoints.txt, one index a line, beside the fragment or in a folder 01_Keypoints of the
+scene or of its evaluation.
 """
 
 from __future__ import annotations
@@ -60,8 +63,17 @@ def read_test_scenes(root: str | Path, low_overlap: bool = False) -> list[TestSc
     return [_read_scene(scene, low_overlap) for scene in find_scenes(root)]
 
 
-def _read_scene(scene: Scene, low_overlap: bool) -> TestScene:
+def _truth_folder(scene: Scene, low_overlap: bool) -> Path:
+    """Where the scene's gt.log is: beside it, or where the public benchmarks of that name keep it."""
     folder = scene.evaluation(low_overlap)
+    public = "3DLoMatch" if low_overlap else "3DMatch"
+    above = scene.folder.resolve().parent
+    others = [place / public / scene.name for place in (above, above.parent)]
+    return next((place for place in (folder, *others) if (place / "gt.log").is_file()), folder)
+
+
+def _read_scene(scene: Scene, low_overlap: bool) -> TestScene:
+    folder = _truth_folder(scene, low_overlap)
     if not (folder / "gt.log").is_file():
         raise FileFormatError(f"{scene.folder}: this scene has no ground truth; expected {folder / 'gt.log'}")
     log = read_log(folder / "gt.log")
