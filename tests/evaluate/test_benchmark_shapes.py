@@ -109,6 +109,8 @@ class TestTiming:
         from wsdesc.evaluate.methods import load_methods
 
         methods = [*load_methods(["untrained-fast"], []), Method("FPFH", describer=distances)]
+        asked = []
+        methods.append(Method("poses", estimator=lambda p, q, unit: asked.append((len(p), len(q)))))
         options = TimingOptions(
             pairs=2, keypoints=20, repeats=1, sizes=(200, 1000), counts=(10, 20), probes=10
         )
@@ -118,11 +120,16 @@ class TestTiming:
         assert ours[:3] == ["untrained-fast", "cpu", "32"]
         assert float(ours[5]) == pytest.approx(float(ours[3]) + float(ours[4]), rel=0.02)
         assert peer[:5] == ["FPFH", "cpu", "8", "–", "–"]
-        assert len(pair.rows) == 2 + 4  # the paper's own stands beside ours
+        assert len(descriptor.rows) == 2 + 4  # the paper's own stands beside ours
+        assert [row[0] for row in pair.rows[:3]] == ["untrained-fast", "FPFH", "poses"]
+        assert pair.rows[2][1:5] == ["cpu", "–", "–", "–"]
+        assert asked == [(300, 300)] * 4  # whole fragments; each pair once to warm up, once to time
+        parts = 2 * 20 * float(ours[5]) + float(pair.rows[0][3]) + float(pair.rows[0][4])
+        assert float(pair.rows[0][5]) == pytest.approx(parts, rel=0.02)
         assert [row[2] for row in points.rows] == ["200", "1000"]
         assert [row[2] for row in keypoints.rows] == ["10", "20"]
         records = json.loads((tmp_path / "out" / "timing" / "timing.json").read_text())
-        assert sum(record["what"] == "pair" for record in records) == 2 * 2
+        assert sum(record["what"] == "pair" for record in records) == 3 * 2
         assert {"points.png", "keypoints.png"} == {plot.file for plot in report.plots}
 
     def test_added_points_are_far_from_all_of_the_cloud(self) -> None:

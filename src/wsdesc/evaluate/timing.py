@@ -70,15 +70,21 @@ def run_timing(
     fragments = {number: _fragment(scene, number, options) for number in numbers}
     records: list[Record] = []
     for method in everywhere:
-        progress.expect(f"{method.name} on {method.device}", fragments=len(numbers), pairs=len(pairs))
+        described = numbers if method.describer else []
+        progress.expect(f"{method.name} on {method.device}", fragments=len(described), pairs=len(pairs))
         features: dict[int, Tensor] = {}
-        for number in numbers:
+        for number in described:
             record, features[number] = _time_fragment(method, fragments[number], options, number)
             records.append(record)
             progress.done("fragments")
-        for pair in pairs if method.describer else ():
-            sides = [(fragments[n].keys, features[n]) for n in (pair.j, pair.i)]
-            records.append(_time_pair(method, sides, options, (pair.i, pair.j)))
+        for pair in pairs:
+            if method.describer:
+                sides = [(fragments[n].keys, features[n]) for n in (pair.j, pair.i)]
+                times = _time_matches(sides, options)
+            else:
+                times = _time_pose(method, [_whole(scene, n, options) for n in (pair.j, pair.i)], options)
+            pieces = {"what": "pair", "method": method.name, "device": method.device}
+            records.append(pieces | {"i": pair.i, "j": pair.j} | times)
             progress.done("pairs")
     for method in everywhere:
         if isinstance(method.describer, WSDesc):
@@ -104,6 +110,11 @@ def _fragment(scene: TestScene, number: int, options: TimingOptions) -> Fragment
     return load_fragment(scene, number, keypoints=most, voxel=voxel, rotated=False, seed=options.seed)
 
 
+def _whole(scene: TestScene, number: int, options: TimingOptions) -> Tensor:
+    """All points, as methods that find poses take them."""
+    return load_fragment(scene, number, keypoints=1, voxel=0, rotated=False, seed=options.seed).points
+
+
 @torch.inference_mode()
 def _time_fragment(
     method: Method, fragment: Fragment, options: TimingOptions, number: int
@@ -112,8 +123,6 @@ def _time_fragment(
     keys = fragment.keys[: options.keypoints]
     record: Record = {"what": "fragment", "method": method.name, "device": method.device, "fragment": number}
     record |= {"points": len(fragment.points), "keypoints": len(keys)}
-    if method.describer is None:
-        return record, keys.new_zeros(len(keys), 0)
     steps = _steps(method, fragment.points, keys, options.unit)
     for name, step in steps.items():
         record[name] = _median_ms(step, options.repeats) / len(keys)
@@ -140,20 +149,25 @@ def _infer(model: WSDesc, scene: Scene) -> list[Tensor]:
     return [model.describe(model.voxels(part)) for part in scene.split(_GRIDS)]
 
 
-def _time_pair(
-    method: Method, sides: list[tuple[Tensor, Tensor]], options: TimingOptions, pair: tuple[int, int]
-) -> Record:
-    """NN query and RANSAC of one pair, in ms."""
+def _time_matches(sides: list[tuple[Tensor, Tensor]], options: TimingOptions) -> Record:
+    """NN query and RANSAC of keypoints and descriptors, in ms."""
     (keys_p, features_p), (keys_q, features_q) = sides
     matches = mutual(features_p, features_q).cpu()
     source, target = keys_p[matches[:, 0]], keys_q[matches[:, 1]]
     threshold = 0.05 * options.unit
-    record = {"what": "pair", "method": method.name, "device": method.device, "i": pair[0], "j": pair[1]}
-    return record | {
+    return {
         "dimension": features_p.shape[1],
         "query": _median_ms(lambda: mutual(features_p, features_q), options.repeats),
         "ransac": _median_ms(lambda: ransac(source, target, threshold=threshold), options.repeats),
     }
+
+
+def _time_pose(method: Method, clouds: list[Tensor], options: TimingOptions) -> Record:
+    """The whole of a pair, in ms, for those that find poses by themselves."""
+    estimate = method.estimator
+    assert estimate is not None
+    source, target = clouds
+    return {"whole": _median_ms(lambda: estimate(source, target, options.unit), options.repeats)}
 
 
 @torch.inference_mode()
