@@ -83,6 +83,18 @@ def test_a_whole_run_then_again_then_the_page(data: Path, tmp_path: Path) -> Non
     assert "ETH was not at hand" in page.read_text()
 
 
+def test_a_missing_peer_does_not_stop_the_others(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "open3d", None)
+    arguments = ["pairs", data, "--peer", "icp", "--peer", "shot", "--out", tmp_path, "--unit", "1"]
+    result = run(*arguments)
+    assert result.exit_code == 0, result.output
+    assert "icp is skipped: Open3D is not installed. Type: pip install" in result.stderr
+    assert (tmp_path / "pairs-data" / "shot.jsonl").is_file()
+    assert not (tmp_path / "pairs-data" / "icp.jsonl").exists()
+
+
 def test_bad_input_is_one_line(data: Path, tmp_path: Path) -> None:
     model = ("--model", "untrained-fast", "--out", tmp_path / "r")
     (tmp_path / "empty").mkdir()

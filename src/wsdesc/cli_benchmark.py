@@ -63,72 +63,61 @@ Solver = Annotated[str, typer.Option(help="What makes a pose of matches: ransac 
 Voxel = Annotated[float, typer.Option(min=0, help="Cells that clouds are thinned by, in units; 0: not.")]
 
 
-@app.command("3dmatch", cls=_Benchmark)
-def threedmatch(
-    root: Root,
-    model: Models = None,
-    peer: Peers = None,
-    out: Out = Path("results"),
-    keypoints: Keypoints = "5000",
-    rotated: Rotated = False,
-    low_overlap: LowOverlap = False,
-    solver: Solver = "ransac",
-    voxel: Voxel = 0.025,
-    seed: Seed = 0,
-    device: Device = "auto",
-    fresh: Fresh = False,
-) -> None:
-    """Indoor fragments in the layout of 3DMatch, in metres: IR, FMR, RR by R1 and by R2."""
-    from wsdesc.evaluate.pairwise import PairwiseOptions
-    from wsdesc.evaluate.threedmatch import run_threedmatch
+def _pairwise(runner: str, default_unit: float | None, text: str) -> Callable[..., None]:
+    """A command on pairs of fragments, judged by `runner`."""
 
-    options = PairwiseOptions.read(
-        {
-            "keypoints": _counts(keypoints),
-            "rotated": rotated,
-            "low_overlap": low_overlap,
-            "solver": solver,
-            "voxel": voxel,
-            "seed": seed,
-        }
+    def command(
+        root: Root,
+        model: Models = None,
+        peer: Peers = None,
+        out: Out = Path("results"),
+        unit: Annotated[
+            float | None, typer.Option(min=0, help="What counts as a metre in the files; none: found.")
+        ] = default_unit,
+        keypoints: Keypoints = "5000",
+        rotated: Rotated = False,
+        low_overlap: LowOverlap = False,
+        solver: Solver = "ransac",
+        voxel: Voxel = 0.025,
+        seed: Seed = 0,
+        device: Device = "auto",
+        fresh: Fresh = False,
+    ) -> None:
+        from wsdesc.evaluate import threedmatch
+        from wsdesc.evaluate.pairwise import PairwiseOptions
+
+        options = PairwiseOptions.read(
+            {
+                "keypoints": _counts(keypoints),
+                "rotated": rotated,
+                "low_overlap": low_overlap,
+                "unit": unit,
+                "solver": solver,
+                "voxel": voxel,
+                "seed": seed,
+            }
+        )
+        methods = _methods(model, peer, device)
+        _judge(getattr(threedmatch, runner), root, options, methods, out, fresh)
+
+    command.__doc__ = text
+    return command
+
+
+threedmatch = app.command("3dmatch", cls=_Benchmark)(
+    _pairwise(
+        "run_threedmatch",
+        1.0,
+        "Indoor fragments in the layout of 3DMatch, in metres: IR, FMR, RR by R1 and by R2.",
     )
-    _judge(run_threedmatch, root, options, _methods(model, peer, device), out, fresh)
-
-
-@app.command(cls=_Benchmark)
-def pairs(
-    root: Root,
-    model: Models = None,
-    peer: Peers = None,
-    out: Out = Path("results"),
-    unit: Annotated[
-        float | None, typer.Option(min=0, help="What counts as a metre in the files; found if not given.")
-    ] = None,
-    keypoints: Keypoints = "5000",
-    rotated: Rotated = False,
-    low_overlap: LowOverlap = False,
-    solver: Solver = "ransac",
-    voxel: Voxel = 0.025,
-    seed: Seed = 0,
-    device: Device = "auto",
-    fresh: Fresh = False,
-) -> None:
-    """Any scans in that layout, SCENE/cloud_bin_0.ply … and SCENE-evaluation/gt.log, in any unit."""
-    from wsdesc.evaluate.pairwise import PairwiseOptions
-    from wsdesc.evaluate.threedmatch import run_pairs
-
-    options = PairwiseOptions.read(
-        {
-            "keypoints": _counts(keypoints),
-            "rotated": rotated,
-            "low_overlap": low_overlap,
-            "unit": unit,
-            "solver": solver,
-            "voxel": voxel,
-            "seed": seed,
-        }
+)
+pairs = app.command("pairs", cls=_Benchmark)(
+    _pairwise(
+        "run_pairs",
+        None,
+        "Any scans in that layout, SCENE/cloud_bin_0.ply … and SCENE-evaluation/gt.log, in any unit.",
     )
-    _judge(run_pairs, root, options, _methods(model, peer, device), out, fresh)
+)
 
 
 @app.command(cls=_Benchmark)
@@ -244,7 +233,10 @@ def _methods(models: list[str] | None, peers: list[str] | None, device: str) -> 
     from wsdesc.describe.backends import choose_device
     from wsdesc.evaluate.methods import load_methods
 
-    return load_methods(models or [], peers or [], choose_device(device))
+    def skip(line: str) -> None:
+        print(line, file=sys.stderr)
+
+    return load_methods(models or [], peers or [], choose_device(device), skip)
 
 
 def _counts(text: str) -> tuple[int, ...]:

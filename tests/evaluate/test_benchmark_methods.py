@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,21 @@ def test_peers_of_both_kinds(monkeypatch: pytest.MonkeyPatch) -> None:
     assert model_names([descriptor, pose]) == []
     with pytest.raises(InputError, match="no peer 'q': choose of d, p"):
         load_methods([], ["q"])
+
+
+def test_peers_that_cannot_run_here_are_skipped_with_the_line_to_type(
+    weights: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "open3d", None)
+    said: list[str] = []
+    methods = load_methods([str(weights)], ["fgr", "shot"], skip=said.append)
+    assert [method.name for method in methods] == ["small.v2", "shot"]
+    (line,) = said
+    assert line.startswith("fgr is skipped: ")
+    assert 'pip install "wsdesc[peers]"' in line
+    for skip in (None, said.append):  # nobody to tell, and nothing left
+        with pytest.raises(peers.PeerUnavailableError, match="pip install"):
+            load_methods([], ["fgr"], skip=skip)
 
 
 def test_refuses_nothing_and_two_of_a_name(weights: Path) -> None:

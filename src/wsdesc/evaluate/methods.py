@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -69,16 +69,32 @@ class Method:
         return features
 
 
-def load_methods(models: Sequence[str], peers: Sequence[str], device: str = "cpu") -> list[Method]:
+def load_methods(
+    models: Sequence[str],
+    peers: Sequence[str],
+    device: str = "cpu",
+    skip: Callable[[str], None] | None = None,
+) -> list[Method]:
     """Methods by the names a command is given.
 
     A model is a file of weights, the name of one in the package, or one of `UNTRAINED`; `NAME=MODEL` calls it
-    NAME in the tables. Peers are asked for by the names of their registry.
+    NAME in the tables. Peers are asked for by the names of their registry. `skip` hears, in a line, of each
+    that cannot run here and what to type; without it that is an error, as when nothing else is left.
     """
+    from wsdesc.peers import PeerUnavailableError
+
     methods = [_model(model, device) for model in models]
-    methods += [_peer(name) for name in peers]
+    missing = []
+    for name in peers:
+        try:
+            methods.append(_peer(name))
+        except PeerUnavailableError as error:
+            missing.append(error)
+            if skip is None:
+                raise
+            skip(f"{name} is skipped: {error}")
     if not methods:
-        raise InputError("nothing to judge: name a --model or a --peer")
+        raise missing[0] if missing else InputError("nothing to judge: name a --model or a --peer")
     stems = [method.file_stem for method in methods]
     for stem in stems:
         if stems.count(stem) > 1:
