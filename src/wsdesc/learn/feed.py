@@ -23,6 +23,10 @@ class Feed:
         self.rank, self.processes = rank, processes
         self.waited = 0.0  # seconds, in all
         self._threads = ThreadPoolExecutor(2) if trainer.device.type == "cuda" else None
+        if (
+            self._threads is not None
+        ):  # torch loads this library at first use, and not from two threads at once
+            torch.linalg.eigh(torch.eye(3, device=trainer.device))
         self._coming: dict[int, Future[tuple[list[PreparedPair], torch.cuda.Event]]] = {}
 
     def take(self, step: int) -> list[PreparedPair]:

@@ -6,6 +6,8 @@ together is matched, also what the model did not recognise. That is what the nex
 
 from __future__ import annotations
 
+from copy import deepcopy
+
 import torch
 from torch import Tensor
 
@@ -34,12 +36,14 @@ class FoundPairs:
 
     Args:
         source: of overlapping clouds (N, 3), in metres.
-        model: trained; it stays as it is, on the device where it is.
+        model: trained, on the device where it is to work; a copy is taken.
         options: how a motion is found and confirmed.
     """
 
     def __init__(self, source: PairSource, model: WSDesc, options: OverlapOptions = CONFIRMED) -> None:
-        self.source, self.model, self.options = source, model, options
+        self.source, self.options = source, options
+        # Without gradients autocast keeps no copies of the weights, which threads would share unsynchronised.
+        self.model = deepcopy(model).requires_grad_(False)
         self._grids = grids_at_hand(next(model.parameters()).device)
         self._matches = AtHand(self._find, _MOST)
 
