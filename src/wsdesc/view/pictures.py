@@ -9,20 +9,20 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
-from scipy.spatial import cKDTree
 
 from wsdesc.cloud.atomic import atomic_write
 from wsdesc.errors import InputError
+from wsdesc.view.geometry import main_axes, surface_normals, usual_spacing
 
 Points = NDArray[np.float64]
 
 _SOURCE = np.array([0.95, 0.50, 0.10])
 _TARGET = np.array([0.16, 0.45, 0.78])
-_INK = "#333333"
+INK = "#333333"
 _PAPER = 1.0  # what distance fades into
 _KEPT = 14_000  # points of a cloud; more would hide each other at this size
 _INCHES, _DPI = (12.0, 7.6), 110
-_VIEWS = ((0.0, -90.0), (0.0, 0.0), (35.0, -32.0))  # turn about the third axis, then tilt, in degrees
+VIEWS = ((0.0, -90.0), (0.0, 0.0), (35.0, -32.0))  # turn about the third axis, then tilt, in degrees
 
 
 def before_after(
@@ -63,33 +63,35 @@ def _transform(T_target_source: ArrayLike) -> Points:
 
 def _draw(source: Points, target: Points, T: Points, title: str, metres: bool) -> Figure:
     moved = source @ T[:3, :3].T + T[:3, 3]
-    axes = _main_axes(np.concatenate([moved, target]))
+    axes = main_axes(np.concatenate([moved, target]))
     figure = Figure(figsize=_INCHES, facecolor="white")
     FigureCanvasAgg(figure)
     for row, (name, cloud) in enumerate((("before", source), ("after", moved))):
         points = np.concatenate([cloud, target])
         colours = np.repeat([_SOURCE, _TARGET], [len(cloud), len(target)], axis=0)
         # Each cloud has its own normals: where two surfaces meet, a common one would belong to neither.
-        normals = np.concatenate([_normals(cloud), _normals(target)]) @ axes
-        spacing = float(np.median([_spacing(cloud), _spacing(target)]))
+        normals = np.concatenate([surface_normals(cloud), surface_normals(target)]) @ axes
+        spacing = float(np.median([usual_spacing(cloud), usual_spacing(target)]))
         points = (points - np.median(points, axis=0)) @ axes
-        for column, (turn, tilt) in enumerate(_VIEWS):
+        for column, (turn, tilt) in enumerate(VIEWS):
             left, bottom = 0.035 + 0.322 * column, 0.475 - 0.455 * row
             panel = figure.add_axes((left, bottom, 0.315, 0.445))
-            R = _view(turn, tilt)
-            wide, tall = _panel(panel, points @ R.T, normals @ R.T, colours, spacing, perspective=column == 2)
+            R = view_rotation(turn, tilt)
+            wide, tall = draw_points(
+                panel, points @ R.T, normals @ R.T, colours, spacing, perspective=column == 2
+            )
             if column < 2:
                 _scale_bar(panel, wide, tall, metres)
         figure.text(
-            0.018, 0.70 - 0.455 * row, name, rotation=90, size=10, color=_INK, ha="center", va="center"
+            0.018, 0.70 - 0.455 * row, name, rotation=90, size=10, color=INK, ha="center", va="center"
         )
-    figure.text(0.035, 0.962, title, size=10, color=_INK, va="center")
+    figure.text(0.035, 0.962, title, size=10, color=INK, va="center")
     figure.text(0.925, 0.962, "source", size=10, color=_SOURCE, va="center", ha="right", weight="bold")
     figure.text(0.985, 0.962, "target", size=10, color=_TARGET, va="center", ha="right", weight="bold")
     return figure
 
 
-def _panel(
+def draw_points(
     panel: Any, points: Points, normals: Points, colours: Points, spacing: float, perspective: bool
 ) -> tuple[float, float]:
     """Draw points whose x goes right, y up and z towards the eye, the farthest first; width and height."""
@@ -99,7 +101,8 @@ def _panel(
     if perspective:
         flat = flat / (1 - np.clip(points[:, 2:] - high[2], -9 * size, size / 2) / (2.5 * size))
         low, high = np.quantile(flat, [0.004, 0.996], axis=0)
-    aspect = 0.315 * _INCHES[0] / (0.445 * _INCHES[1])
+    width, height = panel.figure.get_size_inches() * panel.get_position().size
+    aspect = width / height
     tall = 1.08 * max(high[1] - low[1], (high[0] - low[0]) / aspect, 1e-9)
     (x, y), wide = (low[:2] + high[:2]) / 2, tall * aspect
 
@@ -108,7 +111,7 @@ def _panel(
     lit = 0.5 + 0.5 * np.abs(normals @ light)[:, None]
     shaded = colours * lit
     shaded = shaded + (0.32 * (1 - near)) * (_PAPER - shaded)
-    pixels = np.clip(1.45 * spacing / tall * 0.445 * _INCHES[1] * _DPI, 1.3, 6.0)
+    pixels = np.clip(1.45 * spacing / tall * height * _DPI, 1.3, 6.0)
     order = np.argsort(points[:, 2], kind="stable")
     panel.scatter(*flat[order].T, c=shaded[order], s=(pixels * 72 / _DPI) ** 2, linewidths=0)
     panel.set_xlim(x - wide / 2, x + wide / 2)
@@ -125,44 +128,13 @@ def _scale_bar(panel: Any, wide: float, tall: float, metres: bool) -> None:
     if metres:
         name = f"{length:g} m" if length >= 1 else f"{100 * length:g} cm"
     x, y = panel.get_xlim()[0] + 0.02 * wide, panel.get_ylim()[0] + 0.03 * tall
-    panel.plot([x, x + length], [y, y], color=_INK, linewidth=1.6, solid_capstyle="butt")
-    panel.text(x + length / 2, y + 0.015 * tall, name, size=7.5, color=_INK, ha="center", va="bottom")
+    panel.plot([x, x + length], [y, y], color=INK, linewidth=1.6, solid_capstyle="butt")
+    panel.text(x + length / 2, y + 0.015 * tall, name, size=7.5, color=INK, ha="center", va="bottom")
 
 
-def _main_axes(points: Points) -> Points:
-    """Columns: the directions of most, middle and least spread, as near to x, y, z as their signs allow."""
-    centred = points - points.mean(axis=0)
-    _, vectors = np.linalg.eigh(centred.T @ centred)
-    axes = vectors[:, ::-1]
-    # Cameras look along z with y down, so the side that faced them is kept in front.
-    strongest = np.abs(axes).argmax(axis=0)
-    axes = axes * np.sign(axes[strongest, range(3)]) * np.array([1, -1, -1])
-    if np.linalg.det(axes) < 0:
-        axes[:, 0] = -axes[:, 0]
-    return np.asarray(axes)
-
-
-def _view(turn: float, tilt: float) -> Points:
+def view_rotation(turn: float, tilt: float) -> Points:
     """Rows: right, up and towards the eye, for an eye before the second axis with the third one up."""
     a, b = np.deg2rad([turn, tilt])
     spin = np.array([[np.cos(a), -np.sin(a), 0], [np.sin(a), np.cos(a), 0], [0, 0, 1]])
     lean = np.array([[1, 0, 0], [0, -np.sin(b), np.cos(b)], [0, -np.cos(b), -np.sin(b)]])
     return np.asarray(lean @ spin)
-
-
-def _normals(points: Points, neighbours: int = 10) -> Points:
-    """Unit normals, without a sign; where too few points are known, something arbitrary."""
-    count = min(neighbours, len(points))
-    _, near = cKDTree(points).query(points, count)
-    patch = points[near.reshape(len(points), count)]
-    patch = patch - patch.mean(axis=1, keepdims=True)
-    _, vectors = np.linalg.eigh(np.einsum("nki,nkj->nij", patch, patch))
-    return np.asarray(vectors[:, :, 0])
-
-
-def _spacing(points: Points) -> float:
-    """The usual distance between neighbouring points."""
-    if len(points) < 2:
-        return 0.0
-    nearest, _ = cKDTree(points).query(points, 2)
-    return float(np.median(nearest[:, 1]))
