@@ -58,7 +58,7 @@ def register_pair(job: Job) -> Result:
     for candidate in judge(proposed, matches, source, target, options):
         if all(_differ(other.refined, candidate.refined) for other in found):
             found.append(candidate)
-    poses = []
+    poses: list[Result] = []
     for k, candidate in enumerate(found):
         held = candidate.refined.information
         open_ = freedom(held, REACH * INDOOR_RESOLUTION).kind
