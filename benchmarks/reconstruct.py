@@ -207,7 +207,7 @@ def scene(o: argparse.Namespace) -> None:
     scans: list[tuple[str, np.ndarray | None, np.ndarray]] = [
         (o.scene.name, poses[k], read_points(path)) for k, path in find_fragments(o.scene).items()
     ]
-    scans += [("elsewhere", None, read_points(path)) for path in o.foreign]
+    scans += [("elsewhere", None, o.foreign_scale * read_points(path)) for path in o.foreign]
     measure(o.scene.name, scans, o)
 
 
@@ -230,6 +230,7 @@ def parse() -> argparse.Namespace:
     one = commands.add_parser("scene", help="a folder of scans with known poses")
     one.add_argument("scene", type=Path)
     one.add_argument("--foreign", type=Path, nargs="*", default=[], help="scans that belong elsewhere")
+    one.add_argument("--foreign-scale", type=float, default=1.0, help="so that size does not give them away")
     one.set_defaults(work_on=scene)
     many = commands.add_parser("growth", help="time over the number of synthetic scans")
     many.add_argument("counts", type=int, nargs="+")
