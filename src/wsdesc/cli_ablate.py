@@ -20,7 +20,8 @@ def ablate(
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder of the runs and the tables.")] = Path("runs/ablation"),
     only: Annotated[
-        list[str] | None, typer.Option(help='A row, such as "w/o LRF"; repeatable. All if not given.')
+        list[str] | None,
+        typer.Option(help='A row, "w/o LRF" say, or 3DSmoothNet; repeatable. None: all but this.'),
     ] = None,
     config: Annotated[Path | None, typer.Option(help="YAML file of the options that all rows share.")] = None,
     steps: Annotated[int, typer.Option(min=1, help="Of each row, the same for all.")] = 4000,
@@ -36,14 +37,14 @@ def ablate(
     A run that was stopped goes on where it was; finished rows are not trained again.
     """
     from wsdesc.errors import InputError
-    from wsdesc.learn.ablations import ROWS, folder_name, train_rows
+    from wsdesc.learn.ablations import EXTRA, ROWS, folder_name, train_rows
     from wsdesc.learn.options import TrainOptions
     from wsdesc.learn.run import WEIGHTS
 
     rows = list(only or ROWS)
-    unknown = [row for row in rows if row not in ROWS]
+    unknown = [row for row in rows if row not in (*ROWS, *EXTRA)]
     if unknown:
-        raise InputError(f"no row {unknown[0]!r}: choose of {', '.join(ROWS)}")
+        raise InputError(f"no row {unknown[0]!r}: choose of {', '.join((*ROWS, *EXTRA))}")
     base = TrainOptions.load(config) if config else TrainOptions()
     values: dict[str, Any] = {**base.model_dump(), "steps": steps}
     values["seed"] = base.seed if seed is None else seed

@@ -51,6 +51,10 @@ Models = Annotated[
     list[str] | None,
     typer.Option("--model", help="Weights by file or name, or untrained; NAME=FILE names them. Repeatable."),
 ]
+Pipelines = Annotated[
+    list[str] | None,
+    typer.Option("--register", help="Weights, of which all that wsdesc register does is judged. Repeatable."),
+]
 Peers = Annotated[list[str] | None, typer.Option("--peer", help="What to compare with. Repeatable.")]
 Out = Annotated[Path, typer.Option(help="Folder of results; each benchmark has its own below.")]
 Device = Annotated[str, typer.Option(help="Of the models: cpu, cuda, or auto.")]
@@ -69,6 +73,7 @@ def _pairwise(runner: str, default_unit: float | None, text: str) -> Callable[..
     def command(
         root: Root,
         model: Models = None,
+        register: Pipelines = None,
         peer: Peers = None,
         out: Out = Path("results"),
         unit: Annotated[
@@ -97,7 +102,7 @@ def _pairwise(runner: str, default_unit: float | None, text: str) -> Callable[..
                 "seed": seed,
             }
         )
-        methods = _methods(model, peer, device)
+        methods = _methods(model, register, peer, device)
         _judge(getattr(threedmatch, runner), root, options, methods, out, fresh)
 
     command.__doc__ = text
@@ -124,6 +129,7 @@ pairs = app.command("pairs", cls=_Benchmark)(
 def eth(
     root: Root,
     model: Models = None,
+    register: Pipelines = None,
     peer: Peers = None,
     out: Out = Path("results"),
     keypoints: Keypoints = "5000",
@@ -140,13 +146,14 @@ def eth(
     options = PairwiseOptions.read(
         {"keypoints": _counts(keypoints), "solver": solver, "voxel": voxel, "seed": seed}
     )
-    _judge(run_eth, root, options, _methods(model, peer, device), out, fresh)
+    _judge(run_eth, root, options, _methods(model, register, peer, device), out, fresh)
 
 
 @app.command(cls=_Benchmark)
 def modelnet40(
     root: Root,
     model: Models = None,
+    register: Pipelines = None,
     peer: Peers = None,
     out: Out = Path("results"),
     protocol: Annotated[
@@ -164,13 +171,14 @@ def modelnet40(
 
     given: dict[str, Any] = {"protocols": tuple(protocol)} if protocol else {}
     options = ShapeOptions.read({"limit": limit, "unit": unit, "seed": seed, **given})
-    _judge(run_modelnet40, root, options, _methods(model, peer, device), out, fresh)
+    _judge(run_modelnet40, root, options, _methods(model, register, peer, device), out, fresh)
 
 
 @app.command(cls=_Benchmark)
 def timing(
     root: Root,
     model: Models = None,
+    register: Pipelines = None,
     peer: Peers = None,
     out: Out = Path("results"),
     pairs: Annotated[int, typer.Option(min=1, help="Pairs of fragments to time.")] = 5,
@@ -200,7 +208,7 @@ def timing(
 
     every = ("cpu", "auto") if device == "all" else (device,)
     devices = list(dict.fromkeys(map(choose_device, every)))
-    methods = _methods(model, peer, "cpu")
+    methods = _methods(model, register, peer, "cpu")
     with _bar() as progress:
         report = run_timing(
             root, methods, options, out, devices=devices, command=_command(), progress=progress
@@ -229,14 +237,16 @@ def _judge(
     _print_report(report, out)
 
 
-def _methods(models: list[str] | None, peers: list[str] | None, device: str) -> list[Method]:
+def _methods(
+    models: list[str] | None, pipelines: list[str] | None, peers: list[str] | None, device: str
+) -> list[Method]:
     from wsdesc.describe.backends import choose_device
     from wsdesc.evaluate.methods import load_methods
 
     def skip(line: str) -> None:
         print(line, file=sys.stderr)
 
-    return load_methods(models or [], peers or [], choose_device(device), skip)
+    return load_methods(models or [], peers or [], choose_device(device), pipelines or [], skip)
 
 
 def _counts(text: str) -> tuple[int, ...]:

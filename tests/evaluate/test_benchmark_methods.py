@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 
@@ -55,6 +58,27 @@ def test_peers_of_both_kinds(monkeypatch: pytest.MonkeyPatch) -> None:
     assert model_names([descriptor, pose]) == []
     with pytest.raises(InputError, match="no peer 'q': choose of d, p"):
         load_methods([], ["q"])
+
+
+def test_a_pipeline_is_all_that_register_does(weights: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def register(source: np.ndarray, target: np.ndarray, **options: str) -> SimpleNamespace:
+        asked.append((len(source), len(target), options))
+        return SimpleNamespace(T_target_source=np.eye(4), inliers=len(asked) - 1)
+
+    monkeypatch.setattr(import_module("wsdesc.register"), "register", register)
+    model, pipeline = load_methods([str(weights)], [], "cpu", [str(weights)])
+    assert pipeline.name == "register (small.v2)"
+    assert pipeline.fingerprint not in ("", model.fingerprint)
+    assert model_names([model, pipeline]) == ["small.v2"]
+    assert pipeline.estimator is not None
+    p, q = torch.rand(5, 3), torch.rand(4, 3)
+    assert pipeline.estimator(p, q, 1.0) is None  # nothing agrees: no pose
+    T = pipeline.estimator(p, q, 1.0)
+    assert T is not None
+    assert torch.equal(T, torch.eye(4, dtype=torch.float64))
+    assert asked[0] == (5, 4, {"model": str(weights), "device": "cpu"})
 
 
 def test_peers_that_cannot_run_here_are_skipped_with_the_line_to_type(

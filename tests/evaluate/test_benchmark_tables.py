@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from scipy.spatial.transform import Rotation
 
 from wsdesc.errors import FileFormatError, InputError
 from wsdesc.evaluate import published
+from wsdesc.evaluate.ablation import ablation_table, order_remark
 from wsdesc.evaluate.euler import euler_errors
 from wsdesc.evaluate.methods import Method
 from wsdesc.evaluate.page import make_page
@@ -23,7 +25,7 @@ from wsdesc.evaluate.plots import Plot
 from wsdesc.evaluate.progress import duration, seconds_left
 from wsdesc.evaluate.report import Report, Table
 from wsdesc.evaluate.summary import error_distribution, mean_curve, over_scenes, scene_figures
-from wsdesc.evaluate.tables import ablation_table, keypoint_table, scene_table
+from wsdesc.evaluate.tables import keypoint_table, scene_table
 from wsdesc.evaluate.threedmatch import run_pairs, run_threedmatch
 
 
@@ -107,11 +109,27 @@ class TestTables:
         assert scene_table({"icp": poses}).rows[0][3:7] == ["–"] * 4
 
     def test_ablations_go_by_their_names(self) -> None:
-        assert ablation_table({"mine": RECORDS}) is None
-        table = ablation_table({"w/o LRF": RECORDS, "mine": RECORDS})
+        assert ablation_table({"mine": RECORDS, "full": RECORDS}) is None
+        table = ablation_table({"full": RECORDS, "w/o LRF": RECORDS, "mine": RECORDS, "oracle": RECORDS})
         assert table is not None
-        assert table.rows[0][0] == "w/o LRF"
-        assert table.rows[0][-1] == "21.6 / 39.5 / 50.8"
+        assert [row[0] for row in table.rows] == ["full", "w/o LRF", "oracle"]
+        published = [row[-1] for row in table.rows]
+        assert published == ["42.3 / 77.7 / 80.0", "21.6 / 39.5 / 50.8", "54.3 / 88.2 / 81.4"]
+        assert table.rows[0][1:4] == ["24.5", "50.0", "83.3"]  # means of the two scenes
+
+    def test_the_order_of_ablations(self) -> None:
+        def rows(**ratios: float) -> dict[str, list[dict[str, Any]]]:
+            names = {"full": "full", "lls": "w/o LLS", "w": "w/o w", "lrf": "w/o LRF"}
+            return {names[key]: [record("a", ratio, True, True)] for key, ratio in ratios.items()}
+
+        assert order_remark(rows(full=0.4, lls=0.3, w=0.1)) is None  # too few to tell
+        same = order_remark(rows(w=0.1, full=0.4, lrf=0.2, lls=0.3))
+        assert same is not None
+        assert "Here: full, w/o LLS, w/o LRF, w/o w. Published: full, w/o LLS, w/o LRF, w/o w." in same
+        assert "4 rows: 1.00" in same
+        other = order_remark(rows(w=0.4, full=0.1, lrf=0.3, lls=0.2))
+        assert other is not None
+        assert "4 rows: -1.00" in other
 
     def test_numbers_of_keypoints(self) -> None:
         assert keypoint_table({"mine": RECORDS}) is None
@@ -215,11 +233,14 @@ class TestReports:
         for rotated in (True, False):
             options = self.options.model_copy(update={"rotated": rotated})
             run_threedmatch(scene_root, [right], options, out, command=f"wsdesc --rotated={rotated}")
+        (out / "notes.md").write_text("About all.\n")
+        (out / "3dmatch" / "notes.md").write_text("About this one.\n")
         page = tmp_path / "docs" / "benchmarks.md"
         reports = make_page(out, page)
         assert [report.name for report in reports] == ["3dmatch", "3dmatch-rotated"]
         text = page.read_text()
-        assert text.index("rotated=False") < text.index("rotated=True")
+        order = ["About all.", "rotated=False", "About this one.", "rotated=True"]
+        assert sorted(order, key=text.index) == order
         (run,) = reports[0].runs
         assert run.command == "wsdesc --rotated=False"
         assert f"{run.machine}; {run.date}" in text
@@ -245,6 +266,15 @@ class TestReports:
         (tmp_path / "pairs-data" / "runs.json").write_text('[{"command": 1}]')
         with pytest.raises(FileFormatError, match="not a list of runs"):
             run_pairs(scene_root, [right], self.options, tmp_path)
+
+    def test_ablations_are_a_report_of_their_own(
+        self, scene_root: Path, right: Method, tmp_path: Path
+    ) -> None:
+        rows = [replace(right, name=name) for name in ("full", "w/o w")]
+        report = run_threedmatch(scene_root, rows, self.options, tmp_path)
+        assert (report.name, report.title) == ("ablation", "Ablations, 3DMatch")
+        assert report.tables[0].title == "Ablations (%)"
+        assert not any(", paper" in row[0] for table in report.tables for row in table.rows)
 
     def test_page_without_results(self, tmp_path: Path) -> None:
         with pytest.raises(InputError, match="no results"):

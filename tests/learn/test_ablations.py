@@ -7,8 +7,8 @@ from typer.testing import CliRunner
 from wsdesc import WSDesc, cli, write_points
 from wsdesc.datasets.synthetic import make_fragments
 from wsdesc.evaluate import published
-from wsdesc.learn.ablations import FULL, ORACLE, VARIANTS, folder_name, variant
-from wsdesc.learn.options import TrainOptions
+from wsdesc.learn.ablations import FULL, ORACLE, SMOOTHNET, VARIANTS, folder_name, variant
+from wsdesc.learn.options import TrainOptions, preset
 
 
 def test_rows_are_those_of_the_paper():
@@ -36,6 +36,10 @@ def test_only_the_oracle_sees_poses():
     assert all(variant(name, TrainOptions()).oracle is None for name in VARIANTS)
 
 
+def test_smoothnet_is_its_preset():
+    assert variant(SMOOTHNET, TrainOptions()) == preset("smoothnet")
+
+
 def test_folder_names_are_different_and_plain():
     names = [folder_name(name) for name in [*VARIANTS, ORACLE]]
     assert len(set(names)) == len(names)
@@ -58,6 +62,9 @@ def test_command_trains_rows_and_does_not_train_them_again(tmp_path):
     differ = [not torch.equal(a, b) for a, b in zip(*(m.parameters() for m in models), strict=True)]
     assert any(differ)
     before = [file.stat().st_mtime_ns for file in files]
+    cut = CliRunner().invoke(cli.app, [*command, "--only", "w/o L_o", "--minutes", "0"])
+    assert cut.exit_code == 0, cut.output
+    assert "not finished: w/o L_o; go on with the same command" in cut.output
     again = CliRunner().invoke(cli.app, command)
     assert again.output.count("trained already") == 2
     assert [file.stat().st_mtime_ns for file in files] == before

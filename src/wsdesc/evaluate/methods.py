@@ -73,17 +73,20 @@ def load_methods(
     models: Sequence[str],
     peers: Sequence[str],
     device: str = "cpu",
+    pipelines: Sequence[str] = (),
     skip: Callable[[str], None] | None = None,
 ) -> list[Method]:
     """Methods by the names a command is given.
 
     A model is a file of weights, the name of one in the package, or one of `UNTRAINED`; `NAME=MODEL` calls it
-    NAME in the tables. Peers are asked for by the names of their registry. `skip` hears, in a line, of each
+    NAME in the tables. Of those among `pipelines` all that `wsdesc.register` does is judged, not the
+    descriptors alone. Peers are asked for by the names of their registry. `skip` hears, in a line, of each
     that cannot run here and what to type; without it that is an error, as when nothing else is left.
     """
     from wsdesc.peers import PeerUnavailableError
 
     methods = [_model(model, device) for model in models]
+    methods += [_pipeline(model, device) for model in pipelines]
     missing = []
     for name in peers:
         try:
@@ -119,6 +122,21 @@ def _model(text: str, device: str) -> Method:
     model = WSDesc.from_pretrained(path, device).accelerate("bf16", compile=False)
     name = label if separator else Path(source).name.removesuffix(".safetensors")
     return Method(name, model, fingerprint=_digest(path), device=device)
+
+
+def _pipeline(source: str, device: str) -> Method:
+    """`wsdesc.register` with a model and its defaults; it finds the unit by itself."""
+    from wsdesc.describe import pretrained
+    from wsdesc.register import register
+
+    path = pretrained.find(source)
+
+    def estimate(p: Tensor, q: Tensor, unit: float) -> Tensor | None:
+        found = register(p.numpy(), q.numpy(), model=str(path), device=device)
+        return torch.from_numpy(found.T_target_source) if found.inliers else None
+
+    name = Path(source).name.removesuffix(".safetensors")
+    return Method(f"register ({name})", estimator=estimate, fingerprint=f"register {_digest(path)}")
 
 
 def _digest(path: Path) -> str:

@@ -7,11 +7,13 @@ from pathlib import Path
 from wsdesc.errors import FileFormatError, InputError
 from wsdesc.evaluate.report import REPORT, Report, write_text
 
-_ORDER = ("3dmatch", "modelnet40", "eth", "pairs", "timing")  # that of the paper
+NOTES = "notes.md"  # beside a report: what people say about it
+_ORDER = ("3dmatch", "timing", "ablation", "modelnet40", "eth", "pairs")  # that of the paper
 _ABSENT = {
     "3dmatch": "3DMatch was not run for this page.",
     "modelnet40": "ModelNet40 was not run for this page.",
     "eth": "ETH was not at hand for this page; its reader is tested on a sample made by code.",
+    "ablation": "The ablations were not run for this page.",
     "timing": "Times were not measured for this page.",
 }
 _HEAD = """\
@@ -36,7 +38,8 @@ are several.
 def make_page(results: Path, page: Path) -> list[Report]:
     """Write `page` of all reports below `results`, their plots into a folder of its name beside it.
 
-    Returns the reports, in the order of the page.
+    Where a notes.md lies beside a report, it ends the report's section; one in `results` itself follows
+    the head of the page. Returns the reports, in the order of the page.
     """
     if not results.is_dir():
         raise FileFormatError(f"{results}: there is no such folder")
@@ -45,10 +48,11 @@ def make_page(results: Path, page: Path) -> list[Report]:
         raise InputError(f"{results}: has no results; make some with wsdesc benchmark 3dmatch, pairs, …")
     found.sort(key=lambda item: (_rank(item[1].name), item[1].name))
     images = page.with_suffix("")
-    parts = [_HEAD]
+    parts = [_HEAD, *_notes(results)]
     for folder, report in found:
         slug = "-".join(folder.relative_to(results).parts) or report.name
         parts.append(report.markdown(f"{images.name}/{slug}-"))
+        parts += _notes(folder)
         report.draw(images, f"{slug}-")
     absent = [text for kind, text in _ABSENT.items() if all(_kind(r.name) != kind for _, r in found)]
     if absent:
@@ -56,6 +60,14 @@ def make_page(results: Path, page: Path) -> list[Report]:
     page.parent.mkdir(parents=True, exist_ok=True)
     write_text(page, "\n".join(parts))
     return [report for _, report in found]
+
+
+def _notes(folder: Path) -> list[str]:
+    path = folder / NOTES
+    try:
+        return [path.read_text(encoding="utf-8").strip() + "\n"] if path.is_file() else []
+    except (OSError, UnicodeDecodeError) as error:
+        raise FileFormatError(f"{path}: cannot be read as text ({error})") from error
 
 
 def _kind(name: str) -> str:

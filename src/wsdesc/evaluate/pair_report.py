@@ -35,7 +35,6 @@ def write_pair_report(
     of keypoints follow.
     """
     parts = [main, tables.scene_table(results), tables.keypoint_table(results)]
-    parts.append(tables.ablation_table(results) if main is not None else None)
     figures = [
         {"method": method} | asdict(some)
         for method, records in results.items()
@@ -58,7 +57,7 @@ def write_pair_report(
 
 def model_names(methods: Sequence[Method]) -> list[str]:
     """Those that are trained models of ours: they stand beside the paper's own figures."""
-    return [m.name for m in methods if m.fingerprint and m.fingerprint not in UNTRAINED]
+    return [m.name for m in methods if m.describer and m.fingerprint and m.fingerprint not in UNTRAINED]
 
 
 def _samples(scenes: Sequence[TestScene], options: PairwiseOptions) -> str:

@@ -67,21 +67,6 @@ def main_table(title: str, results: Results, rows: Sequence[published.Row], mode
     return with_published(title, header, ours, rows, (3, 4, 5, 6), models, dimension=2)
 
 
-def ablation_table(results: Results) -> Table | None:
-    """Table 5, if a variant of it was judged under its name there."""
-    variants = {row[0] for row in published.ABLATION} - {published.OURS}
-    ours = {}
-    for name, records in results.items():
-        figures = most_keypoints(scene_figures(records))
-        if name in variants | {published.OURS}:
-            means = _means(figures)
-            ours[name] = [means[0], means[2], means[3]]
-    if not variants & ours.keys():
-        return None
-    header = ["variant", "IR", "FMR 0.2", "RR by R1", "published: IR / FMR 0.2 / RR by R1"]
-    return with_published("Ablations (%)", header, ours, published.ABLATION, (1, 2, 3), [])
-
-
 def scene_table(results: Results) -> Table:
     """Every scene with the most keypoints, each recall with the number of pairs it counts."""
     rows = []

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from wsdesc.evaluate.ablation import ablation_table, order_remark
 from wsdesc.evaluate.methods import Method
 from wsdesc.evaluate.pair_report import indoor_table, model_names, write_pair_report
 from wsdesc.evaluate.pairwise import PairwiseOptions, Progress, run_pairwise
@@ -38,7 +39,10 @@ def run_threedmatch(
     fresh: bool = False,
     progress: Progress | None = None,
 ) -> Report:
-    """Judge methods on the scenes below `root`; results go to `out`/3dmatch[-rotated][-lo]."""
+    """Judge methods on the scenes below `root`; results go to `out`/3dmatch[-rotated][-lo].
+
+    Methods called as the rows of the paper's ablation table make that table, and a report of that name.
+    """
     scenes = read_test_scenes(root, options.low_overlap)
     name = "3dmatch" + "-rotated" * options.rotated + "-lo" * options.low_overlap
     folder = out / name
@@ -52,12 +56,18 @@ def run_threedmatch(
             "Not the published test set, whose eight scenes the published figures are means of: here are "
             f"{', '.join(scene.name for scene in scenes)}. Compare the methods with each other."
         )
-    if options.low_overlap:
+    title = "3DMatch" + ", rotated" * options.rotated + ", low overlap" * options.low_overlap
+    ablations = ablation_table(results)
+    if ablations is not None:
+        main, title, name = ablations, f"Ablations, {title}", name.replace("3dmatch", "ablation")
+        remarks += [remark] if (remark := order_remark(results)) else []
+        if options.rotated:
+            remarks.append("Published figures are of fragments as they stand; these are rotated.")
+    elif options.low_overlap:
         remarks.append("Published figures are of pairs that overlap by 30 % or more; these overlap less.")
         main = main_table("3DMatch, low overlap (%)", results, [], [])
     else:
         main = indoor_table(results, options.rotated, model_names(methods))
-    title = "3DMatch" + ", rotated" * options.rotated + ", low overlap" * options.low_overlap
     return write_pair_report(
         name, title, main, scenes, results, options, folder, runs=runs.all, remarks=remarks
     )

@@ -17,7 +17,7 @@ from wsdesc.learn.options import TrainOptions
 from wsdesc.learn.run import WEIGHTS, Source, Watch
 from wsdesc.learn.run import train as train_run
 
-FULL, ORACLE = "full", "oracle"
+FULL, ORACLE, SMOOTHNET = "full", "oracle", "3DSmoothNet"
 
 # What each row changes, by the paper's names: LLS learned support, LP and GP supports by a local and a global
 # PointNet, LRF local frames, w the weights of matches, L_o and L_c the two terms of the loss.
@@ -34,13 +34,15 @@ VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
     "w/o L_c": {"loss": {"lambda_c": 0.0}},
 }
 ROWS = (*VARIANTS, ORACLE)
+_SUPERVISED = {ORACLE: FULL, SMOOTHNET: "w/o LLS"}  # the same, learning from poses
+EXTRA = (SMOOTHNET,)  # what the paper began from: to be asked for by name
 
 
 def variant(name: str, base: TrainOptions) -> TrainOptions:
-    """The options `base` with what the row of this name changes; the oracle is the batch-hard one."""
-    if name == ORACLE:
-        return base.model_copy(update={"oracle": "batch-hard"})
+    """The options `base` with what the row of this name changes."""
     values = base.model_dump()
+    if name in _SUPERVISED:
+        values["oracle"], name = "batch-hard", _SUPERVISED[name]
     for group, changes in VARIANTS[name].items():
         values[group].update(changes)
     return TrainOptions.read(values)
