@@ -41,6 +41,7 @@ from wsdesc.executors import (
     locked,
     make_folder,
 )
+from wsdesc.notebook import InNotebook
 from wsdesc.options import Options
 from wsdesc.reconstruct_jobs import describe_scan, register_pair, survey_scan
 from wsdesc.reconstruct_pairs import Found, Pair, first_pairs, pairs_between, signatures
@@ -76,7 +77,7 @@ class PairResult(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Reconstruction:
+class Reconstruction(InNotebook):
     """Where the scans are, and why that is believed."""
 
     T_world_scan: dict[str, Pose]  # by name, of the scans that found a place; in the files' own coordinates

@@ -37,6 +37,7 @@ from wsdesc.describe.description import (
 )
 from wsdesc.errors import InputError
 from wsdesc.match.hard import either, mutual
+from wsdesc.notebook import InNotebook
 from wsdesc.options import Options
 
 Pose = NDArray[np.float64]  # (4, 4)
@@ -64,7 +65,7 @@ class RegisterOptions(Options):
 
 
 @dataclass(frozen=True, eq=False)
-class Registration:
+class Registration(InNotebook):
     """The pose of one scan in the frame of another, and what speaks for it."""
 
     T_target_source: Pose  # (4, 4), in the files' own unit and coordinates
@@ -79,6 +80,7 @@ class Registration:
     timings: dict[str, float] = field(default_factory=dict)  # seconds by step
     evidence: Evidence | None = None  # what the confidence was computed from
     information: Information | None = None  # how firmly the overlap holds the pose, in metres of the model
+    described: tuple[Description, Description] | None = field(default=None, repr=False)  # both scans, thinned
 
 
 class Candidate(NamedTuple):
@@ -155,6 +157,7 @@ def register_described(
         timings=clock.seconds,
         evidence=evidence,
         information=best.refined.information,
+        described=(p, q),
     )
 
 
