@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wsdesc import __version__, cli_ablate, cli_benchmark, cli_learn, cli_reconstruct, cli_register
+from wsdesc import __version__, cli_ablate, cli_benchmark, cli_learn, cli_reconstruct, cli_register, cli_view
 from wsdesc.cli_output import CommandsWithExamples, CommandWithExamples, Rows, print_table, progress
 from wsdesc.errors import WSDescError
 
@@ -24,7 +24,11 @@ Examples:
   wsdesc register a.ply b.ply -o T.json --aligned moved.ply --picture both.png
   wsdesc describe a.ply -o a.npz --resolution 0.025   descriptors, to be matched later
   wsdesc match a.npz b.npz         register two scans that are described already
+  wsdesc register a.ply b.ply --view   the same, and a page in the browser; --save page.html: into a file
+  wsdesc view a.ply b.ply T.json   look at two scans and a pose
+  wsdesc view a.ply b.ply T.json --matches --save page.html   one file that shows it offline
   wsdesc reconstruct scans/ -o model   many scans in one frame: poses, merged cloud, report
+  wsdesc reconstruct scans/ -o model --view   and a page of all of them, with the pairs behind it
   wsdesc demo                      register two scans of a synthetic room and look at the result
   wsdesc demo --seed 7 --out d7    another room, written to another folder
   wsdesc train scans/ --out run    learn a descriptor from unlabelled scans that overlap
@@ -78,6 +82,7 @@ app.command(cls=_Command)(cli_register.register)
 app.command(cls=_Command)(cli_register.describe)
 app.command(cls=_Command)(cli_register.match)
 app.command(cls=_Command)(cli_reconstruct.reconstruct)
+app.command(cls=_Command)(cli_view.view)
 app.command(cls=_Command)(cli_learn.train)
 app.command(cls=_Command)(cli_learn.pairs)
 app.command(cls=_Command)(cli_ablate.ablate)

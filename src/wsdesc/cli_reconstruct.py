@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from wsdesc.cli_output import print_table, progress
+from wsdesc.cli_register import check_outputs
+from wsdesc.cli_view import Port, Save, View, check_view, look
 
 if TYPE_CHECKING:
     from wsdesc.describe.description import Advance
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
 def reconstruct(
     scans: Annotated[list[Path], typer.Argument(help="Folders of scans, or scans one by one.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for poses, merged cloud and report.")],
+    view: View = False,
+    save: Save = None,
+    port: Port = None,
     as_json: Annotated[bool, typer.Option("--json", help="Poses as JSON on stdout, nothing else.")] = False,
     model: Annotated[str, typer.Option(help="Weights by name or path.")] = "indoor-fast",
     resolution: Annotated[
@@ -47,26 +52,42 @@ def reconstruct(
 
     Exits with 0 if all scans found their place in one frame, with 1 if not, with 2 for bad input.
     """
+    check_view(view, port)
     options: dict[str, Any] = {"model": model, "resolution": resolution, "keypoints": keypoints}
     options |= {"more_keypoints": more_keypoints, "neighbours": neighbours, "device": device, "seed": seed}
     with progress() as watch:
         from wsdesc.errors import InputError
-        from wsdesc.executors import choose, locked
+        from wsdesc.executors import choose, locked, make_folder
         from wsdesc.reconstruct import assemble
 
         if voxel is not None and not voxel > 0:
             raise InputError(f"voxel: must be a positive length, not {voxel}")
         paths = find_scans(scans, out)
+        if save is not None:
+            make_folder(out)  # the page may lie there too
+            check_outputs({save: (".html",)}, tuple(paths))
         with closing(choose(jobs, scheduler)) as executor, locked(out):
             found = assemble(paths, out, executor, watch, **options)
             with watch("merge", len(found.T_world_scan)) as advance:
                 written = write_model(found, out, voxel, advance)
+        scene = None
+        if (view or save is not None) and found.T_world_scan:
+            with watch("draw", 0):
+                from wsdesc.show import reconstruction_scene
+                from wsdesc.view.page import save_page
+
+                scene = reconstruction_scene(found)
+                if save is not None:
+                    save_page(scene, save)
+                    written.append(save)
     if as_json:
         print(json.dumps(poses_of(found)))
     else:
         _print(found, written)
     for name, reason in found.not_placed.items():
         print(f"warning: {name} was not placed: {reason}", file=sys.stderr)
+    if view and scene is not None:
+        look(scene, port)
     if not found.complete:
         raise typer.Exit(1)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from wsdesc.cli_output import print_table, progress
+from wsdesc.cli_view import Port, Save, View, check_view, look
 
 if TYPE_CHECKING:
     from wsdesc.register import Registration
@@ -39,6 +40,9 @@ def register(
         Path | None, typer.Option(help="Write the source, moved, with all its attributes, to this file.")
     ] = None,
     picture: Annotated[Path | None, typer.Option(help="Draw before and after into this .png.")] = None,
+    view: View = False,
+    save: Save = None,
+    port: Port = None,
     as_json: AsJson = False,
     model: Model = "indoor-fast",
     resolution: Resolution = None,
@@ -54,7 +58,10 @@ def register(
 
     Exits with 0 if the result can be trusted, with 1 if it cannot, with 2 for bad input.
     """
-    _check_outputs({out: (".txt", ".json"), picture: (".png",), aligned: None}, (source, target))
+    outputs: dict[Path | None, tuple[str, ...] | None]
+    outputs = {out: (".txt", ".json"), picture: (".png",), save: (".html",), aligned: None}
+    check_outputs(outputs, (source, target))
+    check_view(view, port)
     options: dict[str, Any] = {"model": model, "resolution": resolution, "solver": solver}
     options |= {"refine": refine, "device": device, "seed": seed}
     if keypoints is not None:
@@ -83,7 +90,20 @@ def register(
 
                 title = f"after: confidence {result.confidence:.2f}"
                 before_after(clouds[0].points, clouds[1].points, result.T_target_source, picture, title)
-    _tell(result, as_json, [("source", str(source)), ("target", str(target))], [out, aligned, picture])
+            if view or save is not None:
+                from wsdesc.show import registration_scene, short_names
+
+                names = short_names([str(source), str(target)])
+                scene = registration_scene(result, (clouds[0].points, clouds[1].points), (names[0], names[1]))
+                if save is not None:
+                    from wsdesc.view.page import save_page
+
+                    save_page(scene, save)
+    files = [("source", str(source)), ("target", str(target))]
+    _tell(result, as_json, files, [out, aligned, picture, save])
+    if view:
+        look(scene, port)
+    _leave(result)
 
 
 def describe(
@@ -99,7 +119,7 @@ def describe(
 
     Scans that shall be matched need the same --resolution.
     """
-    _check_outputs({out: (".npz",)}, (scan,))
+    check_outputs({out: (".npz",)}, (scan,))
     with progress() as watch:
         from wsdesc.describe.description import describe as run
 
@@ -128,7 +148,7 @@ def match(
     seed: Seed = 0,
 ) -> None:
     """Register two scans that are described already. Exits as `wsdesc register` does."""
-    _check_outputs({out: (".txt", ".json")}, (source, target))
+    check_outputs({out: (".txt", ".json")}, (source, target))
     from wsdesc.describe.description import Description
     from wsdesc.register import RegisterOptions, register_described
 
@@ -136,6 +156,7 @@ def match(
     result = register_described(Description.load(source), Description.load(target), options)
     _write_pose(out, result)
     _tell(result, as_json, [("source", str(source)), ("target", str(target))], [out])
+    _leave(result)
 
 
 def as_dict(result: Registration) -> dict[str, Any]:
@@ -166,7 +187,7 @@ def turned(attributes: dict[str, Any], rotation: Any) -> dict[str, Any]:
     return turned
 
 
-def _check_outputs(wanted: dict[Path | None, tuple[str, ...] | None], inputs: tuple[Path, ...]) -> None:
+def check_outputs(wanted: dict[Path | None, tuple[str, ...] | None], inputs: tuple[Path, ...]) -> None:
     """Find out before the work whether its result can be kept, and that it replaces no input."""
     from wsdesc.cloud.formats import WRITABLE
     from wsdesc.errors import FileFormatError, InputError
@@ -209,6 +230,9 @@ def _tell(
             print("written:", ", ".join(str(path) for path in written if path))
     for warning in result.warnings:
         print("warning:", warning, file=sys.stderr)
+
+
+def _leave(result: Registration) -> None:
     if not result.success:
         raise typer.Exit(1)
 
