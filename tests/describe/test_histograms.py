@@ -11,26 +11,12 @@ from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 from torch import Tensor
 
+from surfaces import hills, plain_normal
 from wsdesc.cloud.neighbours import NeighbourGrid
 from wsdesc.describe.histograms import normals, point_histograms
 from wsdesc.errors import InputError
 
 NORMAL, FEATURE = 0.25, 0.5
-
-
-def hills(count: int = 500, seed: int = 0) -> Tensor:
-    """A bumpy, noisy surface, in float64, so that hardly anything falls on the border of two bins."""
-    generator = torch.Generator().manual_seed(seed)
-    xy = 2 * torch.rand(count, 2, generator=generator, dtype=torch.float64)
-    z = 0.3 * torch.sin(3 * xy[:, 0]) * torch.cos(2 * xy[:, 1])
-    z += 0.01 * torch.randn(count, generator=generator, dtype=torch.float64)
-    return torch.cat([xy, z[:, None]], 1)
-
-
-def plain_normal(points: NDArray, at: NDArray) -> NDArray:
-    near = points[np.linalg.norm(points - at, axis=1) <= NORMAL]
-    normal = np.linalg.eigh(np.cov(near.T))[1][:, 0]
-    return normal if normal @ (at - near.mean(0)) >= 0 else -normal
 
 
 def plain_simple(points: NDArray, point_normals: NDArray, at: NDArray, u: NDArray) -> NDArray:
@@ -48,8 +34,8 @@ def plain_simple(points: NDArray, point_normals: NDArray, at: NDArray, u: NDArra
 
 def plain(points: NDArray, keypoint: NDArray) -> NDArray:
     """The descriptor of one keypoint. All signs are settled first, so nothing has to be mirrored."""
-    point_normals = np.array([plain_normal(points, point) for point in points])
-    u = plain_normal(points, keypoint)
+    point_normals = np.array([plain_normal(points, point, NORMAL) for point in points])
+    u = plain_normal(points, keypoint, NORMAL)
     distance = np.linalg.norm(points - keypoint, axis=1)
     near = (distance <= FEATURE) & (distance > 0)
     u = u if u @ (keypoint - points[near]).sum(0) >= 0 else -u

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 from torch import Tensor
 
+from surfaces import hills, plain_normal
 from wsdesc.cloud.neighbours import NeighbourGrid
 from wsdesc.errors import InputError
 from wsdesc.peers.shot import LENGTH, Shot, _histograms
@@ -16,21 +17,6 @@ from wsdesc.peers.shot_frames import shot_frames, surface_normals
 
 SUPPORT, NORMAL = 0.5, 0.25
 shot = Shot(SUPPORT, NORMAL)
-
-
-def hills(count: int = 600, seed: int = 0) -> Tensor:
-    """A bumpy, noisy surface."""
-    generator = torch.Generator().manual_seed(seed)
-    xy = 2 * torch.rand(count, 2, generator=generator, dtype=torch.float64)
-    z = 0.3 * torch.sin(3 * xy[:, 0]) * torch.cos(2 * xy[:, 1])
-    z += 0.01 * torch.randn(count, generator=generator, dtype=torch.float64)
-    return torch.cat([xy, z[:, None]], 1)
-
-
-def plain_normal(points: NDArray, at: NDArray) -> NDArray:
-    near = points[np.linalg.norm(points - at, axis=1) <= NORMAL]
-    normal = np.linalg.eigh(np.cov(near.T))[1][:, 0]
-    return normal if normal @ (at - near.mean(0)) >= 0 else -normal
 
 
 def plain_frame(offsets: NDArray) -> NDArray:
@@ -64,7 +50,7 @@ def plain(points: NDArray, keypoint: NDArray) -> NDArray:
         azimuth = plain_shares(np.arctan2(v, u) / (2 * np.pi) % 1, 8, round_about=True)
         elevation = plain_shares(np.arccos(w / length) / np.pi, 2)
         shell = plain_shares(length / SUPPORT, 2)
-        cosine = plain_shares((axes[2] @ plain_normal(points, point) + 1) / 2, 11)
+        cosine = plain_shares((axes[2] @ plain_normal(points, point, NORMAL) + 1) / 2, 11)
         result += np.einsum("a,e,s,c->aesc", azimuth, elevation, shell, cosine)
     return result.ravel() / np.linalg.norm(result)
 
@@ -80,7 +66,7 @@ def test_equals_a_plain_implementation() -> None:
 
 
 def test_does_not_see_a_motion() -> None:
-    points = hills()
+    points = hills(600)
     R = torch.from_numpy(Rotation.random(random_state=1).as_matrix())
     moved = points @ R.T + torch.tensor([1e5, -2e5, 3.0], dtype=torch.float64)
     before, after = shot(points, points[:100]), shot(moved, moved[:100])
@@ -91,7 +77,7 @@ def test_does_not_see_a_motion() -> None:
 
 
 def test_does_not_see_order_unit_and_other_keypoints() -> None:
-    points = hills().float()
+    points = hills(600).float()
     expected = shot(points, points[:50])
     order = torch.randperm(len(points), generator=torch.Generator().manual_seed(2))
     torch.testing.assert_close(shot(points[order], points[:50]), expected, rtol=0, atol=1e-4)
@@ -136,7 +122,7 @@ def test_a_small_move_of_a_neighbour_changes_little() -> None:
 
 
 def test_frames_are_right_handed_and_turn_with_the_cloud() -> None:
-    points = hills().float()
+    points = hills(600).float()
     axes, usable = shot_frames(NeighbourGrid.of(points), points[:80].contiguous(), SUPPORT)
     assert usable.all()
     np.testing.assert_allclose(axes @ axes.transpose(0, 2, 1), np.tile(np.eye(3), (80, 1, 1)), atol=1e-9)
