@@ -41,28 +41,36 @@ def _prepare(fpfh: Fpfh, source: Tensor, target: Tensor, unit: float, common: bo
     return _Pair(fpfh.cloud(p - p_origin), fpfh.cloud(q - q_origin), p_origin, q_origin)
 
 
-class FpfhRansac:
-    """Mutual matches of FPFH, and the motion most of them agree on. One thread: same seed, same result."""
+class _OnFpfh:
+    """A motion from two clouds and their FPFH."""
 
     def __init__(self, oriented: bool) -> None:
         self._fpfh = Fpfh(oriented)
 
     def __call__(self, source: Tensor, target: Tensor, unit: float = 1.0, *, seed: int = 0) -> Tensor | None:
         """T_target_source (4, 4) float64 of source (N, 3) and target (M, 3), or None."""
-        o3d = self._fpfh.open3d
         pair = _prepare(self._fpfh, source, target, unit)
         if pair is None:
             return None
-        p, q = pair.source, pair.target
-        registration = o3d.pipelines.registration
-        matches = registration.correspondences_from_features(
-            self._fpfh.features(p), self._fpfh.features(q), True
-        )
+        features = [self._fpfh.features(cloud) for cloud in (pair.source, pair.target)]
+        o3d = self._fpfh.open3d
         o3d.utility.random.seed(seed)
-        found = registration.registration_ransac_based_on_correspondence(
+        found = self._solve(o3d.pipelines.registration, pair.source, pair.target, *features)
+        return pair.placed(found.transformation, unit) if found.fitness > 0 else None
+
+    def _solve(self, registration: Any, p: Any, q: Any, features_p: Any, features_q: Any) -> Any:
+        """Open3D's result on its clouds and features."""
+        raise NotImplementedError
+
+
+class FpfhRansac(_OnFpfh):
+    """Mutual matches of FPFH, and the motion most of them agree on. One thread: same seed, same result."""
+
+    def _solve(self, registration: Any, p: Any, q: Any, features_p: Any, features_q: Any) -> Any:
+        return registration.registration_ransac_based_on_correspondence(
             p,
             q,
-            matches,
+            registration.correspondences_from_features(features_p, features_q, True),
             _INLIER,
             registration.TransformationEstimationPointToPoint(False),
             3,
@@ -72,35 +80,16 @@ class FpfhRansac:
             ],
             registration.RANSACConvergenceCriteria(_SAMPLES, _CONFIDENCE),
         )
-        if not found.fitness > 0:
-            return None
-        return pair.placed(found.transformation, unit)
 
 
-class Fgr:
-    """Fast global registration (Zhou, Park, Koltun 2016)."""
+class Fgr(_OnFpfh):
+    """Fast global registration (Zhou, Park, Koltun 2016). Its tuple test draws at random."""
 
-    def __init__(self, oriented: bool) -> None:
-        self._fpfh = Fpfh(oriented)
-
-    def __call__(self, source: Tensor, target: Tensor, unit: float = 1.0, *, seed: int = 0) -> Tensor | None:
-        """T_target_source (4, 4) float64 of source (N, 3) and target (M, 3), or None."""
-        o3d = self._fpfh.open3d
-        pair = _prepare(self._fpfh, source, target, unit)
-        if pair is None:
-            return None
-        p, q = pair.source, pair.target
-        registration = o3d.pipelines.registration
-        o3d.utility.random.seed(seed)  # its tuple test draws
+    def _solve(self, registration: Any, p: Any, q: Any, features_p: Any, features_q: Any) -> Any:
         option = registration.FastGlobalRegistrationOption(
             use_absolute_scale=True, maximum_correspondence_distance=_FGR_DISTANCE
         )
-        found = registration.registration_fgr_based_on_feature_matching(
-            p, q, self._fpfh.features(p), self._fpfh.features(q), option
-        )
-        if not found.fitness > 0:
-            return None
-        return pair.placed(found.transformation, unit)
+        return registration.registration_fgr_based_on_feature_matching(p, q, features_p, features_q, option)
 
 
 class Icp:
@@ -126,6 +115,4 @@ class Icp:
                 registration.ICPConvergenceCriteria(max_iteration=_ICP_ITERATIONS),
             )
             T_local = np.array(found.transformation)
-        if not found.fitness > 0:
-            return None
-        return pair.placed(T_local, unit)
+        return pair.placed(T_local, unit) if found.fitness > 0 else None
