@@ -1,4 +1,4 @@
-"""What the benchmarks share: a scan, a clock, a table."""
+"""What the benchmarks share: a scan, pairs with their truth, a clock, tables."""
 
 from __future__ import annotations
 
@@ -9,14 +9,40 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
 
 from wsdesc import WSDescError, read_points
+from wsdesc.errors import InputError
 
 T = TypeVar("T")
+
+
+class Pair(NamedTuple):
+    """A line of gt.log, with its matrix of gt.info where there is one."""
+
+    i: int
+    j: int
+    T_i_j: Tensor  # (4, 4) float64
+    information: Tensor | None  # (6, 6)
+
+
+def read_pairs(folder: Path) -> list[Pair]:
+    """The pairs of gt.log, in its order."""
+    from wsdesc.datasets.threedmatch import read_info, read_log
+
+    information = {}
+    if (folder / "gt.info").is_file():
+        information = {(e.i, e.j): torch.as_tensor(e.information) for e in read_info(folder / "gt.info")}
+    pairs = [
+        Pair(e.i, e.j, torch.as_tensor(e.T_i_j).double(), information.get((e.i, e.j)))
+        for e in read_log(folder / "gt.log")
+    ]
+    if not pairs:
+        raise InputError(f"{folder}: its gt.log names no pairs")
+    return pairs
 
 
 def scan_or_room(path: str | None) -> Tensor:
@@ -56,6 +82,18 @@ def print_table(rows: list[tuple[str, str]]) -> None:
     width = max(len(name) for name, _ in rows)
     for name, value in rows:
         print(f"  {name:<{width}}  {value}")
+
+
+def print_rows(rows: list[list[str]]) -> None:
+    """Aligned columns, the first one to the left."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for cells in rows:
+        rest = [cell.rjust(width) for cell, width in zip(cells[1:], widths[1:], strict=True)]
+        print("  ".join([cells[0].ljust(widths[0]), *rest]))
+
+
+def percent(share: float) -> str:
+    return f"{100 * share:.1f}"
 
 
 def watched(items: Iterable[T], what: str) -> Iterator[T]:

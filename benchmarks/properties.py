@@ -18,8 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from common import or_explain, print_machine, watched
-from descriptor import percent, print_rows
+from common import or_explain, percent, print_machine, print_rows, watched
 from wsdesc import register
 from wsdesc.datasets.synthetic import room_pair
 from wsdesc.evaluate.disturb import EXACT, LOSSY, Posed

@@ -20,8 +20,7 @@ import numpy as np
 import torch
 from scipy.spatial.transform import Rotation
 
-from common import or_explain, print_machine, watched
-from descriptor import Pair, percent, print_rows, read_pairs
+from common import Pair, or_explain, percent, print_machine, print_rows, read_pairs, watched
 from wsdesc import read_points, register
 from wsdesc.evaluate import r1_counts, r1_success, r2_success, rotation_error_deg, translation_error
 from wsdesc.evaluate.reliability import draw_reliability, reliability

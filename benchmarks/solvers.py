@@ -25,8 +25,7 @@ import torch
 from scipy.spatial.transform import Rotation
 from torch import Tensor
 
-from common import or_explain, print_machine, watched
-from descriptor import percent, print_rows
+from common import or_explain, percent, print_machine, print_rows, watched
 from wsdesc import WSDesc, read_points
 from wsdesc.align import ransac
 from wsdesc.align.consensus import consensus
