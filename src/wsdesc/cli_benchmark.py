@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,6 +16,7 @@ from wsdesc.cli_output import CommandsWithExamples, CommandWithExamples
 if TYPE_CHECKING:
     from wsdesc.evaluate.methods import Method
     from wsdesc.evaluate.report import Report
+    from wsdesc.executors import Executor
 
 EXAMPLES = """\
 Examples:
@@ -64,6 +65,10 @@ Keypoints = Annotated[str, typer.Option(help="How many of a fragment; several: 5
 Rotated = Annotated[bool, typer.Option("--rotated", help="Turn every fragment at random, and shift it.")]
 LowOverlap = Annotated[bool, typer.Option("--low-overlap", help="The pairs of the -evaluation-lo folders.")]
 Solver = Annotated[str, typer.Option(help="What makes a pose of matches: ransac or consensus.")]
+Jobs = Annotated[int, typer.Option(min=1, help="Processes that share the work.")]
+Scheduler = Annotated[
+    str | None, typer.Option(help="Dask scheduler that spreads the work, as tcp://host:8786.")
+]
 Voxel = Annotated[float, typer.Option(min=0, help="Cells that clouds are thinned by, in units; 0: not.")]
 
 
@@ -86,6 +91,8 @@ def _pairwise(runner: str, default_unit: float | None, text: str) -> Callable[..
         voxel: Voxel = 0.025,
         seed: Seed = 0,
         device: Device = "auto",
+        jobs: Jobs = 1,
+        scheduler: Scheduler = None,
         fresh: Fresh = False,
     ) -> None:
         from wsdesc.evaluate import threedmatch
@@ -103,7 +110,8 @@ def _pairwise(runner: str, default_unit: float | None, text: str) -> Callable[..
             }
         )
         methods = _methods(model, register, peer, device)
-        _judge(getattr(threedmatch, runner), root, options, methods, out, fresh)
+        with _executor(jobs, scheduler) as executor:
+            _judge(getattr(threedmatch, runner), root, options, methods, out, fresh, executor=executor)
 
     command.__doc__ = text
     return command
@@ -137,6 +145,8 @@ def eth(
     voxel: Voxel = 0.02,
     seed: Seed = 0,
     device: Device = "auto",
+    jobs: Jobs = 1,
+    scheduler: Scheduler = None,
     fresh: Fresh = False,
 ) -> None:
     """Outdoor laser scans, SCENE/Hokuyo_0.ply or .csv … with gt.log, or poses and overlaps: FMR."""
@@ -146,7 +156,9 @@ def eth(
     options = PairwiseOptions.read(
         {"keypoints": _counts(keypoints), "solver": solver, "voxel": voxel, "seed": seed}
     )
-    _judge(run_eth, root, options, _methods(model, register, peer, device), out, fresh)
+    methods = _methods(model, register, peer, device)
+    with _executor(jobs, scheduler) as executor:
+        _judge(run_eth, root, options, methods, out, fresh, executor=executor)
 
 
 @app.command(cls=_Benchmark)
@@ -230,11 +242,25 @@ def page(
 
 
 def _judge(
-    run: Callable[..., Report], root: Path, options: Any, methods: list[Method], out: Path, fresh: bool
+    run: Callable[..., Report],
+    root: Path,
+    options: Any,
+    methods: list[Method],
+    out: Path,
+    fresh: bool,
+    **spread: Any,
 ) -> None:
     with _bar() as progress:
-        report = run(root, methods, options, out, command=_command(), fresh=fresh, progress=progress)
+        report = run(
+            root, methods, options, out, command=_command(), fresh=fresh, progress=progress, **spread
+        )
     _print_report(report, out)
+
+
+def _executor(jobs: int, scheduler: str | None) -> closing[Executor]:
+    from wsdesc.executors import choose
+
+    return closing(choose(jobs, scheduler))
 
 
 def _methods(

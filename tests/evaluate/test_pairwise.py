@@ -180,9 +180,9 @@ def test_a_wrong_shape_names_method_and_fragment(scene_root: Path, tmp_path: Pat
 
 
 def test_no_match_at_all_is_no_division_by_zero(scene_root: Path, tmp_path: Path, monkeypatch) -> None:
-    from wsdesc.evaluate import pairwise
+    from wsdesc.evaluate import judge
 
-    monkeypatch.setattr(pairwise, "mutual", lambda p, q: torch.empty(0, 2, dtype=torch.int64))
+    monkeypatch.setattr(judge, "mutual", lambda p, q: torch.empty(0, 2, dtype=torch.int64))
     for solver in ("ransac", "consensus"):
         options = EXACT.model_copy(update={"solver": solver})
         same = Method("same", lambda points, keypoints, unit: torch.ones(len(keypoints), 4))

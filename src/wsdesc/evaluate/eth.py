@@ -17,6 +17,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +35,7 @@ from wsdesc.evaluate.scenes import PairTruth, TestScene, find_keypoints, make_sc
 from wsdesc.evaluate.store import Record
 from wsdesc.evaluate.summary import over_scenes, scene_figures
 from wsdesc.evaluate.tables import NONE, most_keypoints, percent, with_published
+from wsdesc.executors import Executor
 
 VOXEL = 0.02  # metres
 LEAST_OVERLAP = 0.3
@@ -104,7 +106,11 @@ def _pairs_of_poses(folder: Path) -> list[PairTruth]:
 
 def _read_poses(path: Path) -> NDArray[np.float64]:
     """(B, 4, 4) from the columns T00 … T33, whatever else the file has."""
-    names = [word.strip(' "#') for word in path.read_text(encoding="utf-8-sig").splitlines()[0].split(",")]
+    try:
+        first = path.read_text(encoding="utf-8-sig").partition("\n")[0]
+    except (OSError, UnicodeDecodeError) as error:
+        raise FileFormatError(f"{path}: cannot be read as text ({error})") from error
+    names = [word.strip(' "#\r') for word in first.split(",")]
     wanted = [f"T{row}{column}" for row in range(4) for column in range(4)]
     absent = [name for name in wanted if name not in names]
     if absent:
@@ -136,6 +142,7 @@ def run_eth(
     options: PairwiseOptions,
     out: Path,
     *,
+    executor: Executor | None = None,
     command: str = "",
     fresh: bool = False,
     progress: Progress | None = None,
@@ -144,7 +151,8 @@ def run_eth(
     scenes = read_eth_scenes(root)
     folder = out / "eth"
     runs = Runs(folder, command, fresh)
-    results = run_pairwise("eth", scenes, methods, options, folder, runs=runs, fresh=fresh, progress=progress)
+    told: Any = {"executor": executor, "runs": runs, "fresh": fresh, "progress": progress}
+    results = run_pairwise("eth", scenes, methods, options, folder, **told)
     remarks = []
     if {scene.name for scene in scenes} != set(published.OUTDOOR_SCENES):
         remarks.append("Not the four published scenes: compare the methods with each other.")

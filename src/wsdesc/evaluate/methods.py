@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -44,6 +44,7 @@ class Method:
     estimator: PoseEstimator | None = None
     fingerprint: str = ""  # changes with the weights: results of others must not be continued
     device: str = "cpu"  # where points go before they are described
+    recipe: dict[str, str] | None = None  # how another process gets it: what `from_recipe` takes
 
     def __post_init__(self) -> None:
         if (self.describer is None) == (self.estimator is None):
@@ -85,12 +86,12 @@ def load_methods(
     """
     from wsdesc.peers import PeerUnavailableError
 
-    methods = [_model(model, device) for model in models]
-    methods += [_pipeline(model, device) for model in pipelines]
+    methods = [from_recipe({"model": model, "device": device}) for model in models]
+    methods += [from_recipe({"pipeline": model, "device": device}) for model in pipelines]
     missing = []
     for name in peers:
         try:
-            methods.append(_peer(name))
+            methods.append(from_recipe({"peer": name}))
         except PeerUnavailableError as error:
             missing.append(error)
             if skip is None:
@@ -103,6 +104,17 @@ def load_methods(
         if stems.count(stem) > 1:
             raise InputError(f"two methods are called {stem}: tell them apart by --model NAME=FILE")
     return methods
+
+
+def from_recipe(recipe: dict[str, str]) -> Method:
+    """A method by what makes it: a model or a pipeline and its device, or a peer."""
+    if "peer" in recipe:
+        method = _peer(recipe["peer"])
+    elif "pipeline" in recipe:
+        method = _pipeline(recipe["pipeline"], recipe["device"])
+    else:
+        method = _model(recipe["model"], recipe["device"])
+    return replace(method, recipe=recipe)
 
 
 def _model(text: str, device: str) -> Method:

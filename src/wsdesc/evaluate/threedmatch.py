@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from wsdesc.evaluate.ablation import ablation_table, order_remark
 from wsdesc.evaluate.methods import Method
@@ -16,6 +17,7 @@ from wsdesc.evaluate.report import Report
 from wsdesc.evaluate.runs import Runs
 from wsdesc.evaluate.scenes import read_test_scenes
 from wsdesc.evaluate.tables import main_table
+from wsdesc.executors import Executor
 
 SCENES = (  # of the public test set, as its folders are called
     "7-scenes-redkitchen",
@@ -35,6 +37,7 @@ def run_threedmatch(
     options: PairwiseOptions,
     out: Path,
     *,
+    executor: Executor | None = None,
     command: str = "",
     fresh: bool = False,
     progress: Progress | None = None,
@@ -47,9 +50,8 @@ def run_threedmatch(
     name = "3dmatch" + "-rotated" * options.rotated + "-lo" * options.low_overlap
     folder = out / name
     runs = Runs(folder, command, fresh)
-    results = run_pairwise(
-        "3dmatch", scenes, methods, options, folder, runs=runs, fresh=fresh, progress=progress
-    )
+    told: Any = {"executor": executor, "runs": runs, "fresh": fresh, "progress": progress}
+    results = run_pairwise("3dmatch", scenes, methods, options, folder, **told)
     remarks = []
     if {scene.name for scene in scenes} != set(SCENES):
         remarks.append(
@@ -79,6 +81,7 @@ def run_pairs(
     options: PairwiseOptions,
     out: Path,
     *,
+    executor: Executor | None = None,
     command: str = "",
     fresh: bool = False,
     progress: Progress | None = None,
@@ -92,9 +95,8 @@ def run_pairs(
     name = f"pairs-{root_name}" + "-rotated" * options.rotated + "-lo" * options.low_overlap
     folder = out / name
     runs = Runs(folder, command, fresh)
-    results = run_pairwise(
-        "pairs", scenes, methods, options, folder, runs=runs, fresh=fresh, progress=progress
-    )
+    told: Any = {"executor": executor, "runs": runs, "fresh": fresh, "progress": progress}
+    results = run_pairwise("pairs", scenes, methods, options, folder, **told)
     units = {record["scene"]: record["unit"] for records in results.values() for record in records}
     found = "measured" if options.unit is None else "given"
     remarks = [
