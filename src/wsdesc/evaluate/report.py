@@ -59,7 +59,7 @@ class Report:
         parts = [
             f"## {self.title}\n",
             *(run.markdown() for run in self.runs),
-            f"{self.samples[:1].upper()}{self.samples[1:]}.\n",
+            f"Judged: {self.samples}.\n",
         ]
         parts += ["\n".join(f"- {remark}" for remark in self.remarks) + "\n"] if self.remarks else []
         parts += [table.markdown() for table in self.tables]

@@ -28,7 +28,7 @@ def write_timing_report(
         "timing",
         f"Timing, {' and '.join(dict.fromkeys(r['device'].upper() for r in records))}",
         [run],
-        f"n = {fragments} fragments and {pairs} pairs, {keypoints} keypoints each",
+        f"n = {fragments} fragments, {pairs} pairs, {keypoints} keypoints each",
         [
             "Published times are of a GTX 1080 Ti with 5 000 keypoints a fragment; times of different "
             "machines say little about the methods. Compare the rows of one run.",
