@@ -33,8 +33,8 @@ _REMARKS = [
     "from the meshes are not exactly those.",
     "PRNet's two views hold the same samples: exact matches exist, an untrained network does well, too. "
     "RPM-Net's views are sampled independently.",
-    "By R2, within 15° and 0.3 of the shapes' radius. Means are those of few gross errors: shapes that look the "
-    "same from several sides, and views that share little.",
+    "By R2: within 15° and 0.3 of the shapes' radius. A mean that is far above its median comes from few "
+    "poses that are entirely wrong.",
     f"Unseen: categories with labels {UNSEEN_FROM} … 39. A model that learned from shapes of all 40 "
     "categories has seen them.",
 ]
