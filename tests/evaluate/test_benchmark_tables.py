@@ -22,7 +22,7 @@ from wsdesc.evaluate.page import make_page
 from wsdesc.evaluate.pair_report import indoor_table
 from wsdesc.evaluate.pairwise import PairwiseOptions
 from wsdesc.evaluate.plots import Plot
-from wsdesc.evaluate.progress import duration, seconds_left
+from wsdesc.evaluate.progress import Bar, duration, seconds_left
 from wsdesc.evaluate.report import Report, Table
 from wsdesc.evaluate.summary import error_distribution, mean_curve, over_scenes, scene_figures
 from wsdesc.evaluate.tables import keypoint_table, scene_table
@@ -302,6 +302,45 @@ def test_what_a_machine_without_matplotlib_measured_is_drawn_elsewhere(
     assert not list(tmp_path.rglob("*.png"))
     make_page(tmp_path / "out", tmp_path / "page.md")
     assert (tmp_path / "page" / "pairs-data-fmr.png").is_file()
+
+
+class FakeBars:
+    """What rich is told."""
+
+    def __init__(self) -> None:
+        self.tasks: dict[int, dict[str, Any]] = {}
+
+    def add_task(self, what: str, total: int, left: str) -> int:
+        self.tasks[len(self.tasks)] = {"what": what, "total": total, "done": 0, "left": left}
+        return len(self.tasks) - 1
+
+    def remove_task(self, task: int) -> None:
+        self.tasks[task]["removed"] = True
+
+    def update(self, task: int, advance: int, left: str) -> None:
+        self.tasks[task]["done"] += advance
+        self.tasks[task]["left"] = left
+
+
+def test_the_bar_counts_all_kinds_and_tells_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr("wsdesc.evaluate.progress.time.monotonic", lambda: now[0])
+    bars = FakeBars()
+    bar = Bar(bars)
+    bar.expect("m: room", fragments=2, pairs=3)
+    assert bars.tasks[0]["total"] == 5
+    for kind, seconds, left in (
+        ("fragments", 10, ""),
+        ("pairs", 1, "12 s left"),
+        ("fragments", 30, "2 s left"),
+    ):
+        now[0] += seconds
+        bar.done(kind)
+        assert bars.tasks[0]["left"] == left
+    assert bars.tasks[0]["done"] == 3
+    bar.expect("m: hall", pairs=0)
+    assert bars.tasks[0]["removed"]
+    assert bars.tasks[1]["total"] == 1  # rich knows no empty bars
 
 
 def test_time_left_follows_the_kind_of_work() -> None:

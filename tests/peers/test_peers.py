@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -17,7 +18,10 @@ from wsdesc import peers
 from wsdesc.cloud.sampling import voxel_downsample
 from wsdesc.datasets.synthetic import RoomPair
 from wsdesc.errors import InputError
-from wsdesc.evaluate import r2_success
+from wsdesc.evaluate import inlier_ratio, r2_success
+from wsdesc.evaluate.fragments import load_fragment
+from wsdesc.evaluate.scenes import read_test_scenes
+from wsdesc.match import mutual
 from wsdesc.peers.base import far_origin, in_the_clouds_frames, load_package
 
 MISSING = peers.available()
@@ -161,6 +165,23 @@ def test_fpfh(name: str, room: RoomPair) -> None:
     assert found.dtype == torch.float32
     scaled = peers.descriptor(name)(1024 * points, 1024 * keypoints, 1024.0)
     torch.testing.assert_close(scaled, found, rtol=1e-3, atol=0.1)
+
+
+@pytest.mark.parametrize("name", where_there("fpfh", "fpfh-unoriented"))
+def test_shot_finds_more_in_a_real_kitchen_than_fpfh(name: str, data_folder: Path) -> None:
+    """Inlier ratio on a pair, both fragments moved at random."""
+    (scene,) = read_test_scenes(data_folder / "indoor" / "test")
+    pair = scene.pairs[0]
+    q, p = (
+        load_fragment(scene, k, keypoints=800, voxel=0.025, rotated=True, seed=0) for k in (pair.i, pair.j)
+    )
+    truth = q.T_work_file @ torch.from_numpy(pair.T_i_j) @ torch.linalg.inv(p.T_work_file)
+    ratios = {}
+    for peer in ("shot", name):
+        describe = peers.descriptor(peer)
+        matches = mutual(*(describe(fragment.points, fragment.keys) for fragment in (p, q)))
+        ratios[peer] = inlier_ratio(p.keys, q.keys, matches, truth)
+    assert ratios["shot"] > 1.2 * ratios[name] > 0
 
 
 @pytest.mark.parametrize("name", where_there(*POSES))

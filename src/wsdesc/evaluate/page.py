@@ -27,6 +27,11 @@ are several.
 - RR: share of pairs registered. By **R1**: the published error of the overlap's points is at most 0.2 m,
   pairs of consecutive fragments left out. By **R2**: rotation within 15° and translation within 0.3 m, all.
   The two are different questions and stand in different columns.
+- Rotated: each cloud is turned at random and shifted by its own extent, so that no method knows from where
+  it was seen. Peers whose normals look to the origin do without that knowledge there.
+- Rows with a dimension are descriptors: mutual matches of their keypoints, then RANSAC. Rows without one find
+  poses by themselves from the whole clouds; `register (NAME)` is all that `wsdesc register` does with that
+  model and no option.
 - "Published" figures are the paper's, on its full data and machine; rows called "paper" were not run here.
 - A peer run here is another implementation, with other settings, than the one whose published figure stands
   beside it: the two may differ by much, in either direction, without either being wrong.
