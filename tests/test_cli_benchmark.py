@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
-from wsdesc import cli, cli_benchmark
+from wsdesc import cli, cli_judge
 from wsdesc.cloud.files import write_points
 from wsdesc.datasets.threedmatch import LogEntry, write_log
 
@@ -135,5 +135,5 @@ def test_the_command_on_a_page_has_no_folders_of_this_machine(
     weights.write_bytes(b"")
     words = ["x", "benchmark", "pairs", str(data), "--model", str(weights), "--model", f"my name={weights}"]
     monkeypatch.setattr(sys, "argv", [*words, "--keypoints", "60,30", "--out", str(tmp_path / "new")])
-    shown = cli_benchmark._command()
+    shown = cli_judge.shown_command()
     assert shown == ("wsdesc benchmark pairs data/ --model w --model 'my name=w' --keypoints 60,30 --out new")

@@ -93,7 +93,7 @@ def _judge(rows: list[str], test: Path, out: Path, keypoints: int, device: str) 
         threedmatch(
             test,
             model=models,
-            out=out / "results" / "ablation",
+            out=out / "results",
             keypoints=str(keypoints),
             rotated=rotated,
             device=device,

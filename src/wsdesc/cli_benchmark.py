@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from wsdesc.cli_judge import (
+    find_methods,
+    judge_and_print,
+    open_executor,
+    print_report,
+    progress_bar,
+    read_counts,
+    shown_command,
+)
 from wsdesc.cli_output import CommandsWithExamples, CommandWithExamples
-
-if TYPE_CHECKING:
-    from wsdesc.evaluate.methods import Method
-    from wsdesc.evaluate.report import Report
-    from wsdesc.executors import Executor
 
 EXAMPLES = """\
 Examples:
   wsdesc benchmark 3dmatch 3DMatch/ --model indoor --out results/     indoor fragments, the paper's Table 1
   wsdesc benchmark 3dmatch 3DMatch/ --model indoor --rotated          each fragment moved at random: Table 2
   wsdesc benchmark 3dmatch 3DMatch/ --model indoor --keypoints 5000,1000,250
+  wsdesc benchmark 3dmatch 3DMatch/ --register indoor-fast --peer kiss-matcher    whole pipelines
   wsdesc benchmark modelnet40 modelnet40_ply_hdf5_2048/ --model objects --limit 100
   wsdesc benchmark eth ETH/ --model indoor                            outdoor laser scans
   wsdesc benchmark pairs scans/ --model indoor                        scans of your own, in any unit
@@ -100,7 +102,7 @@ def _pairwise(runner: str, default_unit: float | None, text: str) -> Callable[..
 
         options = PairwiseOptions.read(
             {
-                "keypoints": _counts(keypoints),
+                "keypoints": read_counts(keypoints),
                 "rotated": rotated,
                 "low_overlap": low_overlap,
                 "unit": unit,
@@ -109,9 +111,11 @@ def _pairwise(runner: str, default_unit: float | None, text: str) -> Callable[..
                 "seed": seed,
             }
         )
-        methods = _methods(model, register, peer, device)
-        with _executor(jobs, scheduler) as executor:
-            _judge(getattr(threedmatch, runner), root, options, methods, out, fresh, executor=executor)
+        methods = find_methods(model, register, peer, device)
+        with open_executor(jobs, scheduler) as executor:
+            judge_and_print(
+                getattr(threedmatch, runner), root, options, methods, out, fresh, executor=executor
+            )
 
     command.__doc__ = text
     return command
@@ -154,11 +158,11 @@ def eth(
     from wsdesc.evaluate.pairwise import PairwiseOptions
 
     options = PairwiseOptions.read(
-        {"keypoints": _counts(keypoints), "solver": solver, "voxel": voxel, "seed": seed}
+        {"keypoints": read_counts(keypoints), "solver": solver, "voxel": voxel, "seed": seed}
     )
-    methods = _methods(model, register, peer, device)
-    with _executor(jobs, scheduler) as executor:
-        _judge(run_eth, root, options, methods, out, fresh, executor=executor)
+    methods = find_methods(model, register, peer, device)
+    with open_executor(jobs, scheduler) as executor:
+        judge_and_print(run_eth, root, options, methods, out, fresh, executor=executor)
 
 
 @app.command(cls=_Benchmark)
@@ -183,7 +187,7 @@ def modelnet40(
 
     given: dict[str, Any] = {"protocols": tuple(protocol)} if protocol else {}
     options = ShapeOptions.read({"limit": limit, "unit": unit, "seed": seed, **given})
-    _judge(run_modelnet40, root, options, _methods(model, register, peer, device), out, fresh)
+    judge_and_print(run_modelnet40, root, options, find_methods(model, register, peer, device), out, fresh)
 
 
 @app.command(cls=_Benchmark)
@@ -210,8 +214,8 @@ def timing(
             "pairs": pairs,
             "keypoints": keypoints,
             "repeats": repeats,
-            "sizes": _counts(sizes),
-            "counts": _counts(counts),
+            "sizes": read_counts(sizes),
+            "counts": read_counts(counts),
             "unit": unit,
             "seed": seed,
         }
@@ -220,12 +224,12 @@ def timing(
 
     every = ("cpu", "auto") if device == "all" else (device,)
     devices = list(dict.fromkeys(map(choose_device, every)))
-    methods = _methods(model, register, peer, "cpu")
-    with _bar() as progress:
+    methods = find_methods(model, register, peer, "cpu")
+    with progress_bar() as progress:
         report = run_timing(
-            root, methods, options, out, devices=devices, command=_command(), progress=progress
+            root, methods, options, out, devices=devices, command=shown_command(), progress=progress
         )
-    _print_report(report, out)
+    print_report(report, out)
 
 
 @app.command(cls=_Benchmark)
@@ -239,87 +243,3 @@ def page(
     reports = make_page(results, out)
     print(f"{len(reports)} benchmarks: {', '.join(report.name for report in reports)}")
     print(f"written: {out}")
-
-
-def _judge(
-    run: Callable[..., Report],
-    root: Path,
-    options: Any,
-    methods: list[Method],
-    out: Path,
-    fresh: bool,
-    **spread: Any,
-) -> None:
-    with _bar() as progress:
-        report = run(
-            root, methods, options, out, command=_command(), fresh=fresh, progress=progress, **spread
-        )
-    _print_report(report, out)
-
-
-def _executor(jobs: int, scheduler: str | None) -> closing[Executor]:
-    from wsdesc.executors import choose
-
-    return closing(choose(jobs, scheduler))
-
-
-def _methods(
-    models: list[str] | None, pipelines: list[str] | None, peers: list[str] | None, device: str
-) -> list[Method]:
-    from wsdesc.describe.backends import choose_device
-    from wsdesc.evaluate.methods import load_methods
-
-    def skip(line: str) -> None:
-        print(line, file=sys.stderr)
-
-    return load_methods(models or [], peers or [], choose_device(device), pipelines or [], skip)
-
-
-def _counts(text: str) -> tuple[int, ...]:
-    from wsdesc.errors import InputError
-
-    try:
-        counts = tuple(int(word) for word in text.split(","))
-    except ValueError:
-        counts = ()
-    if not counts or min(counts) < 1:
-        raise InputError(f"expected numbers above 0, separated by commas, not {text!r}")
-    return counts
-
-
-def _command() -> str:
-    """This command without the folders of this machine: a page tells what was run, not where."""
-
-    def shown(word: str) -> str:
-        label, sign, value = word.rpartition("=")
-        path = Path(value).expanduser()
-        name = f"{path.name}/" if path.is_dir() else path.name
-        here = path.exists() or path.is_absolute()
-        return f"{label}{sign}{name.removesuffix('.safetensors')}" if here else word
-
-    return shlex.join(["wsdesc", *map(shown, sys.argv[1:])])
-
-
-@contextmanager
-def _bar() -> Iterator[Any]:
-    """A bar with the time left where a person looks at it."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    from wsdesc.evaluate.progress import Bar
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    console = Console(stderr=True)
-    left = TextColumn("{task.fields[left]}")
-    with Progress(*columns, left, console=console, transient=True, disable=not console.is_terminal) as bars:
-        yield Bar(bars)
-
-
-def _print_report(report: Report, out: Path) -> None:
-    print(f"{report.title}: {report.samples}")
-    for remark in report.remarks:
-        print(f"- {remark}")
-    for table in report.tables:
-        print()
-        print(table.without_paper().markdown())
-    print(f"written: {out / report.name}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from scipy.stats import spearmanr
 
 from wsdesc.evaluate import published
@@ -14,11 +16,14 @@ _FEWEST = 4  # rows below which an order says nothing
 _ELSEWHERE = {"full": published.OURS, "oracle": "WSDesc (BH)", "3DSmoothNet": "3DSmoothNet"}
 
 
-def ablation_table(results: Results) -> Table | None:
+def are_ablations(names: Iterable[str]) -> bool:
+    """Whether a variant of the paper's table is among methods of these names."""
+    return any(name.startswith("w/") and _published(name) for name in names)
+
+
+def ablation_table(results: Results) -> Table:
     """Table 5: IR, FMR at 0.2 and RR by R1 with the most keypoints, a row for each variant that was judged
-    under its name; None if there is none."""
-    if not any(name.startswith("w/") and _published(name) for name in results):
-        return None
+    under its name."""
     rows = []
     for name in results:
         theirs = _published(name)

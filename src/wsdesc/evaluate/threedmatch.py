@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from wsdesc.evaluate.ablation import ablation_table, order_remark
+from wsdesc.evaluate.ablation import ablation_table, are_ablations, order_remark
 from wsdesc.evaluate.methods import Method
 from wsdesc.evaluate.pair_report import indoor_table, model_names, write_pair_report
 from wsdesc.evaluate.pairwise import PairwiseOptions, Progress, run_pairwise
@@ -44,10 +44,12 @@ def run_threedmatch(
 ) -> Report:
     """Judge methods on the scenes below `root`; results go to `out`/3dmatch[-rotated][-lo].
 
-    Methods called as the rows of the paper's ablation table make that table, and a report of that name.
+    Methods called as rows of the paper's ablation table make that table, in `out`/ablation[-rotated][-lo].
     """
     scenes = read_test_scenes(root, options.low_overlap)
-    name = "3dmatch" + "-rotated" * options.rotated + "-lo" * options.low_overlap
+    ablations = are_ablations(method.name for method in methods)
+    name = "ablation" if ablations else "3dmatch"
+    name += "-rotated" * options.rotated + "-lo" * options.low_overlap
     folder = out / name
     runs = Runs(folder, command, fresh)
     told: Any = {"executor": executor, "runs": runs, "fresh": fresh, "progress": progress}
@@ -59,9 +61,8 @@ def run_threedmatch(
             f"{', '.join(scene.name for scene in scenes)}. Compare the methods with each other."
         )
     title = "3DMatch" + ", rotated" * options.rotated + ", low overlap" * options.low_overlap
-    ablations = ablation_table(results)
-    if ablations is not None:
-        main, title, name = ablations, f"Ablations, {title}", name.replace("3dmatch", "ablation")
+    if ablations:
+        main, title = ablation_table(results), f"Ablations, {title}"
         remarks += [remark] if (remark := order_remark(results)) else []
         if options.rotated:
             remarks.append("Published figures are of fragments as they stand; these are rotated.")
