@@ -1,5 +1,6 @@
 """Jobs are done once, wherever that is, and one run at a time owns a folder."""
 
+import concurrent.futures
 import os
 import signal
 import subprocess
@@ -72,44 +73,8 @@ class FakeFuture:
         self.key, self.result = key, lambda: function(job)
 
 
-ORPHAN = """
-import os, signal
-from tests_orphan import sleep
-from wsdesc.executors import Processes
-
-if __name__ == "__main__":
-    workers = Processes(2)
-    for number, result in workers.run(sleep, [{"seconds": 0}, {"seconds": 0}, {"seconds": 600}]):
-        print(result["process"], flush=True)
-        if number == 1:
-            os.kill(os.getpid(), signal.SIGKILL)
-"""
-SLEEP = """
-import os, time
-def sleep(job):
-    time.sleep(job["seconds"])
-    return {"process": os.getpid()}
-"""
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="no such signal")
-def test_workers_end_when_their_parent_is_killed(tmp_path):
-    (tmp_path / "tests_orphan.py").write_text(SLEEP)
-    (tmp_path / "main.py").write_text(ORPHAN)
-    done = subprocess.run([sys.executable, tmp_path / "main.py"], stdout=subprocess.PIPE, timeout=60)
-    assert done.returncode == -9
-    patience = time.monotonic() + 20
-    for worker in set(map(int, done.stdout.split())):
-        while is_running(worker):
-            assert time.monotonic() < patience, "a worker stayed"
-            time.sleep(0.05)
-
-
-def is_running(process):
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
+class KilledWorker(Exception):
+    pass
 
 
 class FakeClient:
@@ -119,10 +84,15 @@ class FakeClient:
         if "nowhere" in address:
             raise OSError("timed out")
         self.cancelled, self.closed, self.timeout, self.loop = [], False, timeout, None
+        self.workers = "idle" not in address
 
-    def submit(self, function, job, pure):
+    def wait_for_workers(self, count, timeout):
+        if not self.workers:
+            raise TimeoutError
+
+    def map(self, function, jobs, pure):
         assert not pure
-        return FakeFuture(f"{function.__name__}-{job['x']}", function, job)
+        return [FakeFuture(f"{function.__name__}-{job['x']}", function, job) for job in jobs]
 
     def cancel(self, futures):
         self.cancelled += futures
@@ -136,11 +106,14 @@ class TestDask:
     def fake(self, monkeypatch):
         module = types.ModuleType("distributed")
         module.Client, module.as_completed = FakeClient, lambda futures, loop: reversed(list(futures))
+        module.KilledWorker, module.CancelledError = KilledWorker, concurrent.futures.CancelledError
+        module.TimeoutError = TimeoutError
         monkeypatch.setitem(sys.modules, "distributed", module)
 
     def test_results_have_the_numbers_of_their_jobs(self, fake):
         there = choose(scheduler="tcp://here:1")
         assert list(there.run(square, JOBS)) == list(reversed(list(enumerate(SQUARES))))
+        assert list(there.run(square, [])) == []
         assert there.client.timeout <= 10
         there.close()
         assert there.client.closed
@@ -151,9 +124,26 @@ class TestDask:
             list(there.run(refuse, JOBS))
         assert len(there.client.cancelled) == 5
 
-    def test_no_scheduler_there(self, fake):
+    @pytest.mark.parametrize(
+        ("error", "says"),
+        [
+            (KilledWorker(), "again and again"),
+            (concurrent.futures.CancelledError(), "scheduler did"),
+            (ModuleNotFoundError("No module named 'wsdesc'"), "lacks this package"),
+        ],
+    )
+    def test_what_goes_wrong_there_is_said(self, fake, error, says):
+        def fail(job):
+            raise error
+
+        with pytest.raises(WSDescError, match=says):
+            list(Dask("tcp://here:1").run(fail, JOBS))
+
+    def test_no_scheduler_or_no_workers_there(self, fake):
         with pytest.raises(InputError, match="no Dask scheduler answers at tcp://nowhere"):
             Dask("tcp://nowhere:1")
+        with pytest.raises(InputError, match="has no workers"):
+            list(Dask("tcp://idle:1").run(square, JOBS))
 
     def test_not_installed(self, monkeypatch):
         monkeypatch.setitem(sys.modules, "distributed", None)

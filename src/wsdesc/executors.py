@@ -27,7 +27,8 @@ Job = dict[str, Any]
 Result = dict[str, Any]
 Task = Callable[[Job], Result]  # a function of a module: processes find it by its name
 
-_PATIENCE = 5  # seconds that a scheduler has to answer
+_PATIENCE = 5  # seconds that a scheduler has to answer,
+_WORKERS = 60  # and to have a worker: they may be started when work is asked for
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 
@@ -103,12 +104,25 @@ class Dask:
             raise InputError(f"no Dask scheduler answers at {address}: is it running there?") from error
 
     def run(self, task: Task, jobs: Sequence[Job]) -> Iterator[tuple[int, Result]]:
-        finished = import_module("distributed").as_completed
-        futures = [self.client.submit(task, job, pure=False) for job in jobs]
+        if not jobs:
+            return
+        dask = import_module("distributed")
+        try:
+            self.client.wait_for_workers(1, timeout=_WORKERS)
+        except dask.TimeoutError as error:
+            raise InputError("the Dask scheduler has no workers: start some, or ask without it") from error
+        futures = self.client.map(task, jobs, pure=False)
         numbers = {future.key: number for number, future in enumerate(futures)}
         try:
-            for future in finished(futures, loop=self.client.loop):
+            for future in dask.as_completed(futures, loop=self.client.loop):
                 yield numbers[future.key], future.result()
+        except (dask.KilledWorker, dask.CancelledError) as error:
+            raise WSDescError(
+                "workers died again and again at the same job, as happens where memory is short, or the Dask "
+                "scheduler did: what is done is kept"
+            ) from error
+        except ImportError as error:
+            raise WSDescError(f"a Dask worker lacks this package, or a part of it: {error}") from error
         finally:
             self.client.cancel(futures)
 
