@@ -68,6 +68,46 @@ class TestExecutors:
             choose(0)
 
 
+ORPHAN = """
+import os, signal
+from tests_orphan import sleep
+from wsdesc.executors import Processes
+
+if __name__ == "__main__":
+    workers = Processes(2)
+    for number, result in workers.run(sleep, [{"seconds": 0}, {"seconds": 0}, {"seconds": 600}]):
+        print(result["process"], flush=True)
+        if number == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+"""
+SLEEP = """
+import os, time
+def sleep(job):
+    time.sleep(job["seconds"])
+    return {"process": os.getpid()}
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no such signal")
+def test_workers_end_when_their_parent_is_killed(tmp_path):
+    (tmp_path / "tests_orphan.py").write_text(SLEEP)
+    (tmp_path / "main.py").write_text(ORPHAN)
+    done = subprocess.run([sys.executable, tmp_path / "main.py"], stdout=subprocess.PIPE, timeout=60)
+    assert done.returncode == -9
+    patience = time.monotonic() + 20
+    for worker in set(map(int, done.stdout.split())):
+        while is_running(worker):
+            assert time.monotonic() < patience, "a worker stayed"
+            time.sleep(0.05)
+
+
+def is_running(process):
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
 class FakeFuture:
     def __init__(self, key, function, job):
         self.key, self.result = key, lambda: function(job)
