@@ -22,7 +22,7 @@ from wsdesc.view.pick import Picked, cells, pick
 from wsdesc.view.scene import BAD, GOOD, RADIUS, Scan, Scene, Supports, confidence_colour
 
 HOST, PORT = "localhost", 8080
-_EYE = np.array([0.54, -0.84, 0.68])  # direction of the first look; light comes from there too
+_EYE = np.array([-0.6, -0.82, 0.62])  # direction of the first look; light comes from there too
 _CUBE = np.array([[x, y, z] for x in (-0.5, 0.5) for y in (-0.5, 0.5) for z in (-0.5, 0.5)])
 _FACES = np.array([[0, 1, 3], [0, 3, 2], [4, 6, 7], [4, 7, 5], [0, 4, 5], [0, 5, 1],
                    [2, 3, 7], [2, 7, 6], [0, 2, 6], [0, 6, 4], [1, 5, 7], [1, 7, 3]])  # fmt: skip

@@ -17,7 +17,7 @@ for (const scan of scene.scans) {
 if (scene.matches) for (const key of ["source", "target", "agree"]) scene.matches[key] = array(scene.matches[key]);
 
 const state = { share: 1, size: 1, agree: true, differ: true, believed: true, rejected: false, keypoints: false, support: null };
-const camera = { turn: -1.0, tilt: 0.6, distance: 2 * scene.radius, target: [0, 0, 0] };
+const camera = { turn: -2.2, tilt: 0.55, distance: 2 * scene.radius, target: [0, 0, 0] };
 
 // ---- vectors and matrices (columns first, as WebGL wants them)
 
@@ -55,7 +55,8 @@ function projection() {
   const { back, right, up, place } = eye();
   const near = camera.distance / 50, far = camera.distance + 20 * scene.radius;
   const f = 1.9, aspect = canvas.width / canvas.height, narrow = Math.min(1, aspect);
+  const aside = canvas.clientWidth > 700 ? 270 / canvas.clientWidth : 0;  // where the panel is, nothing can be seen
   const look = [0, 1, 2].flatMap((k) => [right[k], up[k], back[k], 0]);
-  const lens = [f * narrow / aspect, 0, 0, 0, 0, f * narrow, 0, 0, 0, 0, (far + near) / (near - far), -1, 0, 0, 2 * far * near / (near - far), 0];
+  const lens = [f * narrow / aspect, 0, 0, 0, 0, f * narrow, 0, 0, aside, 0, (far + near) / (near - far), -1, 0, 0, 2 * far * near / (near - far), 0];
   return product(lens, [...look, -dot(right, place), -dot(up, place), -dot(back, place), 1]);
 }
