@@ -66,23 +66,26 @@ def pairs_between(
 ) -> list[Pair]:
     """Pairs that may connect what is apart: up to `most` for each component but the first, the largest.
 
-    Those come first that were nearly believed, then the scans that look most alike, tried before or not.
+    One half are pairs that were nearly believed, if there are so many; then come scans that look alike, those
+    first that were not tried yet.
     """
     component = {scan: number for number, scans in enumerate(components) for scan in scans}
-    undecided: dict[int, list[Pair]] = {}
+    nearly: dict[int, list[Pair]] = {}
     for pair in sorted(found, key=lambda pair: (-found[pair].confidence, pair)):
         ends = {component[scan] for scan in pair}
-        for number in ends if len(ends) == 2 and found[pair].confidence >= LEAST else ():
-            undecided.setdefault(number, []).append(pair)
+        if len(ends) == 2 and found[pair].confidence >= LEAST:
+            for number in ends:
+                nearly.setdefault(number, []).append(pair)
     chosen: set[Pair] = set()
     for number, scans in enumerate(components[1:], 1):
-        own = undecided.get(number, [])[:most]
-        cosines = alike[list(scans)] @ alike.T  # (scans, N)
-        cosines[:, list(scans)] = -np.inf
-        best = cosines.flatten().argsort(descending=True, stable=True)[: 2 * most]
-        near = [(scans[k // len(alike)], k % len(alike)) for k in best.tolist()]
-        near = [(min(pair), max(pair)) for pair in near if component[pair[1]] != number]
-        chosen.update([*own, *(pair for pair in near if pair not in own)][:most])
+        others = [scan for scan in range(len(alike)) if component[scan] != number]
+        cosines = alike[list(scans)] @ alike[others].T  # (scans, others)
+        order = cosines.flatten().argsort(descending=True, stable=True).tolist()
+        near = [(scans[k // len(others)], others[k % len(others)]) for k in order[: most * 20]]
+        near = [(min(pair), max(pair)) for pair in near]
+        own = nearly.get(number, [])
+        ranked = [*own[: most // 2], *(pair for pair in near if pair not in found), *own, *near]
+        chosen.update(list(dict.fromkeys(ranked))[:most])
     return sorted(chosen)
 
 
