@@ -99,7 +99,7 @@ class TestReports:
         rows = [replace(right, name=name) for name in ("full", "w/o w")]
         report = run_threedmatch(scene_root, rows, self.options, tmp_path)
         assert (report.name, report.title) == ("ablation", "Ablations, 3DMatch")
-        assert report.tables[0].title == "Ablations (%)"
+        assert report.tables[0].title == "Ablations (%); Table 5 of the paper"
         assert Report.load(tmp_path / "ablation" / "report.json") == report
         assert not any(", paper" in row[0] for table in report.tables for row in table.rows)
 

@@ -32,7 +32,7 @@ def ablation_table(results: Results) -> Table:
             known = " / ".join(NONE if x is None else f"{100 * x:.1f}" for x in theirs)
             rows.append([name, *(NONE if x is None else f"{100 * x:.1f}" for x in ours), known])
     header = ["variant", "IR", "FMR 0.2", "RR by R1", "published: IR / FMR 0.2 / RR by R1"]
-    return Table("Ablations (%)", header, rows)
+    return Table("Ablations (%); Table 5 of the paper", header, rows)
 
 
 def order_remark(results: Results) -> str | None:

@@ -120,4 +120,5 @@ def _over_keypoints(records: list[Record], protocol: str) -> tuple[list[float], 
 def indoor_table(results: dict[str, list[Record]], rotated: bool, models: Sequence[str]) -> Table:
     """Table 1, or Table 2 for rotated fragments."""
     rows = published.ROTATED if rotated else published.INDOOR
-    return tables.main_table(f"3DMatch{', rotated' if rotated else ''} (%)", results, rows, models)
+    title = f"3DMatch{', rotated' if rotated else ''} (%); Table {2 if rotated else 1} of the paper"
+    return tables.main_table(title, results, rows, models)

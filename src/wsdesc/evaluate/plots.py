@@ -5,6 +5,7 @@ A machine with a GPU often has no matplotlib. What it measured is drawn elsewher
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -99,15 +100,18 @@ def _errors(plot: Plot) -> tuple[Figure, Axes]:
 
 
 def _cost(plot: Plot) -> tuple[Figure, Axes]:
-    """A time over a size, both logarithmic: a horizontal line is a size that costs nothing."""
-    from matplotlib.ticker import NullFormatter, ScalarFormatter
+    """A time over a size, both logarithmic and whole decades: a horizontal line is a size that costs nothing,
+    and noise does not look like a slope."""
+    from matplotlib.ticker import FuncFormatter, NullFormatter
 
     figure, axes = _axes(plot.title, plot.x_label, plot.y_label)
     for k, (name, (x, y)) in enumerate(plot.curves.items()):
         axes.plot(x, y, marker="o", markersize=4, label=name, **_style(k))
     axes.set_xscale("log")
     axes.set_yscale("log")
-    axes.yaxis.set_major_formatter(ScalarFormatter())
+    times = [value for _, y in plot.curves.values() for value in y if value > 0] or [1.0]
+    axes.set_ylim(10 ** math.floor(math.log10(min(times))), 10 ** math.ceil(math.log10(max(times)) + 1e-9))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.yaxis.set_minor_formatter(NullFormatter())
     return figure, axes
 

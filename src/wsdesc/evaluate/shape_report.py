@@ -27,6 +27,7 @@ TITLES = {
     "rpm-45": "RPM-Net protocol, up to 45° an axis",
     "rpm-180": "RPM-Net protocol, up to 180° an axis",
 }
+_TABLES = {"prnet-clean": 6, "prnet-noisy": 7}
 _PUBLISHED = {"prnet-clean": published.SHAPES, "prnet-noisy": published.NOISY_SHAPES}
 _REMARKS = [
     "Published figures are of 2 468 test shapes of the official sampling; shapes that were sampled again "
@@ -69,6 +70,8 @@ def _tables(protocol: str, results: Results, models: Sequence[str]) -> list[Tabl
         count = max(map(len, chosen.values()), default=0)
         if count:
             heading = f"ModelNet40, {TITLES[protocol]}, {title} (n = {count})"
+            if keep is _all and protocol in _TABLES:
+                heading += f"; Table {_TABLES[protocol]} of the paper"
             # The published figures are of all categories.
             rows = _PUBLISHED.get(protocol, []) if keep is _all else []
             tables.append(_table(protocol, heading, chosen, models, rows))

@@ -56,7 +56,8 @@ def _descriptor_table(records: list[Record]) -> Table:
         rows.append([name, device, str(some[0]["dimension"]), *cells, _published(known)])
     rows += _paper_rows(published.DESCRIPTOR_TIME, 3, rows)
     header = ["method", "device", "Dim.", "preparation", "inference", "total"]
-    return Table("Time of a descriptor (ms)", [*header, "published: preparation / inference"], rows)
+    header.append("published: preparation / inference")
+    return Table("Time of a descriptor (ms); Table 3 of the paper", header, rows)
 
 
 def _pair_table(records: list[Record], keypoints: int) -> Table:
@@ -74,7 +75,7 @@ def _pair_table(records: list[Record], keypoints: int) -> Table:
         rows.append([name, device, dimension, _ms(query), _ms(solving), _ms(whole), _published(known)])
     rows += _paper_rows(published.PAIR_TIME, 3, rows)
     header = ["method", "device", "Dim.", "NN query", "RANSAC", "pair in all", "published: NN query / RANSAC"]
-    return Table("Time of a pair (ms)", header, rows)
+    return Table("Time of a pair (ms); Table 4 of the paper", header, rows)
 
 
 def _paper_rows(rows: list[published.Row], width: int, ours: list[list[str]]) -> list[list[str]]:
