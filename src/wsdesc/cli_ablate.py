@@ -79,8 +79,9 @@ def ablate(
             )
     if unfinished:
         print(f"not finished: {', '.join(unfinished)}; go on with the same command")
-    elif test is not None:
-        _judge(rows, test, out, keypoints, device)
+    finished = [row for row in rows if row not in unfinished]
+    if test is not None and finished:
+        _judge(finished, test, out, keypoints, device)
 
 
 def _judge(rows: list[str], test: Path, out: Path, keypoints: int, device: str) -> None:

@@ -1,12 +1,15 @@
 """The rows of the ablation table differ from the full model in what they say, and in nothing else."""
 
+import numpy as np
 import pytest
 import torch
 from typer.testing import CliRunner
 
 from wsdesc import WSDesc, cli, write_points
 from wsdesc.datasets.synthetic import make_fragments
+from wsdesc.datasets.threedmatch import LogEntry, write_log
 from wsdesc.evaluate import published
+from wsdesc.evaluate.report import Report
 from wsdesc.learn.ablations import FULL, ORACLE, SMOOTHNET, VARIANTS, folder_name, variant
 from wsdesc.learn.options import TrainOptions, preset
 
@@ -47,24 +50,33 @@ def test_folder_names_are_different_and_plain():
 
 
 def test_command_trains_rows_and_does_not_train_them_again(tmp_path):
-    scans = tmp_path / "scans"
-    scans.mkdir()
-    for k, fragment in enumerate(make_fragments(5, 3)):
+    scans = tmp_path / "test" / "scans"
+    scans.mkdir(parents=True)
+    fragments = make_fragments(5, 3)
+    for k, fragment in enumerate(fragments):
         write_points(scans / f"cloud_bin_{k}.ply", fragment.points)
+    first, second = (fragment.T_world_fragment for fragment in fragments[:2])
+    (tmp_path / "test" / "scans-evaluation").mkdir()
+    truth = LogEntry(0, 1, len(fragments), np.linalg.inv(first) @ second)
+    write_log(tmp_path / "test" / "scans-evaluation" / "gt.log", [truth])
     small = {"descriptor": {"width": 0.125, "resolution": 4}, "keypoints": 32, "compile": False}
     TrainOptions.read({**small, "data": {"hold_out": 0.0}}).save(tmp_path / "base.yaml")
     command = ["ablate", str(scans), "--config", str(tmp_path / "base.yaml"), "--steps", "2"]
     command += ["--only", "full", "--only", "w/o w_f", "--out", str(tmp_path / "runs")]
-    first = CliRunner().invoke(cli.app, command)
-    assert first.exit_code == 0, first.output
+    trained = CliRunner().invoke(cli.app, command)
+    assert trained.exit_code == 0, trained.output
     files = [tmp_path / "runs" / name / "model.safetensors" for name in ("full", "without-w_f")]
     models = [WSDesc.from_pretrained(file) for file in files]
     differ = [not torch.equal(a, b) for a, b in zip(*(m.parameters() for m in models), strict=True)]
     assert any(differ)
     before = [file.stat().st_mtime_ns for file in files]
+    command += ["--test", str(tmp_path / "test"), "--keypoints", "50"]
     cut = CliRunner().invoke(cli.app, [*command, "--only", "w/o L_o", "--minutes", "0"])
     assert cut.exit_code == 0, cut.output
     assert "not finished: w/o L_o; go on with the same command" in cut.output
+    for name in ("ablation", "ablation-rotated"):  # what is finished is judged
+        report = Report.load(tmp_path / "runs" / "results" / name / "report.json")
+        assert [row[0] for row in report.tables[0].rows] == ["full", "w/o w_f"]
     again = CliRunner().invoke(cli.app, command)
     assert again.output.count("trained already") == 2
     assert [file.stat().st_mtime_ns for file in files] == before
