@@ -1,6 +1,6 @@
 """PLY, read and written with numpy's structured types.
 
-Why not trimesh, which reads the other meshes: it returns the points that are there when an ascii file is
+Why not trimesh: it returns the points that are there when an ascii file is
 cut off, refuses files whose faces are not all of one size or whose vertices have lists of several lengths,
 and takes 0.9 GB for 10 million coloured points against 0.4 GB here. PLY should also be readable where only
 numpy is installed.
@@ -16,8 +16,9 @@ import numpy as np
 
 from wsdesc.cloud.formats import Reading
 from wsdesc.cloud.formats.columns import from_columns, to_columns
-from wsdesc.cloud.formats.ply_elements import Columns, read_element, skip_element
+from wsdesc.cloud.formats.ply_elements import read_element, skip_element
 from wsdesc.cloud.formats.ply_header import Element, read_header
+from wsdesc.cloud.formats.ply_lists import Columns
 from wsdesc.cloud.formats.surface import check_faces, fans
 from wsdesc.errors import InputError
 

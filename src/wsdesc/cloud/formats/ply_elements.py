@@ -1,21 +1,18 @@
 """The rows of one element of a PLY file, in text or in either byte order.
 
 Rows without lists, and rows whose lists all have one length (the triangles of most meshes), are read a
-million at a time straight into their columns. Other rows are walked one by one.
+million at a time straight into their columns. Other rows are left to `ply_lists`.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from typing import BinaryIO
 
 import numpy as np
 
 from wsdesc.cloud.formats.ply_header import Element
-
-# A column is (rows,), or (rows, length) for lists of one length, or a list of arrays for lists of several.
-Columns = dict[str, "np.ndarray | list[np.ndarray]"]
+from wsdesc.cloud.formats.ply_lists import Columns, first_lengths, read_rows, skip_rows
 
 _CHUNK = 1_000_000
 
@@ -27,14 +24,12 @@ def read_element(file: BinaryIO, element: Element, order: str) -> Columns:
     if not element.has_lists:
         return _read_even(file, element, order, {})
     start = file.tell()
-    first = next(_walk(file, element, order))
-    lengths = {p.name: len(values) for p, values in zip(element.properties, first, strict=True) if p.count}
-    file.seek(start)
+    lengths = first_lengths(file, element, order)
     try:
         return _read_even(file, element, order, lengths)
     except ValueError:  # the other rows are not like the first
         file.seek(start)
-        return _read_uneven(file, element, order)
+        return read_rows(file, element, order)
 
 
 def skip_element(file: BinaryIO, element: Element, order: str) -> None:
@@ -42,8 +37,7 @@ def skip_element(file: BinaryIO, element: Element, order: str) -> None:
     if order and not element.has_lists:
         file.seek(element.rows * element.least_row_size(ascii=False), os.SEEK_CUR)
     elif element.properties:
-        for _ in _walk(file, element, order):
-            pass
+        skip_rows(file, element, order)
 
 
 def _read_even(file: BinaryIO, element: Element, order: str, lengths: dict[str, int]) -> Columns:
@@ -80,51 +74,6 @@ def _next_rows(file: BinaryIO, row: np.dtype, count: int, text: bool) -> np.ndar
     if len(rows) < count:
         raise ValueError(f"it is cut off: {count - len(rows)} rows are missing")
     return rows
-
-
-def _read_uneven(file: BinaryIO, element: Element, order: str) -> Columns:
-    by_property = zip(*_walk(file, element, order), strict=True)
-    return {
-        p.name: list(values) if p.count else np.concatenate(values)
-        for p, values in zip(element.properties, by_property, strict=True)
-    }
-
-
-def _walk(file: BinaryIO, element: Element, order: str) -> Iterator[list[np.ndarray]]:
-    """Row by row, an array for each property."""
-    for _ in range(element.rows):
-        words = [] if order else _next_line(file, element).split()[::-1]
-        row = []
-        for p in element.properties:
-            length = 1
-            if p.count:
-                length = int(_take(file, words, order, p.count, 1)[0])
-            row.append(_take(file, words, order, p.type, length))
-        if words:
-            raise ValueError(f"a line of {element.name} has too many numbers")
-        yield row
-
-
-def _take(file: BinaryIO, words: list[bytes], order: str, kind: str, count: int) -> np.ndarray:
-    """The next numbers of the file, or of the words of a line (last one first) where it is text."""
-    if not order:
-        if not 0 <= count <= len(words):
-            raise ValueError("a line has too few numbers")
-        return np.array([words.pop() for _ in range(count)], bytes).astype(kind)
-    size = count * np.dtype(kind).itemsize
-    if size < 0 or (size > 1_000_000 and size > _left(file)):
-        raise ValueError(f"it has a list of {count} numbers, which does not fit into the file")
-    values = np.frombuffer(file.read(size), order + kind)
-    if len(values) < count:
-        raise ValueError("it is cut off")
-    return values.astype(kind)
-
-
-def _next_line(file: BinaryIO, element: Element) -> bytes:
-    for line in file:
-        if line.strip():
-            return line
-    raise ValueError(f"it is cut off among its {element.rows} rows of {element.name}")
 
 
 def _left(file: BinaryIO) -> int:

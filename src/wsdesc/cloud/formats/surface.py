@@ -2,29 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from typing import NamedTuple
 
 import numpy as np
 
 
-def fans(polygons: np.ndarray | Iterable[np.ndarray]) -> np.ndarray:
-    """Polygons, as (F, k) vertex numbers or one array each, cut into (T, 3) int64 triangles.
+class Ragged(NamedTuple):
+    """Rows of several lengths: row k is the next `lengths[k]` of `values`."""
+
+    values: np.ndarray  # (sum of lengths,)
+    lengths: np.ndarray  # (rows,) int64
+
+
+def fans(polygons: np.ndarray | Ragged) -> np.ndarray:
+    """Polygons, as (F, k) or ragged rows of vertex numbers, cut into (T, 3) int64 triangles.
 
     Triangles come ordered by the number of corners of their polygon, then as in the file.
     """
     if isinstance(polygons, np.ndarray):
         groups = [polygons]
     else:
-        by_corners: dict[int, list[np.ndarray]] = {}
-        for polygon in polygons:
-            by_corners.setdefault(len(polygon), []).append(polygon)
-        groups = [np.stack(by_corners[corners]) for corners in sorted(by_corners)]
-    triangles = [
-        np.stack([group[:, 0], group[:, i], group[:, i + 1]], axis=1)
-        for group in groups
-        for i in range(1, group.shape[1] - 1)
-    ]
-    return np.concatenate([np.empty((0, 3), np.int64), *triangles]).astype(np.int64)
+        values, lengths = polygons
+        starts = np.cumsum(lengths) - lengths
+        groups = [
+            values[starts[lengths == corners][:, None] + np.arange(corners)]
+            for corners in np.unique(lengths)
+            if corners > 2
+        ]
+    triangles = [np.empty((0, 3), np.int64)]
+    for group in groups:  # (F, k)
+        middle, last = group[:, 1:-1].T, group[:, 2:].T  # (k - 2, F)
+        first = np.broadcast_to(group[:, 0] if len(middle) else middle, middle.shape)
+        triangles.append(np.stack([first, middle, last], axis=2).reshape(-1, 3))
+    with np.errstate(invalid="ignore"):  # corners that are no numbers become vertices that are not there
+        return np.concatenate(triangles).astype(np.int64)
 
 
 def check_faces(faces: np.ndarray, vertices: int) -> np.ndarray:
