@@ -150,10 +150,10 @@ def test_e57_without_its_package_says_what_to_type(tmp_path, points, monkeypatch
 
 
 def test_a_missing_library_is_named(tmp_path, points, monkeypatch):
-    write_points(tmp_path / "scan.obj", points)
-    monkeypatch.setitem(sys.modules, "trimesh", None)
-    with pytest.raises(FileFormatError, match="trimesh is not installed"):
-        read_points(tmp_path / "scan.obj")
+    write_points(tmp_path / "scan.las", points)
+    monkeypatch.setitem(sys.modules, "laspy", None)
+    with pytest.raises(FileFormatError, match="laspy is not installed"):
+        read_points(tmp_path / "scan.las")
 
 
 def test_importing_needs_numpy_only():

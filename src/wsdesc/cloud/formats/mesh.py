@@ -1,75 +1,148 @@
-"""Meshes by way of trimesh: obj, off, stl. Points are the vertices; written are vertices alone."""
+"""Meshes: obj, off, stl. Points are the vertices; written are vertices alone.
+
+Why not trimesh, which reads them all: it refuses polygons of more than four corners in off and files of
+several solids in stl, returns what is there of a file that is cut off, and takes seconds for a megabyte of
+materials.
+"""
 
 from __future__ import annotations
 
-import io
+import os
 import re
-from collections.abc import Mapping
+from array import array
+from collections.abc import Iterator, Mapping
+from itertools import islice
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 
 from wsdesc.cloud.clean import first_occurrences
 from wsdesc.cloud.formats import Reading
-from wsdesc.cloud.formats.surface import check_faces
+from wsdesc.cloud.formats.surface import Ragged, check_faces, fans
+
+_TRIANGLE = np.dtype([("normal", "<f4", 3), ("corners", "<f4", (3, 3)), ("attribute", "<u2")])
 
 
 def read(path: Path, faces: bool) -> Reading:
-    import trimesh
-
-    extension = path.suffix.lower()
-    # One mesh, vertices as in the file, and no other file opened for materials.
-    options = {"maintain_order": True, "skip_materials": True, "group_material": False}
-    content = path.read_bytes()
-    if not (extension == ".stl" and _is_binary_stl(content)):
-        text = content.decode("utf-8", errors="replace")
-        if extension == ".off":
-            _check_off(text)
-        content = text.encode()  # clean UTF-8, or trimesh asks for a package that guesses encodings
-    try:
-        loaded = trimesh.load(
-            io.BytesIO(content),
-            file_type=extension[1:],
-            process=False,
-            **(options if extension == ".obj" else {}),
-        )
-    except Exception as error:
-        raise ValueError(f"it is cut off or damaged ({error})") from error
-    if not isinstance(loaded, trimesh.Trimesh | trimesh.PointCloud):
-        raise ValueError("it has no vertices, or it is cut off")
-    vertices = np.array(loaded.vertices, np.float64)  # (N, 3)
-    if vertices.ndim != 2 or vertices.shape[1] != 3:
-        raise ValueError("its vertices do not have three coordinates each")
-    triangles = check_faces(np.asarray(getattr(loaded, "faces", np.empty((0, 3), np.int64))), len(vertices))
-    if extension == ".stl" and not faces:  # which repeats a vertex for every triangle around it
-        vertices = vertices[first_occurrences(vertices)]
-    return Reading(vertices, {}, triangles)
+    """Vertices in the order of the file, and triangles if they are wanted."""
+    readers = {".obj": _read_obj, ".off": _read_off, ".stl": _read_stl}
+    with path.open("rb") as file:
+        return readers[path.suffix.lower()](file, faces)
 
 
-def _is_binary_stl(content: bytes) -> bool:
-    """Whether it is binary, and then whole; trimesh takes a cut one for text and finds nothing in it."""
-    promised = int.from_bytes(content[80:84], "little") * 50 + 84
-    if len(content) >= 84 and promised == len(content):
-        return True
-    if content.lstrip().startswith(b"solid") and b"\0" not in content:
-        if b"endsolid" not in content:
-            raise ValueError("it is cut off: there is no endsolid")
-        return False
-    raise ValueError(f"it should have {promised} bytes and has {len(content)}")
+class _Polygons:
+    """Corners of polygons, as they come."""
+
+    def __init__(self) -> None:
+        self.corners, self.lengths = array("q"), array("q")
+
+    def add(self, corners: list[int]) -> None:
+        self.corners.extend(corners)
+        self.lengths.append(len(corners))
+
+    def triangles(self, vertices: int) -> np.ndarray:
+        ragged = Ragged(np.array(self.corners, np.int64), np.array(self.lengths, np.int64))
+        return check_faces(fans(ragged), vertices)
 
 
-def _check_off(text: str) -> None:
-    """Refuse counts that the lines do not bear out; trimesh makes do with fewer faces."""
-    lines = [line for line in (line.split("#")[0].strip() for line in text.splitlines()) if line]
-    header = re.match(r"\w*OFF\s*(\d+)\s+(\d+)", "\n".join(lines[:2]))
-    if header is None:
+def _read_obj(file: BinaryIO, faces: bool) -> Reading:
+    """Lines `v x y z …` and `f a/… b/… c/… …`; everything else is about looks."""
+    coordinates, polygons = array("d"), _Polygons()
+    for line in _whole_lines(file):
+        if line.startswith((b"v ", b"v\t")):
+            _add_vertex(coordinates, line.split()[1:4])
+        elif faces and line.startswith((b"f ", b"f\t")):
+            numbers = [int(word.partition(b"/")[0]) for word in line.split()[1:]]
+            if 0 in numbers:
+                raise ValueError("a face names a vertex 0, the first is 1")
+            # Negative numbers count back from the last vertex so far.
+            polygons.add([n - 1 if n > 0 else n + len(coordinates) // 3 for n in numbers])
+    return _reading(coordinates, polygons if faces else None)
+
+
+def _whole_lines(file: BinaryIO) -> Iterator[bytes]:
+    """Lines without the white space around, those joined that end with a backslash."""
+    parts: list[bytes] = []
+    for line in file:
+        if line.rstrip(b"\r\n").endswith(b"\\"):
+            parts.append(line.rstrip(b"\\\r\n"))
+        else:
+            yield b" ".join([*parts, line]).strip() if parts else line.strip()
+            parts.clear()
+    if parts:
+        yield b" ".join(parts).strip()
+
+
+def _read_off(file: BinaryIO, faces: bool) -> Reading:
+    """A line a vertex, then a line a face: how many corners, and which vertices they are."""
+    lines = (line for raw in file if (line := raw.partition(b"#")[0].strip()))
+    head = next(lines, b"")
+    if re.fullmatch(rb"[A-Z]+", head):  # counts may stand on the line of the name, or on the next
+        head += b" " + next(lines, b"")
+    counts = re.match(rb"(?:ST)?C?N?OFF\s*(\d{1,18})\s+(\d{1,18})", head)
+    if counts is None:
         raise ValueError("it does not begin with OFF and its counts")
-    vertices, faces = map(int, header.groups())
-    rows = len(lines) - 1 - header[0].count("\n")
-    if rows < vertices + faces:
+    vertices, polygons = map(int, counts.groups())
+    coordinates, found, lengths = array("d"), _Polygons(), 0
+    for line in islice(lines, vertices):
+        _add_vertex(coordinates, line.split()[:3])
+    for line in islice(lines, polygons):
+        lengths += 1
+        if faces:
+            words = line.split()
+            corners = [int(word) for word in words[1 : 1 + int(words[0])]]
+            if len(corners) != int(words[0]):
+                raise ValueError(f"a face of {int(words[0])} corners has {len(corners)}")
+            found.add(corners)
+    rows = len(coordinates) // 3 + lengths
+    if rows < vertices + polygons:
         raise ValueError(
-            f"it is cut off: {vertices} vertices and {faces} faces promised, {rows} lines follow"
+            f"it is cut off: {vertices} vertices and {polygons} faces promised, {rows} lines follow"
         )
+    return _reading(coordinates, found if faces else None)
+
+
+def _read_stl(file: BinaryIO, faces: bool) -> Reading:
+    """Three vertices a triangle, binary or as text; a vertex is there for every triangle around it."""
+    head = file.read(84)
+    size = os.fstat(file.fileno()).st_size
+    promised = 84 + _TRIANGLE.itemsize * int.from_bytes(head[80:], "little")
+    if size >= 84 and promised == size:
+        vertices = np.fromfile(file, _TRIANGLE)["corners"].reshape(-1, 3).astype(np.float64)
+    elif head.lstrip().startswith(b"solid") and b"\0" not in head:
+        file.seek(0)
+        vertices = _vertices_of_solids(file)
+    else:
+        raise ValueError(f"it should have {promised} bytes and has {size}")
+    if not faces:
+        return Reading(vertices[first_occurrences(vertices)] if len(vertices) else vertices, {})
+    return Reading(vertices, {}, np.arange(len(vertices)).reshape(-1, 3))
+
+
+def _vertices_of_solids(file: BinaryIO) -> np.ndarray:
+    coordinates, last = array("d"), b""
+    for line in file:
+        words = line.split()
+        if words and words[0].lower() == b"vertex":
+            _add_vertex(coordinates, words[1:4])
+        last = words[0].lower() if words else last
+    if last != b"endsolid":
+        raise ValueError("it is cut off: there is no endsolid")
+    if len(coordinates) % 9:
+        raise ValueError("it is damaged: a triangle does not have three vertices")
+    return np.array(coordinates).reshape(-1, 3)
+
+
+def _add_vertex(coordinates: array[float], words: list[bytes]) -> None:
+    if len(words) < 3:
+        raise ValueError("a vertex does not have three coordinates")
+    coordinates.extend(map(float, words))
+
+
+def _reading(coordinates: array[float], polygons: _Polygons | None) -> Reading:
+    vertices = np.array(coordinates).reshape(-1, 3)  # (N, 3)
+    return Reading(vertices, {}, polygons.triangles(len(vertices)) if polygons else None)
 
 
 _CHUNK = 100_000
