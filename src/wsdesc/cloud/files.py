@@ -17,7 +17,7 @@ from wsdesc.cloud.atomic import atomic_write
 from wsdesc.cloud.cloud import Cloud, all_finite, as_array, as_points
 from wsdesc.cloud.formats import READABLE, WITHOUT_ATTRIBUTES, WRITABLE, Reading, module_for
 from wsdesc.cloud.formats.surface import sample_surface
-from wsdesc.errors import FileFormatError, InputError, WSDescError
+from wsdesc.errors import FileFormatError, InputError, WSDescError, one_line
 
 AnyPath = str | os.PathLike[str]
 NonFinite = Literal["raise", "drop"]
@@ -166,5 +166,4 @@ def _reason(error: BaseException) -> str:
         return "it does not fit into memory"
     if isinstance(error, ImportError):
         return f"the package {error.name} is not installed"
-    text = " ".join(str(error).split()) or type(error).__name__
-    return text if len(text) <= 200 else text[:199] + "…"
+    return one_line(str(error), 200) or type(error).__name__

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Mapping
-from math import prod
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
-from numpy.lib import format as npy
 
 from wsdesc.cloud.formats import Reading
+from wsdesc.cloud.formats.archive import read_arrays
 from wsdesc.cloud.formats.columns import from_columns, xyz_names
+from wsdesc.cloud.formats.limits import check_columns
 from wsdesc.errors import InputError
-
-_MOST_DEFLATED = 1032  # bytes that a byte of deflated data can stand for
 
 
 def read(path: Path, faces: bool) -> Reading:
@@ -28,12 +25,7 @@ def _read_npy(path: Path) -> Reading:
 
 
 def _read_npz(path: Path) -> Reading:
-    with zipfile.ZipFile(path) as archive:
-        arrays = {
-            info.filename.removesuffix(".npy"): array
-            for info in archive.infolist()
-            if info.filename.endswith(".npy") and (array := _read_member(archive, info)) is not None
-        }
+    arrays = read_arrays(path)
     names = ["points", "xyz", *(arrays if len(arrays) == 1 else ())]
     main = next((name for name in names if name in arrays), None)
     if main is not None:
@@ -45,33 +37,12 @@ def _read_npz(path: Path) -> Reading:
     return from_columns({name: array for name, array in arrays.items() if array.ndim and len(array) == count})
 
 
-def _read_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> np.ndarray | None:
-    """One array, once its size is believable; None for what is not numbers."""
-    with archive.open(info) as member:
-        shape, dtype = _read_npy_header(member)
-    if dtype.hasobject or dtype.kind not in "biuf":
-        return None
-    size = prod(shape) * dtype.itemsize
-    if size > info.file_size or info.file_size > _MOST_DEFLATED * (info.compress_size + 1):
-        raise ValueError(f"it is cut off: the array {info.filename} promises more than the file can hold")
-    with archive.open(info) as member:
-        array: np.ndarray = npy.read_array(member, allow_pickle=False)
-        if member.read(1):  # reaching the end also compares the checksum
-            raise ValueError(f"the array {info.filename} is longer than it says")
-    return array
-
-
-def _read_npy_header(member: IO[bytes]) -> tuple[tuple[int, ...], np.dtype]:
-    reader = npy.read_array_header_1_0 if npy.read_magic(member) == (1, 0) else npy.read_array_header_2_0
-    shape, _, dtype = reader(member)
-    return shape, dtype
-
-
 def _from_array(array: np.ndarray) -> Reading:
     if array.dtype.names and array.ndim == 1:
         return from_columns({name: np.array(array[name]) for name in array.dtype.names})
     if array.ndim != 2 or array.shape[1] < 3 or array.dtype.kind not in "iuf":
         raise ValueError(f"its array is {array.dtype} {array.shape}, not real numbers (N, 3 or more)")
+    check_columns(array.shape[1])
     extra = {f"column_{i}": np.array(array[:, i]) for i in range(3, array.shape[1])}
     return Reading(np.array(array[:, :3], np.float64, order="C"), extra)
 

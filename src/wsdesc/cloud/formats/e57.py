@@ -10,6 +10,8 @@ import numpy as np
 
 from wsdesc.cloud.formats import Reading
 from wsdesc.cloud.formats.columns import to_columns
+from wsdesc.cloud.formats.e57_header import check_header
+from wsdesc.cloud.formats.limits import check_unpacked
 from wsdesc.errors import InputError, MissingExtraError
 
 _CARTESIAN = ("cartesianX", "cartesianY", "cartesianZ")
@@ -30,9 +32,13 @@ def _pye57() -> Any:
 def read(path: Path, faces: bool) -> Reading:
     """All scans; attributes are those that every scan has. Points marked invalid are not points."""
     pye57 = _pye57()
+    check_header(path)
     try:
         with pye57.E57(str(path)) as file:
-            readings = [_read_scan(file, i, path.stat().st_size) for i in range(file.scan_count)]
+            headers = [file.get_header(i) for i in range(file.scan_count)]
+            numbers = len(_CARTESIAN) + len(_ATTRIBUTES) + len(_INVALID) + 3
+            check_unpacked(8 * numbers * sum(header.point_count for header in headers), path.stat().st_size)
+            readings = [_read_scan(file, i, header) for i, header in enumerate(headers)]
     except pye57.libe57.E57Exception as error:
         raise ValueError(str(error).strip().split("\n")[0]) from error  # the rest is for programmers
     if not readings:
@@ -44,11 +50,8 @@ def read(path: Path, faces: bool) -> Reading:
     )
 
 
-def _read_scan(file: Any, index: int, size: int) -> Reading:
-    header = file.get_header(index)
+def _read_scan(file: Any, index: int, header: Any) -> Reading:
     count = header.point_count
-    if count > 8 * size:  # less than a bit a point
-        raise ValueError(f"it is cut off: scan {index} promises {count} points")
     axes = next((axes for axes in (_CARTESIAN, _SPHERICAL) if set(axes) <= set(header.point_fields)), None)
     if axes is None:
         raise ValueError(f"scan {index} has no coordinates (fields: {', '.join(header.point_fields)})")
@@ -84,6 +87,8 @@ def _pose(header: Any) -> tuple[np.ndarray, np.ndarray]:
     pose = header["pose"] if header.has_pose() else None
     if pose is not None and pose.isDefined("rotation"):
         q = np.array([pose["rotation"][name].value() for name in "wxyz"])
+        if not 0 < np.linalg.norm(q) < np.inf:
+            raise ValueError("the rotation of a scan is none")
         w, x, y, z = q / np.linalg.norm(q)
         cross = np.array([[0, -z, y], [z, 0, -x], [-y, x, 0]])
         R = R + 2 * w * cross + 2 * cross @ cross

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -10,9 +9,12 @@ import numpy as np
 
 from wsdesc.cloud.formats import Reading
 from wsdesc.cloud.formats.columns import to_columns
+from wsdesc.cloud.formats.las_header import check_header
+from wsdesc.cloud.formats.limits import check_columns
 from wsdesc.errors import InputError
 
-_CHUNK = 1_000_000
+_CHUNK = 1_000_000  # points read at a time,
+_BUFFER = 2**26  # or as many as fit into these bytes
 _COARSEST = 1e-4  # scale, in the unit of the points, unless they span more than 32 bits of it
 _FINEST = 1e-7  # scale as a part of the extent, about what float32 would keep
 _POINT_FORMATS = (0, 1, 2, 3, 6, 7, 8)  # those without wave packets
@@ -21,60 +23,30 @@ _POINT_FORMATS = (0, 1, 2, 3, 6, 7, 8)  # those without wave packets
 def read(path: Path, faces: bool) -> Reading:
     import laspy
 
-    _check_size(path)
+    layout = check_header(path)
     points: list[np.ndarray] = []
     attributes: dict[str, list[np.ndarray]] = {}
     # One thread: with several, the library reserves memory for what the header calls a chunk, and where that
     # fails it ends the whole process.
     backend = laspy.LazBackend.Lazrs
-    with laspy.open(path, laz_backend=backend) as file, np.errstate(all="ignore"):
-        promised = file.header.point_count
+    at_once = max(1, min(_CHUNK, _BUFFER // max(layout.row, 1)))
+    with laspy.open(path, laz_backend=backend, read_evlrs=False) as file, np.errstate(all="ignore"):
+        if (file.header.point_count, file.header.point_format.size) != (layout.points, layout.row):
+            raise ValueError("it is damaged: its header cannot be told")
         names = [n for n in file.header.point_format.dimension_names if n not in ("X", "Y", "Z")]
-        for chunk in file.chunk_iterator(_CHUNK):
-            points.append(np.stack([chunk.x, chunk.y, chunk.z], axis=1))  # (≤ _CHUNK, 3)
+        check_columns(len(names))
+        for chunk in file.chunk_iterator(at_once):
+            points.append(np.stack([chunk.x, chunk.y, chunk.z], axis=1))  # (≤ at_once, 3)
             for name in names:
                 attributes.setdefault(name, []).append(np.array(chunk[name]))
     count = sum(map(len, points))
-    if count < promised:
-        raise ValueError(f"it is cut off: {promised} points are promised, {count} follow")
+    if count < layout.points:
+        raise ValueError(f"it is cut off: {layout.points} points are promised, {count} follow")
     if count == 0:
         return Reading(np.empty((0, 3)), {})
     return Reading(
         np.concatenate(points), {name: np.concatenate(parts) for name, parts in attributes.items()}
     )
-
-
-def _check_size(path: Path) -> None:
-    """Refuse counts that the file has no room for; the libraries would allocate or loop for them."""
-    size = path.stat().st_size
-    with path.open("rb") as file:
-        head = file.read(375)
-    if not head.startswith(b"LASF") or len(head) < 227:
-        raise ValueError("it does not begin with a LAS header")
-    start, records, kind, row, points = struct.unpack_from("<IIBHI", head, 96)
-    extended = 0
-    if tuple(head[24:26]) >= (1, 4) and len(head) >= 375:
-        extended, points = struct.unpack_from("<IQ", head, 243)
-    needed = max(start, 227 + records * 54) + extended * 60
-    compressed = kind & 0x80  # then a point may take less than a byte, and the unpacking notices the end
-    if needed + (0 if compressed else points * row) > size:
-        raise ValueError(f"it is cut off: {points} points are promised, which {size} bytes cannot hold")
-    if compressed and _chunks(path, start, size) > size:
-        raise ValueError("it is damaged: its table of chunks is longer than the file")
-
-
-def _chunks(path: Path, start: int, size: int) -> int:
-    """How many chunks a compressed file claims; 0 if it has no table, or one that points nowhere."""
-    with path.open("rb") as file:
-        file.seek(start)
-        table = int.from_bytes(file.read(8), "little", signed=True)
-        if table == -1:  # the writer could not go back, and left the place of the table at the end
-            file.seek(max(size - 8, 0))
-            table = int.from_bytes(file.read(8), "little", signed=True)
-        if not 0 <= table <= size - 8:
-            return 0
-        file.seek(table + 4)
-        return int.from_bytes(file.read(4), "little")
 
 
 def write(path: Path, points: np.ndarray, attributes: Mapping[str, np.ndarray]) -> None:

@@ -16,6 +16,7 @@ import numpy as np
 
 from wsdesc.cloud.formats import Reading
 from wsdesc.cloud.formats.columns import from_columns, to_columns
+from wsdesc.cloud.formats.limits import check_unpacked
 
 _LONGEST_HEADER = 1000  # lines
 _MOST_COMPRESSED = 88  # bytes that a byte of LZF data can stand for: three bytes repeat up to 264
@@ -94,6 +95,7 @@ def _read_compressed(file: BinaryIO, row: np.dtype, points: int, left: int) -> d
     if unpacked != points * row.itemsize or unpacked > packed * _MOST_COMPRESSED:
         raise ValueError(f"{points} points need {points * row.itemsize} bytes unpacked, not {unpacked}")
     _require(packed, left - 8, points)
+    check_unpacked(points * (24 + row.itemsize), left)
     body = lzf.decompress(file.read(packed), unpacked)
     if body is None or len(body) != unpacked:
         raise ValueError("its compressed data are damaged")

@@ -57,6 +57,9 @@ def _look_ahead(file: TextIO) -> _Layout:
     while line := file.readline(_LONGEST_LINE):
         if "\0" in line or len(line) == _LONGEST_LINE:
             raise ValueError("it is not a text of one point a line")
+        if line.isspace():
+            number += 1
+            continue
         words, separator = _split(line.strip().lstrip("#/"))
         if line.strip().startswith(_COMMENTS):
             remark = words if {"x", "y", "z"} <= {word.lower() for word in words} else remark
