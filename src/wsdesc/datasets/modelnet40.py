@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wsdesc.cloud.cloud import all_finite, as_points
+from wsdesc.datasets.hdf5 import dataset, open_hdf5
 from wsdesc.errors import FileFormatError, InputError
 
 Split = Literal["train", "test"]
@@ -70,20 +71,17 @@ def read_split(folder: str | Path, split: Split = "train") -> Shapes:
 
 def read_shapes(path: Path, row: int | None = None) -> NDArray[np.float32]:
     """The shapes (B, N, 3) of one HDF5 file, or one of them (1, N, 3). They hold NaN if the file does."""
-    with _open(path) as file:
+    with open_hdf5(path) as file:
         count = _shape(path, file)[0]
         if row is not None and not 0 <= row < count:
             raise FileFormatError(f"{path}: has {count} shapes, and none with the number {row}")
-        try:
-            data = file["data"][slice(row, None if row is None else row + 1)]
-        except (OSError, RuntimeError, ValueError) as error:  # what h5py raises for damaged chunks
-            raise FileFormatError(f"{path}: 'data' cannot be read ({error})") from error
+        data = file["data"][slice(row, None if row is None else row + 1)]
     return np.ascontiguousarray(data[..., :3], dtype=np.float32)
 
 
 def count_shapes(path: Path) -> int:
     """How many shapes an HDF5 file has, without reading them."""
-    with _open(path) as file:
+    with open_hdf5(path) as file:
         return _shape(path, file)[0]
 
 
@@ -173,32 +171,24 @@ def independent_pair(
     return ShapePair(source.astype(np.float32), target.astype(np.float32), T_target_source)
 
 
-def _open(path: Path) -> Any:
-    import h5py
-
-    if not path.is_file():
-        raise FileFormatError(f"{path}: there is no such file")
-    try:
-        return h5py.File(path, "r")
-    except OSError as error:
-        raise FileFormatError(f"{path}: cannot be read as HDF5 ({error})") from error
-
-
 def _shape(path: Path, file: Any) -> tuple[int, int, int]:
     """The shape of the dataset 'data', if it is one of clouds."""
-    found = getattr(file.get("data"), "shape", None)
-    if found is None:
-        raise FileFormatError(f"{path}: has no dataset 'data' (it has: {', '.join(file) or 'nothing'})")
-    if len(found) != 3 or found[1] < 1 or found[2] < 3 or file["data"].dtype.kind not in "iuf":
+    data = dataset(path, file, "data")
+    if data is None:
+        names = ", ".join(map(str, file)) or "nothing"
+        raise FileFormatError(f"{path}: has no dataset 'data' (it has: {names})")
+    found = data.shape
+    if len(found) != 3 or found[1] < 1 or found[2] < 3 or data.dtype.kind not in "iuf":
         raise FileFormatError(f"{path}: 'data' should be numbers of shape (shapes, points, 3), not {found}")
     return found  # type: ignore[no-any-return]
 
 
 def _labels(path: Path, count: int) -> NDArray[np.int64] | None:
-    with _open(path) as file:
+    with open_hdf5(path) as file:
         if "label" not in file:
             return None
-        labels = np.asarray(file["label"]).reshape(-1)
+        found = dataset(path, file, "label")
+        labels = np.empty(0) if found is None else np.asarray(found).reshape(-1)
     if len(labels) != count or labels.dtype.kind not in "iu":
         raise FileFormatError(f"{path}: 'label' should be {count} whole numbers")
     return labels.astype(np.int64)
