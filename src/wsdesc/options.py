@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import difflib
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
 from wsdesc.cloud.atomic import atomic_write
-from wsdesc.errors import FileFormatError, InputError
+from wsdesc.errors import InputError
+
+_LARGEST = 2**53  # of whole numbers, which no count or seed needs to exceed
 
 
 class Options(BaseModel):
@@ -17,13 +19,20 @@ class Options(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
+    @field_validator("*")
+    @classmethod
+    def _is_no_giant(cls, value: Any) -> Any:
+        if isinstance(value, int) and abs(value) > _LARGEST:
+            raise ValueError("is too large a number")
+        return value
+
     @classmethod
     def read(cls, values: dict[str, Any]) -> Self:
         """Validate `values`; the first thing that is wrong becomes one readable `InputError`."""
         try:
-            return cls(**values)
+            return cls.model_validate(values)
         except ValidationError as error:
-            first = error.errors()[0]
+            first = error.errors(include_context=False, include_input=False, include_url=False)[0]
             where = ".".join(map(str, first["loc"])) or "options"
             if first["type"] == "extra_forbidden":
                 raise InputError(f"unknown option {where!r}" + cls._suggestion(first["loc"])) from error
@@ -32,16 +41,10 @@ class Options(BaseModel):
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """Read a YAML file."""
-        import yaml
+        from wsdesc.plain_yaml import read_yaml
 
         try:
-            values = yaml.safe_load(Path(path).read_text(encoding="utf-8")) or {}
-        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-            raise FileFormatError(f"{path}: not a YAML file that can be read ({error})") from error
-        if not isinstance(values, dict):
-            raise FileFormatError(f"{path}: should hold names and values, not {type(values).__name__}")
-        try:
-            return cls.read(values)
+            return cls.read(read_yaml(path))
         except InputError as error:
             raise InputError(f"{path}: {error}") from error
 
@@ -56,6 +59,8 @@ class Options(BaseModel):
     def _suggestion(cls, place: tuple[int | str, ...]) -> str:
         group: Any = cls
         for name in place[:-1]:
-            group = group.model_fields[name].annotation
-        near = difflib.get_close_matches(str(place[-1]), group.model_fields, n=1)
+            kind = group.model_fields[name].annotation
+            # a group, or a group that may be absent
+            group = next(k for k in (kind, *get_args(kind)) if isinstance(k, type) and issubclass(k, Options))
+        near = difflib.get_close_matches(str(place[-1])[:100], group.model_fields, n=1)
         return f": did you mean {near[0]!r}?" if near else ""
