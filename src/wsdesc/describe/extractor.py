@@ -17,7 +17,7 @@ from wsdesc.describe.network import DescriptorNetwork
 from wsdesc.describe.options import DescriptorOptions
 from wsdesc.describe.support import make_support
 from wsdesc.describe.voxelize import voxelize
-from wsdesc.errors import FileFormatError, InputError
+from wsdesc.errors import InputError
 
 Precision = Literal["float32", "tf32", "bf16"]
 
@@ -121,11 +121,10 @@ class WSDesc(nn.Module):
         """The model of that name in the package, or of that file, ready for inference."""
         path = pretrained.find(name_or_path)
         options, tensors = pretrained.load(path)
+        with torch.device("meta"):
+            pretrained.check_fit(path, cls(**options.model_dump()).state_dict(), tensors)
         model = cls(**options.model_dump())
-        try:
-            model.load_state_dict(tensors)
-        except RuntimeError as error:
-            raise FileFormatError(f"{path}: weights do not fit the options in its header: {error}") from error
+        model.load_state_dict(tensors)
         return model.to(device).eval()
 
     def _in_metres(self, points: Tensor, keypoints: Tensor, unit: float) -> tuple[Tensor, Tensor]:

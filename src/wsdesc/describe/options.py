@@ -22,8 +22,8 @@ class DescriptorOptions(Options):
     resolution: int = Field(16, ge=4, le=64)  # voxels an axis
     sigma: float = Field(1e-3, gt=0)  # softness of a voxel's surface, a squared length
     cutoff: float | None = Field(1e-3, gt=0, lt=0.5)  # least probability that counts; None: all of them
-    width: float = Field(1.0, gt=0)  # factor on the network's channels
-    dimension: int = Field(32, ge=1)  # of a descriptor
+    width: float = Field(1.0, gt=0, le=16)  # factor on the network's channels
+    dimension: int = Field(32, ge=1, le=4096)  # of a descriptor
 
     @model_validator(mode="after")
     def _bounds_are_ordered(self) -> Self:

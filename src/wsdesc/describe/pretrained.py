@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
@@ -15,6 +16,7 @@ from wsdesc.errors import FileFormatError, InputError
 
 _HEADER = "wsdesc"
 _FOLDER = Path(__file__).parent.parent / "weights"
+_NUMBERS = (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64)
 
 
 def available() -> list[str]:
@@ -57,15 +59,35 @@ def load(path: str | Path) -> tuple[DescriptorOptions, dict[str, Tensor]]:
         with safe_open(str(path), framework="pt") as file:
             header = (file.metadata() or {}).get(_HEADER)
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError, ValueError) as error:
+    except (SafetensorError, OSError, ValueError, RuntimeError, AttributeError) as error:
+        # The last two are for types of numbers that this torch does not have.
         raise FileFormatError(f"{path}: not a safetensors file ({error}); pickles are not loaded") from error
     if header is None:
         raise FileFormatError(f"{path}: its header does not describe a WSDesc model")
     try:
         options = DescriptorOptions.read(json.loads(header))
-    except (ValueError, TypeError, InputError) as error:
+    except (ValueError, TypeError, InputError, RecursionError) as error:
         raise FileFormatError(f"{path}: its header cannot be read ({error})") from error
     for name, tensor in tensors.items():
+        if tensor.dtype not in _NUMBERS:
+            raise FileFormatError(f"{path}: {name} is not made of ordinary numbers but of {tensor.dtype}")
         if not bool(torch.isfinite(tensor).all()):
             raise FileFormatError(f"{path}: {name} has values that are not finite")
     return options, tensors
+
+
+def check_fit(path: str | Path, expected: Mapping[str, Tensor], tensors: Mapping[str, Tensor]) -> None:
+    """Refuse tensors that are not those of the model, by name and shape.
+
+    expected: what the options in the header stand for, on the device "meta": a header that lies about the
+        size of the network is found out before that much memory is taken.
+    """
+    trouble = [f"{name} is missing" for name in expected if name not in tensors]
+    trouble += [f"{name} is not known" for name in tensors if name not in expected]
+    trouble += [
+        f"{name} is {tuple(tensors[name].shape)} and should be {tuple(tensor.shape)}"
+        for name, tensor in expected.items()
+        if name in tensors and tensors[name].shape != tensor.shape
+    ]
+    if trouble:
+        raise FileFormatError(f"{path}: weights do not fit the options in its header: {trouble[0]}")
