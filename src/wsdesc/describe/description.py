@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 import torch
@@ -18,6 +16,7 @@ from wsdesc.cloud.atomic import atomic_write
 from wsdesc.cloud.clean import Cleaned, clean
 from wsdesc.cloud.cloud import Cloud
 from wsdesc.cloud.files import read_cloud
+from wsdesc.cloud.formats.archive import read_arrays
 from wsdesc.cloud.sampling import farthest_points, voxel_downsample
 from wsdesc.cloud.units import INDOOR_RESOLUTION, working_resolution
 from wsdesc.describe.backends import choose_device
@@ -29,7 +28,7 @@ Advance = Callable[[int], None]  # so many keypoints more are done
 DEFAULT_MODEL = "indoor-fast"
 _AT_ONCE = 256  # keypoints between two words of progress
 _FEWEST = 50  # points at the working resolution, below which there is nothing to describe
-_ARRAYS = ("points", "order", "descriptors", "frames", "offset")
+_ARRAYS = {"points": "f4", "order": "i8", "descriptors": "f4", "frames": "f4", "offset": "f8"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,22 +87,22 @@ class Description:
     def load(cls, path: str | Path) -> Description:
         """Read what `save` wrote; FileFormatError for anything else."""
         try:
-            with np.load(path, allow_pickle=False) as file:
-                arrays = {name: file[name] for name in _ARRAYS}
-                resolution, model = float(file["resolution"]), str(file["model"])
-        except (OSError, ValueError, KeyError, EOFError, BadZipFile, zlib.error) as error:
+            arrays = read_arrays(path, kinds="iufU")
+            resolution, model = float(arrays["resolution"]), str(arrays["model"])
+            tensors = {k: torch.from_numpy(arrays[k].astype(kind)) for k, kind in _ARRAYS.items()}
+        except Exception as error:  # zip files and arrays are damaged in many ways, each with its exception
             raise FileFormatError(f"{path}: not a description written by `wsdesc describe`") from error
-        offset = arrays.pop("offset")
-        found = cls(**{k: torch.from_numpy(v) for k, v in arrays.items()},
-                    resolution=resolution, offset=offset, model=model)  # fmt: skip
+        offset = tensors.pop("offset").numpy()
+        found = cls(**tensors, resolution=resolution, offset=offset, model=model)
         found._check(path)
         return found
 
     def _check(self, path: str | Path) -> None:
-        count, keys = len(self.points), len(self.descriptors)
-        good = self.points.shape == (count, 3) and count > 0 and self.order.ndim == 1
+        good = self.points.ndim > 0 and self.descriptors.ndim == 2
+        count, keys = (len(self.points), len(self.descriptors)) if good else (0, 0)
+        good = good and self.points.shape == (count, 3) and count > 0 and self.order.ndim == 1
         good = good and keys <= len(self.order) and self.frames.shape == (keys, 3, 3)
-        good = good and self.descriptors.ndim == 2 and self.offset.shape == (3,) and self.resolution > 0
+        good = good and self.offset.shape == (3,) and 0 < self.resolution < float("inf")
         if good and len(self.order):
             good = bool(((self.order >= 0) & (self.order < count)).all())
         numbers = (self.points, self.descriptors, self.frames, torch.from_numpy(self.offset))
