@@ -124,8 +124,12 @@ def test_what_a_machine_without_matplotlib_measured_is_drawn_elsewhere(
     scene_root: Path, right: Method, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as there:
-        there.setattr("wsdesc.evaluate.report.can_draw", lambda: False)
+        for module in ("report", "page"):
+            there.setattr(f"wsdesc.evaluate.{module}.can_draw", lambda: False)
         run_pairs(scene_root, [right], TestReports.options, tmp_path / "out")
+        assert "![" not in (tmp_path / "out" / "pairs-data" / "report.md").read_text()
+        with pytest.raises(InputError, match="matplotlib"):
+            make_page(tmp_path / "out", tmp_path / "page.md")
     assert not list(tmp_path.rglob("*.png"))
     make_page(tmp_path / "out", tmp_path / "page.md")
     assert (tmp_path / "page" / "pairs-data-fmr.png").is_file()

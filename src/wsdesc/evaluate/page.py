@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from wsdesc.errors import FileFormatError, InputError
+from wsdesc.evaluate.plots import can_draw
 from wsdesc.evaluate.report import REPORT, Report, write_text
 
 NOTES = "notes.md"  # beside a report: what people say about it
@@ -48,6 +49,8 @@ def make_page(results: Path, page: Path) -> list[Report]:
     """
     if not results.is_dir():
         raise FileFormatError(f"{results}: there is no such folder")
+    if not can_draw():
+        raise InputError("the page has pictures, and matplotlib, which draws them, is not installed here")
     found = [(path.parent, Report.load(path)) for path in sorted(results.rglob(REPORT))]
     if not found:
         raise InputError(f"{results}: has no results; make some with wsdesc benchmark 3dmatch, pairs, …")

@@ -68,14 +68,13 @@ class Report:
 
     def save(self, folder: Path) -> None:
         """Write report.json, report.md for people, and the plots if they can be drawn here."""
+        shown = self if can_draw() else replace(self, plots=[])
         write_text(folder / REPORT, json.dumps(asdict(self), indent=1, ensure_ascii=False) + "\n")
-        write_text(folder / "report.md", self.markdown())
-        self.draw(folder)
+        write_text(folder / "report.md", shown.markdown())
+        shown.draw(folder)
 
     def draw(self, folder: Path, prefix: str = "") -> None:
-        """The plots as PNG, where there is matplotlib."""
-        if not can_draw():
-            return
+        """The plots as PNG; this needs matplotlib."""
         folder.mkdir(parents=True, exist_ok=True)
         for plot in self.plots:
             plot.draw(folder / f"{prefix}{plot.file}")
@@ -89,7 +88,7 @@ class Report:
             tables = [Table(**table) for table in values.pop("tables")]
             plots = [Plot.of(plot) for plot in values.pop("plots")]
             return cls(**values, runs=runs, tables=tables, plots=plots)
-        except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise FileFormatError(f"{path}: not the report of a benchmark ({error})") from error
 
 
