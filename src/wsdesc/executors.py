@@ -158,7 +158,7 @@ class Journal:
             try:
                 entry = json.loads(line)
                 self._kept[entry["key"]] = dict(entry["result"])
-            except (ValueError, TypeError, KeyError):
+            except (ValueError, TypeError, KeyError, RecursionError):
                 continue
 
     def run(

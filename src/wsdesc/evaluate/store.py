@@ -94,7 +94,7 @@ def _whole_lines(path: Path) -> list[Record]:
     for number, line in enumerate(data[:end].splitlines(), 1):
         try:
             record = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise FileFormatError(f"{path}, line {number}: not a record; --fresh begins anew") from error
         if not isinstance(record, dict):
             raise FileFormatError(f"{path}, line {number}: not a record; --fresh begins anew")

@@ -50,9 +50,12 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     try:
         with safe_open(str(path), framework="pt") as file:
             header = json.loads((file.metadata() or {})[_HEADER])
-            return header, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError, KeyError, ValueError) as error:
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        if not (isinstance(header["options"], dict) and isinstance(header["step"], int)):
+            raise ValueError("its header does not say options and steps")
+    except (SafetensorError, OSError, KeyError, ValueError, TypeError, RuntimeError) as error:
         raise FileFormatError(f"{path}: not a checkpoint of a training ({error})") from error
+    return header, tensors
 
 
 def _compare(path: Path, saved: dict[str, Any], options: TrainOptions) -> None:
