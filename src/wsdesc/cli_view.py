@@ -99,7 +99,7 @@ def read_pose(path: Path) -> Floats:
         found: Any = json.loads(text) if path.suffix.lower() == ".json" else _rows(text)
     except OSError as error:
         raise FileFormatError(f"{path}: cannot be read: {error.strerror or error}") from error
-    except ValueError as error:  # of JSON, of numbers, of text that is none
+    except (ValueError, RecursionError) as error:  # of JSON, of numbers, of text that is none
         raise FileFormatError(f"{path}: holds no pose: {error}") from error
     if isinstance(found, dict):
         if "T_target_source" not in found:
@@ -107,7 +107,7 @@ def read_pose(path: Path) -> Floats:
         found = found["T_target_source"]
     try:
         return rigid(np.array(found, dtype=np.float64))
-    except (InputError, ValueError, TypeError) as error:
+    except (InputError, ValueError, TypeError, OverflowError) as error:
         raise FileFormatError(f"{path}: holds no pose: {error}") from error
 
 
