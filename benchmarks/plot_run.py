@@ -49,11 +49,12 @@ def draw(runs: list[Path], out: Path) -> None:
         rows, colour = read(run), f"C{number}"
         name = run.name if run.is_dir() else run.parent.name
         left.plot(*curve(rows, "support"), color=colour, lw=1.8, label=name)
-        steps, loss = curve(rows, "loss")
+        steps, loss = curve([row for row in rows if "orthogonality" in row], "loss")  # others do not compare
         many = len(loss) > SMOOTH
         if many:
             right.plot(steps, loss, color=colour, lw=0.6, alpha=0.3)
-        right.plot(steps, smooth(loss) if many else loss, color=colour, lw=1.8, label=f"{name}, training")
+        if loss:
+            right.plot(steps, smooth(loss) if many else loss, color=colour, lw=1.8, label=f"{name}, training")
         held_out = curve(rows, "held_out_loss")
         if held_out[0]:
             right.plot(*held_out, "o--", color=colour, ms=3, lw=1, label=f"{name}, held out")
