@@ -21,6 +21,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Any, Protocol
 
+from wsdesc.cloud.atomic import check_links
 from wsdesc.errors import FileFormatError, InputError, MissingExtraError, WSDescError
 
 Job = dict[str, Any]
@@ -213,8 +214,10 @@ def content_of(path: str | Path) -> str:
 
 
 def make_folder(folder: Path) -> None:
+    """Make a folder for results, or take one that is there if nothing in it leads elsewhere."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        check_links(folder)
     except OSError as error:
         raise FileFormatError(f"{folder}: cannot be made: {error.strerror or error}") from error
 

@@ -41,7 +41,9 @@ class Plot:
 
     @classmethod
     def of(cls, values: dict[str, Any]) -> Self:
-        """As it was before it became JSON."""
+        """As it was before it became JSON; a ValueError for a name that leads elsewhere."""
+        if Path(values["file"]).name != values["file"] or not values["file"].endswith(".png"):
+            raise ValueError(f"{values['file']} is not the name of a picture")
         curves = {name: (x, y) for name, (x, y) in values.pop("curves").items()}
         return cls(**values, curves=curves)
 

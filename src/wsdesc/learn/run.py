@@ -13,7 +13,7 @@ from typing import Any, Protocol, cast
 import torch
 from torch import Tensor
 
-from wsdesc.cloud.atomic import atomic_write
+from wsdesc.cloud.atomic import atomic_write, check_links
 from wsdesc.describe.extractor import WSDesc
 from wsdesc.errors import FileFormatError, InputError
 from wsdesc.learn import distributed
@@ -195,6 +195,7 @@ class _Folder:
         checkpoint = self.path / CHECKPOINT
         try:
             self.path.mkdir(parents=True, exist_ok=True)
+            check_links(self.path)
         except OSError as error:
             raise FileFormatError(f"{self.path}: cannot be used as a folder: {error.strerror}") from error
         if checkpoint.exists() and not resume:

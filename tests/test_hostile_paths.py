@@ -1,0 +1,92 @@
+"""Nothing is written outside the folder that was named, whatever the input calls things."""
+
+import io
+import json
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from wsdesc.cloud.atomic import atomic_write, check_links
+from wsdesc.cloud.files import read_cloud, read_points, write_points
+from wsdesc.errors import FileFormatError
+from wsdesc.evaluate.report import Report
+from wsdesc.executors import locked, make_folder
+
+
+@pytest.fixture
+def outside(tmp_path) -> Path:
+    """A file of somebody's, beside the folder of results."""
+    (tmp_path / "results").mkdir()
+    (tmp_path / "precious.txt").write_text("mine")
+    return tmp_path / "precious.txt"
+
+
+@pytest.mark.parametrize("name", ["journal.jsonl", "merged.ply", ".lock", "a folder"])
+def test_a_link_out_of_the_results_is_refused(outside, name):
+    results = outside.parent / "results"
+    (results / name).symlink_to(outside if name != "a folder" else outside.parent)
+    with pytest.raises(FileFormatError, match=f"{name}: is a link out of"):
+        make_folder(results)
+    with pytest.raises(FileFormatError, match="link out of"), locked(results):
+        pass
+    assert outside.read_text() == "mine"
+
+
+def test_links_that_stay_inside_are_not(outside):
+    results = outside.parent / "results"
+    (results / "last.ply").write_text("")
+    (results / "newest.ply").symlink_to("last.ply")
+    check_links(results)
+    (outside.parent / "elsewhere").symlink_to(results)  # the folder itself may be one
+    check_links(outside.parent / "elsewhere")
+
+
+@pytest.mark.parametrize("file", ["../precious.txt", "/precious.txt", "x/../../../precious.txt", "..", ""])
+def test_a_report_cannot_name_a_picture_elsewhere(outside, file):
+    plot = {"file": "recall.png", "kind": "recall", "title": "", "curves": {}}
+    report = {"name": "a", "title": "a", "runs": [], "samples": "", "tables": []}
+    path = outside.parent / "results" / "report.json"
+    path.write_text(json.dumps({**report, "plots": [plot]}))
+    assert Report.load(path).plots[0].file == "recall.png"
+    path.write_text(json.dumps({**report, "plots": [{**plot, "file": file}]}))
+    with pytest.raises(FileFormatError, match=r"report\.json.*not the name of a picture"):
+        Report.load(path)
+
+
+def test_members_of_archives_are_not_unpacked(outside):
+    """They are read in memory, whatever their names."""
+    array = io.BytesIO()
+    np.save(array, np.eye(3))
+    path = outside.parent / "results" / "a.npz"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("../precious.txt", "theirs")
+        archive.writestr("../precious.npy", array.getvalue())
+        archive.writestr("/points.npy", array.getvalue())
+        archive.writestr("points.npy", array.getvalue())
+    before = sorted(outside.parent.rglob("*"))
+    assert len(read_cloud(path).points) == 3
+    assert sorted(outside.parent.rglob("*")) == before
+    assert outside.read_text() == "mine"
+
+
+def test_a_mesh_opens_no_other_file(outside, monkeypatch):
+    path = outside.parent / "results" / "a.obj"
+    path.write_text(
+        f"mtllib {outside}\nmtllib ../precious.txt\nusemtl a\nv 0 0 0\nv 1 0 0\nv 0 1 0\nf 1 2 3\n"
+    )
+    opened = []
+    original = Path.open
+    monkeypatch.setattr(Path, "open", lambda self, *a, **k: opened.append(self) or original(self, *a, **k))
+    assert len(read_points(path)) == 3
+    assert opened == [path]
+
+
+def test_what_is_half_written_lies_beside_its_place(outside):
+    results = outside.parent / "results"
+    with atomic_write(results / "a.txt") as temporary:
+        assert temporary.parent == results
+        temporary.write_text("a")
+    write_points(results / "a.ply", np.eye(3))
+    assert sorted(path.name for path in results.iterdir()) == ["a.ply", "a.txt"]
