@@ -96,14 +96,23 @@ def _build(low, high, order, bounds, links):  # type: ignore[no-untyped-def]
 
 
 @device_function
-def _enter(bounds, node, origin, inverse, far):  # type: ignore[no-untyped-def]
-    """Where a ray enters a node's box, or infinity if it misses it or enters beyond `far`."""
-    near = np.float32(0.0)
-    for a in range(3):
-        t0 = (bounds[node, a] - origin[a]) * inverse[a]
-        t1 = (bounds[node, 3 + a] - origin[a]) * inverse[a]
-        near, far = max(near, min(t0, t1)), min(far, max(t0, t1))
+def _enter(bounds, node, ox, oy, oz, ix, iy, iz, far):  # type: ignore[no-untyped-def]
+    """Where a ray enters a node's box, or infinity if it misses it or enters beyond `far`.
+
+    Origin and inverse direction come as numbers: read from arrays they would be read anew at every node.
+    """
+    box = bounds[node]
+    x0, x1 = (box[0] - ox) * ix, (box[3] - ox) * ix
+    y0, y1 = (box[1] - oy) * iy, (box[4] - oy) * iy
+    z0, z1 = (box[2] - oz) * iz, (box[5] - oz) * iz
+    near = max(max(min(x0, x1), min(y0, y1)), max(min(z0, z1), np.float32(0.0)))
+    far = min(min(max(x0, x1), max(y0, y1)), min(max(z0, z1), far))
     return near if near <= far else np.float32(np.inf)
+
+
+@device_function
+def _inverse(x):  # type: ignore[no-untyped-def]
+    return np.float32(1.0) / (x if x != 0 else np.float32(1e-20))
 
 
 @device_function
@@ -142,13 +151,12 @@ def _cosine(triangle, ray):  # type: ignore[no-untyped-def]
 def _cast(start, stop, origins, rays, triangles, bounds, links, depth, hit, slant):  # type: ignore[no-untyped-def]
     """The nearest triangle for rays [start, stop): see `cast` for what is found out about it."""
     stack_node, stack_near = np.empty(256, np.int32), np.empty(256, np.float32)
-    inverse = np.empty(3, np.float32)
     for r in range(start, stop):
         origin, ray = origins[r], rays[r]
-        for a in range(3):
-            inverse[a] = np.float32(1.0) / (ray[a] if ray[a] != 0 else np.float32(1e-20))
+        ox, oy, oz = origin[0], origin[1], origin[2]
+        ix, iy, iz = _inverse(ray[0]), _inverse(ray[1]), _inverse(ray[2])
         best, which = np.float32(np.inf), -1
-        stack_node[0], stack_near[0] = 0, _enter(bounds, 0, origin, inverse, best)
+        stack_node[0], stack_near[0] = 0, _enter(bounds, 0, ox, oy, oz, ix, iy, iz, best)
         top = 1
         while top > 0:
             top -= 1
@@ -161,12 +169,17 @@ def _cast(start, stop, origins, rays, triangles, bounds, links, depth, hit, slan
                 if t < best:
                     best, which = t, i
             if count == 0:
-                left = _enter(bounds, first, origin, inverse, best)
-                right = _enter(bounds, first + 1, origin, inverse, best)
-                swap = left > right
-                stack_node[top], stack_near[top] = (first, left) if swap else (first + 1, right)
-                stack_node[top + 1], stack_near[top + 1] = (first + 1, right) if swap else (first, left)
-                top += 2
+                left = _enter(bounds, first, ox, oy, oz, ix, iy, iz, best)
+                right = _enter(bounds, first + 1, ox, oy, oz, ix, iy, iz, best)
+                nearer, near, farther, far = first, left, first + 1, right
+                if left > right:
+                    nearer, near, farther, far = farther, far, nearer, near
+                if far < best:
+                    stack_node[top], stack_near[top] = farther, far
+                    top += 1
+                if near < best:
+                    stack_node[top], stack_near[top] = nearer, near
+                    top += 1
         depth[r], hit[r], slant[r] = best, which, 0
         if which >= 0:
             slant[r] = _cosine(triangles[which], ray)
