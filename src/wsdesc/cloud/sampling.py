@@ -8,7 +8,7 @@ from torch import Tensor
 
 from wsdesc.cloud.neighbours import check_points
 from wsdesc.errors import InputError
-from wsdesc.kernels import kernel
+from wsdesc.kernels import device_function, kernel
 
 
 def voxel_downsample(points: Tensor, size: float) -> Tensor:
@@ -19,12 +19,16 @@ def voxel_downsample(points: Tensor, size: float) -> Tensor:
     check_points(points)
     if not size > 0:
         raise InputError(f"a voxel size must be positive, not {size}")
-    cell = ((points.double() - points.amin(0).double()) / size).floor()
-    if float(cell.max()) >= 2**21:
+    low, high = points.amin(0).double(), points.amax(0).double()
+    if float((high - low).max()) / size >= 2**21:
         raise InputError(
             f"a voxel size of {size:g} cuts this cloud into over 2 million cells an axis: wrong unit?"
         )
-    cell = cell.long()
+    if not points.is_cuda:
+        keys, sums, counts = _sum_cells(points.detach().numpy(), low.numpy(), size)
+        by_cell = np.argsort(keys)
+        return torch.from_numpy(sums[by_cell] / counts[by_cell, None]).to(points.dtype)
+    cell = ((points.double() - low) / size).floor().long()
     order = torch.sort((cell[:, 0] << 42) | (cell[:, 1] << 21) | cell[:, 2], stable=True)
     count = torch.unique_consecutive(order.values, return_counts=True)[1]
     mean = torch.segment_reduce(points[order.indices].double(), "mean", lengths=count, axis=0)
@@ -68,6 +72,60 @@ def farthest_points(points: Tensor, keep: int, generator: torch.Generator | None
 def _check_number(keep: int) -> None:
     if keep < 0:
         raise InputError(f"the number of points to keep must not be negative, as {keep} is")
+
+
+@kernel
+def _sum_cells(points, low, size):
+    """The occupied cells in the order in which points come to them: numbers (M,), sums (M, 3), counts (M,).
+
+    A hash table over the cells. It is as large as the result, so that it stays in the cache where sorting
+    would move every point.
+    """
+    capacity, used = 1 << 12, 0
+    table = np.full(capacity, -1, np.int64)  # slot -> cell
+    keys, counts = np.empty(capacity // 2, np.int64), np.zeros(capacity // 2, np.int64)
+    sums = np.zeros((capacity // 2, 3))
+    last_key, last = np.int64(-1), np.int64(-1)
+    for n in range(len(points)):
+        key = np.int64(0)
+        for axis in range(3):
+            key = (key << 21) | np.int64(np.floor((np.float64(points[n, axis]) - low[axis]) / size))
+        cell = last
+        if key != last_key:  # scanners go along surfaces: it often is the same
+            slot = _slot(key, capacity)
+            while table[slot] >= 0 and keys[table[slot]] != key:
+                slot = (slot + 1) & (capacity - 1)
+            cell = table[slot]
+            if cell < 0:
+                if used == len(keys):
+                    capacity *= 2
+                    table = np.full(capacity, -1, np.int64)
+                    for old in range(used):
+                        slot = _slot(keys[old], capacity)
+                        while table[slot] >= 0:
+                            slot = (slot + 1) & (capacity - 1)
+                        table[slot] = old
+                    slot = _slot(key, capacity)
+                    while table[slot] >= 0:
+                        slot = (slot + 1) & (capacity - 1)
+                    keys = np.concatenate((keys, np.empty_like(keys)))
+                    counts = np.concatenate((counts, np.zeros_like(counts)))
+                    sums = np.concatenate((sums, np.zeros_like(sums)))
+                table[slot], keys[used] = used, key
+                cell = used
+                used += 1
+            last_key, last = key, cell
+        counts[cell] += 1
+        for axis in range(3):
+            sums[cell, axis] += points[n, axis]
+    return keys[:used], sums[:used], counts[:used]
+
+
+@device_function
+def _slot(key, capacity):
+    """Where the search for a cell begins: the upper bits of a product are well mixed."""
+    mixed = np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)
+    return np.int64(mixed >> np.uint64(32)) & (capacity - 1)
 
 
 @kernel(fastmath={"contract", "nsz", "reassoc"})

@@ -33,7 +33,7 @@ _ROOM_EXTENTS = (0.7, 7.0)  # metres: extents that scans of a room, or of a good
 _ROOM_SPACINGS = (0.0005, 0.1)  # metres: between the points of such scans
 _NAMES = {"metres": 1.0, "centimetres": 0.01, "millimetres": 0.001}
 
-_LARGE = 1_000_000  # points; of larger clouds the spacing is measured in some places only
+_LARGE = 300_000  # points; of larger clouds the spacing is measured in some places only
 
 
 @dataclass(frozen=True)
@@ -97,8 +97,8 @@ def unit_of(*clouds: Any) -> float:
 def spacing(points: Any, sample: int = 2000, seed: int = 0) -> float:
     """The median distance from a point to the nearest one that differs from it, over `sample` points.
 
-    Repeated points count once; points that are not finite do not count. Clouds of over a million points are
-    measured in randomly chosen cells that hold about a million together.
+    Repeated points count once; points that are not finite do not count. Clouds of over 300 000 points are
+    measured in randomly chosen cells that hold about that many together.
     """
     from scipy.spatial import cKDTree
 
