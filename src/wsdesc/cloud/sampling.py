@@ -111,8 +111,8 @@ def _sum_cells(points, low, size):
                     keys = np.concatenate((keys, np.empty_like(keys)))
                     counts = np.concatenate((counts, np.zeros_like(counts)))
                     sums = np.concatenate((sums, np.zeros_like(sums)))
-                table[slot], keys[used] = used, key
-                cell = used
+                cell = np.int64(used)
+                table[slot], keys[cell] = cell, key
                 used += 1
             last_key, last = key, cell
         counts[cell] += 1

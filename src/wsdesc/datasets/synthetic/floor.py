@@ -103,8 +103,8 @@ class Floor:
             things.append(place(thing, (*at, 0.0), yaw=yaw))
         for _ in range(rng.integers(0, 5)):
             thing = _IN_THE_MIDDLE[rng.integers(len(_IN_THE_MIDDLE))](rng)
-            at = rng.uniform((-0.3 * self.pitch, 0.25 * self.depth), (0.3 * self.pitch, 0.75 * self.depth))
-            things.append(place(thing, (*at, 0.0), yaw=rng.uniform(0, 2 * np.pi)))
+            x, y = rng.uniform((-0.3 * self.pitch, 0.25 * self.depth), (0.3 * self.pitch, 0.75 * self.depth))
+            things.append(place(thing, (x, y, 0.0), yaw=rng.uniform(0, 2 * np.pi)))
         return things
 
 
