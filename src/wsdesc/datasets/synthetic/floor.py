@@ -63,7 +63,7 @@ class Floor:
     @property
     def length(self) -> float:
         """Of the corridor."""
-        return self.bays * self.pitch
+        return float(self.bays * self.pitch)
 
     @cached_property
     def tree(self) -> Tree:
