@@ -4,7 +4,17 @@ import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
-from wsdesc.align.loops import ALONE, CONFIRMED, HOME, displacement, find_loops, judge_edges, place
+from wsdesc.align.loops import (
+    ALONE,
+    CONFIRMED,
+    HOME,
+    Loop,
+    displacement,
+    find_loops,
+    judge_edges,
+    place,
+    reject_contradictions,
+)
 from wsdesc.align.observability import Information
 from wsdesc.align.posegraph import Edge
 from wsdesc.align.surface import inverse
@@ -57,6 +67,23 @@ def test_a_wrong_edge_is_found_however_sure_it_is(wrong, how):
     verdicts = judge_edges(edges, np.full(4, 1.5))
     assert [k for k, verdict in enumerate(verdicts) if verdict] == [wrong]
     assert "contradicts" in verdicts[wrong]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_edges_go_one_by_one_the_least_supported_first(seed):
+    rng = np.random.default_rng(seed)
+    loops = [
+        Loop(tuple(rng.choice(12, 3, replace=False).tolist()), bool(rng.random() < 0.6)) for _ in range(25)
+    ]
+    confidence = rng.integers(0, 4, 12).astype(float)
+    against, left = {}, loops
+    while any(not loop.closed for loop in left):  # the definition
+        votes = {k: sum((1 if loop.closed else -1) for loop in left if k in loop.edges) for k in range(12)}
+        accused = {k for loop in left if not loop.closed for k in loop.edges}
+        worst = min(accused, key=lambda k: (votes[k], confidence[k], k))
+        against[worst] = sum(worst in loop.edges and not loop.closed for loop in left)
+        left = [loop for loop in left if worst not in loop.edges]
+    assert reject_contradictions(loops, confidence) == (against, {k for loop in left for k in loop.edges})
 
 
 def test_in_a_single_triangle_the_least_sure_edge_goes():

@@ -8,6 +8,7 @@ close, the edge goes for which least speaks.
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections.abc import Sequence
 from itertools import combinations
@@ -40,12 +41,9 @@ def judge_edges(edges: Sequence[Edge], radii: Floats) -> list[str | None]:
         None if edge.confidence >= CONFIRMED else f"confidence below {CONFIRMED}" for edge in edges
     ]
     loops = find_loops([k for k, verdict in enumerate(verdicts) if verdict is None], edges, radii)
-    while open_ := [loop for loop in loops if not loop.closed]:
-        worst = _least_supported(loops, open_, edges)
-        against = sum(worst in loop.edges for loop in open_)
-        verdicts[worst] = f"contradicts other edges in {against} of the triangles it is part of"
-        loops = [loop for loop in loops if worst not in loop.edges]
-    confirmed = {k for loop in loops for k in loop.edges}
+    against, confirmed = reject_contradictions(loops, [edge.confidence for edge in edges])
+    for k, count in against.items():
+        verdicts[k] = f"contradicts other edges in {count} of the triangles it is part of"
     for k, edge in enumerate(edges):
         if verdicts[k] is None and edge.confidence < ALONE and k not in confirmed:
             verdicts[k] = f"confidence below {ALONE}, and no loop confirms it"
@@ -133,11 +131,36 @@ def _between(edge: Edge, a: int, b: int) -> Floats:
     return edge.T_target_source if (edge.target, edge.source) == (a, b) else inverse(edge.T_target_source)
 
 
-def _least_supported(loops: list[Loop], open_: list[Loop], edges: Sequence[Edge]) -> int:
-    """Of the edges in open loops, the one with the fewest closed loops, less the open ones."""
+def reject_contradictions(
+    loops: Sequence[Loop], confidence: Sequence[float]
+) -> tuple[dict[int, int], set[int]]:
+    """Edges to give up until no loop is open, with their open loops then; and those in loops that are closed.
+
+    Each time the edge goes for which least speaks: the fewest closed loops less open ones, then confidence.
+    """
+    at: dict[int, list[int]] = {}
     votes: dict[int, int] = {}
-    for loop in loops:
+    open_: dict[int, int] = {}
+    for number, loop in enumerate(loops):
         for k in loop.edges:
+            at.setdefault(k, []).append(number)
             votes[k] = votes.get(k, 0) + (1 if loop.closed else -1)
-    accused = sorted({k for loop in open_ for k in loop.edges})
-    return min(accused, key=lambda k: (votes[k], edges[k].confidence, k))
+            open_[k] = open_.get(k, 0) + (not loop.closed)
+    waiting = [(votes[k], confidence[k], k) for k in at]
+    heapq.heapify(waiting)
+    standing = [True] * len(loops)
+    against: dict[int, int] = {}
+    while waiting:
+        vote, _, worst = heapq.heappop(waiting)
+        if vote != votes[worst] or not open_[worst]:
+            continue  # what was said of it is out of date, or nobody accuses it
+        against[worst] = open_[worst]
+        for number in at[worst]:
+            if not standing[number]:
+                continue
+            standing[number] = False
+            for k in loops[number].edges:
+                votes[k] -= 1 if loops[number].closed else -1
+                open_[k] -= not loops[number].closed
+                heapq.heappush(waiting, (votes[k], confidence[k], k))
+    return against, {k for loop, stands in zip(loops, standing, strict=True) if stands for k in loop.edges}
