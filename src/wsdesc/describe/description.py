@@ -18,6 +18,7 @@ from wsdesc.cloud.cloud import Cloud
 from wsdesc.cloud.files import read_cloud
 from wsdesc.cloud.formats.archive import read_arrays
 from wsdesc.cloud.sampling import farthest_points, voxel_downsample
+from wsdesc.cloud.strays import without_strays
 from wsdesc.cloud.units import INDOOR_RESOLUTION, working_resolution
 from wsdesc.describe.backends import choose_device
 from wsdesc.describe.extractor import WSDesc
@@ -137,9 +138,10 @@ def describe(
 
 
 def prepared(cleaned: Cleaned, resolution: float, model: str, seed: int, most: int) -> Description:
-    """A description without descriptors: the scan thinned, and up to `most` keypoints chosen."""
+    """A description without descriptors: the scan thinned, rid of outliers, up to `most` keypoints chosen."""
     unit = resolution / INDOOR_RESOLUTION
-    points = voxel_downsample(torch.from_numpy(cleaned.points), resolution) / unit  # (N, 3)
+    points = voxel_downsample(torch.from_numpy(cleaned.points), resolution)  # (N, 3)
+    points = without_strays(points, resolution) / unit
     if len(points) < _FEWEST:
         raise InputError(
             f"only {len(points)} points are left at the resolution {resolution:.3g}, of {_FEWEST} that are "
