@@ -144,7 +144,8 @@ def read_keypoints(path: Path, count: int) -> NDArray[np.int64]:
         indices = np.loadtxt(path, ndmin=1).reshape(-1)
     except (OSError, ValueError, UnicodeDecodeError) as error:
         raise FileFormatError(f"{path}: not a list of indices ({error})") from error
-    whole = indices.astype(np.int64)
+    with np.errstate(invalid="ignore"):  # what is no number becomes an index that is refused
+        whole = indices.astype(np.int64)
     if len(whole) == 0 or (whole != indices).any() or whole.min() < 0 or whole.max() >= count:
         raise FileFormatError(f"{path}: should hold indices from 0 to {count - 1}, one a line")
     return whole
