@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from io import BytesIO
 from typing import Any
 
@@ -46,15 +47,19 @@ class Browser:
     def picture(self) -> np.ndarray:
         """(H, W, 3) of 0 … 1: the page but for its panel."""
         shot = imread(BytesIO(self.driver.get_screenshot_as_png()))
-        return np.asarray(shot[:, : SIZE[0] - PANEL, :3])
+        return np.asarray(shot[:, : shot.shape[1] - PANEL, :3])
 
-    def wait(self, holds: Callable[[], Any], seconds: float = 30.0) -> Any:
-        """Ask until the answer is true; it is returned."""
+    def wait(self, holds: Callable[[], Any], seconds: float = 60.0) -> Any:
+        """Ask until the answer is true; it is returned. On a busy machine a page may be slow to answer."""
+        from selenium.common import TimeoutException
+
         end = time.monotonic() + seconds
-        while not (answer := holds()):
+        while True:
+            with suppress(TimeoutException):
+                if answer := holds():
+                    return answer
             assert time.monotonic() < end, "the page did not come to show it"
             time.sleep(0.1)
-        return answer
 
     def errors(self) -> list[str]:
         """What the console was told that is worse than a warning."""
@@ -84,6 +89,6 @@ def count(picture: np.ndarray, colour: str) -> int:
     return int(kinds[colour].sum())
 
 
-def count_exact(picture: np.ndarray, colour: tuple[int, int, int]) -> int:
+def count_exact(picture: np.ndarray, colour: tuple[int, int, int], tolerance: float = 0.02) -> int:
     """How many pixels have this colour."""
-    return int((np.abs(picture - np.array(colour) / 255).max(axis=2) < 0.02).sum())
+    return int((np.abs(picture - np.array(colour) / 255).max(axis=2) < tolerance).sum())

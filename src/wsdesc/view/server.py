@@ -157,13 +157,16 @@ class LiveView:
         for word, kind in (("believed", True), ("rejected", False)):
             if edges := [edge for edge in self.scene.edges if edge.believed is kind]:
                 colours = np.array([confidence_colour(edge.confidence) for edge in edges])
-                ends = partial(_edge_ends, np.array([(edge.source, edge.target) for edge in edges]))
+                scans = np.array([(edge.source, edge.target) for edge in edges])
+                ends = partial(_edge_ends, scans, _above(self.scene))
                 groups[f"{len(edges)} {word} pairs"] = self._lines_between(f"/{word}", ends, colours, 4.0)
         return groups
 
     def _lines_between(self, name: str, ends: Ends, colours: NDArray, width: float) -> _Lines:
         points = ends([scan.end for scan in self.scene.scans])  # (L, 2, 3)
-        both = np.repeat(colours[:, None].astype(np.uint8), 2, axis=1)
+        # viser takes the colours of single ends for linear light; given as they are they would look pale.
+        linear = 255 * (colours / 255) ** 2.2
+        both = np.repeat(np.rint(linear)[:, None].astype(np.uint8), 2, axis=1)
         handle = self.server.scene.add_line_segments(
             name, points, both, thickness=width, thickness_units="screen"
         )
@@ -230,5 +233,12 @@ def _match_ends(source: Floats, target: Floats, places: list[Placement]) -> Floa
     return np.stack([places[0].apply(source), places[1].apply(target)], axis=1)
 
 
-def _edge_ends(scans: NDArray, places: list[Placement]) -> Floats:
-    return np.asarray(np.stack([place.position for place in places])[scans])
+def _edge_ends(scans: NDArray, above: Floats, places: list[Placement]) -> Floats:
+    return np.asarray((np.stack([place.position for place in places]) + above)[scans])
+
+
+def _above(scene: Scene) -> Floats:
+    """How far from their middles the graph of the scans floats: viser would hide it behind their points."""
+    highest = max(float(scan.end.apply(scan.points)[:, 2].max()) for scan in scene.scans)
+    lowest = min(float(scan.end.position[2]) for scan in scene.scans)
+    return np.array([0.0, 0.0, 1.1 * (highest - lowest)])
