@@ -130,7 +130,7 @@ def test_same_edges_same_bits():
 
 def test_eighty_scans_take_seconds():
     T_true, edges, _ = graph(np.random.default_rng(6), 80, 8, wrong=80)
-    start = time.perf_counter()
+    start = time.process_time()
     found = solve(80, edges)
-    assert time.perf_counter() - start < 20  # half a second on a free core
+    assert time.process_time() - start < 20  # half a second on a free core
     assert apart(found.T_world_scan, T_true)[1] < 0.08

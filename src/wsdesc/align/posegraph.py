@@ -59,10 +59,13 @@ def solve(count: int, edges: Sequence[Edge]) -> PoseGraph:
     if not edges:
         return PoseGraph(T, components, np.zeros(0))
     problem = _Problem(edges, fixed=np.array([scans[0] for scans in components]), count=count)
-    # Trusted edges first, then the rest; or all at once, the loss wide at first. Where a trusted edge is
-    # wrong the second way is better, where many edges are wrong the first one often is.
-    starts = (T, problem.widely(T))
-    T, _ = min((problem.descend(start, OUTLIER**2, _STEPS) for start in starts), key=lambda end: end[1])
+    found, loss = problem.descend(T, OUTLIER**2, _STEPS)
+    if problem.squares(found).max() > OUTLIER**2:
+        # Trusted edges came first, then the rest. Or all at once, the loss wide at first: where a trusted
+        # edge is wrong that is better, where many edges are wrong the first way often is.
+        other, other_loss = problem.descend(problem.widely(T), OUTLIER**2, _STEPS)
+        found = other if other_loss < loss else found
+    T = found
     return PoseGraph(T, components, np.sqrt(problem.squares(T)))
 
 
