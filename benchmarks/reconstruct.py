@@ -1,11 +1,13 @@
 """Many scans put together by `wsdesc reconstruct`, against known poses; and how its time grows.
 
     python benchmarks/reconstruct.py scene SCENE --foreign OTHER.ply [--jobs 2] [--work DIR]
+    python benchmarks/reconstruct.py floor 8 --seed 5 [--jobs 2] [--work DIR]
     python benchmarks/reconstruct.py growth 20 40 80 [--jobs 2] [--work DIR]
 
 SCENE is a folder of cloud_bin_k.ply with their poses (cloud_bin_k.info.txt) or those of its pairs beside it
 (SCENE-evaluation/gt.log). The scans lose their order, names and frames: each is turned and shifted at random
-and gets a number drawn at random; the foreign one is mixed in. `growth` makes rooms of ten fragments each, so
+and gets a number drawn at random; the foreign one is mixed in. `floor` does so with laser scans of a synthetic
+floor whose bays are built alike, where wrong poses fit nearly as well as right ones. `growth` makes rooms of ten fragments each, so
 that there are as many scans as wanted, and the rooms must neither fall apart nor be joined.
 """
 
@@ -29,6 +31,7 @@ from scipy.spatial.transform import Rotation
 from common import or_explain, print_machine, print_table
 from wsdesc import read_points, write_points
 from wsdesc.datasets.synthetic import make_fragments
+from wsdesc.datasets.synthetic.floor import floor_scans
 from wsdesc.datasets.threedmatch import find_fragments, read_log, read_pose
 from wsdesc.errors import InputError
 
@@ -211,6 +214,14 @@ def scene(o: argparse.Namespace) -> None:
     measure(o.scene.name, scans, o)
 
 
+def floor(o: argparse.Namespace) -> None:
+    scans: list[tuple[str, np.ndarray | None, np.ndarray]] = [
+        ("floor", fragment.T_world_fragment, fragment.points.astype(np.float64))
+        for fragment in floor_scans(o.seed, o.count)
+    ]
+    measure(f"floor-{o.seed}", scans, o)
+
+
 def growth(o: argparse.Namespace) -> None:
     for count in o.counts:
         rooms = [make_fragments(o.seed + 1000 + room, A_ROOM) for room in range(-(-count // A_ROOM))]
@@ -232,10 +243,13 @@ def parse() -> argparse.Namespace:
     one.add_argument("--foreign", type=Path, nargs="*", default=[], help="scans that belong elsewhere")
     one.add_argument("--foreign-scale", type=float, default=1.0, help="so that size does not give them away")
     one.set_defaults(work_on=scene)
+    alike = commands.add_parser("floor", help="a synthetic floor of equal bays")
+    alike.add_argument("count", type=int)
+    alike.set_defaults(work_on=floor)
     many = commands.add_parser("growth", help="time over the number of synthetic scans")
     many.add_argument("counts", type=int, nargs="+")
     many.set_defaults(work_on=growth)
-    for command in (one, many):
+    for command in (one, alike, many):
         command.add_argument("--jobs", type=int, default=2)
         command.add_argument("--seed", type=int, default=0)
         command.add_argument("--work", type=Path, help="keep scans and results here")
