@@ -6,9 +6,10 @@
 
 SCENE is a folder of cloud_bin_k.ply with their poses (cloud_bin_k.info.txt) or those of its pairs beside it
 (SCENE-evaluation/gt.log). The scans lose their order, names and frames: each is turned and shifted at random
-and gets a number drawn at random; the foreign one is mixed in. `floor` does so with laser scans of a synthetic
-floor whose bays are built alike, where wrong poses fit nearly as well as right ones. `growth` makes rooms of ten fragments each, so
-that there are as many scans as wanted, and the rooms must neither fall apart nor be joined.
+and gets a number drawn at random; the foreign one is mixed in. `floor` does so with laser scans of a
+synthetic floor whose bays are built alike, where wrong poses fit nearly as well as right ones. `growth` makes
+rooms of ten fragments each, so that there are as many scans as wanted, and the rooms must neither fall apart
+nor be joined.
 """
 
 from __future__ import annotations
