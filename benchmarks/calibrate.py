@@ -1,17 +1,19 @@
 """Fit the confidence of `wsdesc register` to poses that are right and poses that are not.
 
-    python benchmarks/calibrate.py SCENE… --rooms 40 -o src/wsdesc/align/confidence.json
+    python benchmarks/calibrate.py SCENE… --rooms 40 --floors 12 -o src/wsdesc/align/confidence.json
 
 SCENE is a folder of cloud_bin_k.ply with poses in cloud_bin_k.info.txt beside them. Scans of a scene are
 paired where they overlap by a tenth or more, and as many pairs that do not overlap are added: of one scene,
-and of two. Scenes whose names begin alike up to the first "_" are taken for one place. Each place is also
-judged by a model fitted to all others, which is what the printed figures are about.
+and of two. Scenes whose names begin alike up to the first "_" are taken for one place. Floors are laser scans
+of synthetic corridors with bays that look alike. Each place is also judged by a model fitted to all others,
+which is what the printed figures are about.
 """
 
 from __future__ import annotations
 
 import argparse
 import itertools
+import multiprocessing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,7 @@ from wsdesc.align.surface import Surface
 from wsdesc.cloud.files import read_points
 from wsdesc.cloud.units import INDOOR_RESOLUTION
 from wsdesc.datasets.synthetic import make_fragments, overlap
+from wsdesc.datasets.synthetic.floor import floor_scans
 from wsdesc.datasets.threedmatch import read_pose
 from wsdesc.describe.description import Description, describe
 from wsdesc.evaluate.metrics import r2_success
@@ -33,6 +36,7 @@ from wsdesc.evaluate.reliability import reliability
 from wsdesc.register import RegisterOptions, register_described
 
 LEAST, NONE = 0.1, 0.005  # overlaps of pairs that count as overlapping, and as not
+FLOOR_RESOLUTION = 0.1  # metres; one for all, so that scans of two floors can be compared
 
 
 @dataclass
@@ -40,7 +44,7 @@ class Scan:
     place: str
     description: Description
     surface: Surface
-    T_world_scan: np.ndarray  # of the description's coordinates
+    T_world_scan: np.ndarray  # of the description's coordinates, in the model's metres
 
 
 @dataclass
@@ -50,14 +54,23 @@ class Pair:
     T_target_source: np.ndarray | None  # None where they do not overlap
 
 
-def scan_of(place: str, points: np.ndarray, T_world: np.ndarray, keypoints: int, rng: Any) -> Scan:
+def scan_of(
+    place: str,
+    points: np.ndarray,
+    T_world: np.ndarray,
+    keypoints: int,
+    rng: Any,
+    resolution: float = INDOOR_RESOLUTION,
+) -> Scan:
     """Turned at random, so that nothing is learned from how scans stand."""
     turn = np.eye(4)
     turn[:3, :3] = Rotation.from_quat(rng.normal(size=4)).as_matrix()
-    found = describe(points @ turn[:3, :3].T, keypoints=keypoints, resolution=INDOOR_RESOLUTION)
+    found = describe(points @ turn[:3, :3].T, keypoints=keypoints, resolution=resolution)
     local = np.eye(4)
     local[:3, 3] = found.offset
-    return Scan(place, found, Surface.of(found.points.numpy()), T_world @ turn.T @ local)
+    T = T_world @ turn.T @ local
+    T[:3, 3] /= found.unit
+    return Scan(place, found, Surface.of(found.points.numpy()), T)
 
 
 def read_scans(o: argparse.Namespace) -> dict[str, list[Scan]]:
@@ -68,6 +81,12 @@ def read_scans(o: argparse.Namespace) -> dict[str, list[Scan]]:
         name = f"room{number}"
         made = [f for f in make_fragments(o.first_room + number, 3) if len(f.points) > 1500]
         scans[name] = [scan_of(name, f.points, f.T_world_fragment, o.keypoints, rng) for f in made]
+    for number in watched(range(o.floors), "floors"):
+        name = f"floor{number}"
+        scans[name] = [
+            scan_of(name, f.points, f.T_world_fragment, o.keypoints, rng, FLOOR_RESOLUTION)
+            for f in floor_scans(o.first_room + number, 3)
+        ]
     for folder in o.scenes:
         place = folder.name.split("_")[0]
         files = sorted(folder.glob("cloud_bin_*.ply"), key=lambda f: int(f.stem.rsplit("_", 1)[1]))
@@ -93,7 +112,11 @@ def choose_pairs(scans: dict[str, list[Scan]], most: int, seed: int) -> list[Pai
             elif shared <= NONE:
                 apart.append(Pair(a, b, None))
     every = [scan for some in scans.values() for scan in some]
-    strangers = [Pair(a, b, None) for a, b in itertools.combinations(every, 2) if a.place != b.place]
+    strangers = [
+        Pair(a, b, None)
+        for a, b in itertools.combinations(every, 2)
+        if a.place != b.place and a.description.resolution == b.description.resolution
+    ]
     rng = np.random.default_rng(seed)
 
     def some(pairs: list[Pair], count: int) -> list[Pair]:
@@ -102,6 +125,21 @@ def choose_pairs(scans: dict[str, list[Scan]], most: int, seed: int) -> list[Pai
     overlapping = some(overlapping, most)
     apart = some(apart, len(overlapping) // 3)
     return [*overlapping, *apart, *some(strangers, len(overlapping) - len(apart))]
+
+
+def judge_all(pairs: list[Pair]) -> list[tuple[Evidence, bool] | None]:
+    """Each pair on a core of its own; the pairs are there already when the processes are forked."""
+    torch.set_num_threads(1)
+    _PAIRS[:] = pairs
+    with multiprocessing.get_context("fork").Pool() as pool:
+        return list(watched(pool.imap(judge_number, range(len(pairs))), "register", len(pairs)))
+
+
+_PAIRS: list[Pair] = []
+
+
+def judge_number(number: int) -> tuple[Evidence, bool] | None:
+    return judge(_PAIRS[number], RegisterOptions())
 
 
 def judge(pair: Pair, options: RegisterOptions) -> tuple[Evidence, bool] | None:
@@ -116,6 +154,7 @@ def judge(pair: Pair, options: RegisterOptions) -> tuple[Evidence, bool] | None:
     for T, description in zip(local, (p, q), strict=True):
         T[:3, 3] = description.offset
     T = np.linalg.inv(local[1]) @ result.T_target_source @ local[0]
+    T[:3, 3] /= p.unit
     return result.evidence, bool(r2_success(torch.from_numpy(T), torch.from_numpy(pair.T_target_source)))
 
 
@@ -125,7 +164,8 @@ def main() -> None:
     )
     parser.add_argument("scenes", type=Path, nargs="*", help="folders of scans with poses")
     parser.add_argument("--rooms", type=int, default=40, help="synthetic rooms (default: %(default)s)")
-    parser.add_argument("--first-room", type=int, default=70_000, help="seed of the first one")
+    parser.add_argument("--floors", type=int, default=12, help="synthetic floors (default: %(default)s)")
+    parser.add_argument("--first-room", type=int, default=70_000, help="seed of the first room and floor")
     parser.add_argument("--every", type=int, default=1, help="take every k-th scan of a scene")
     parser.add_argument("--keypoints", type=int, default=1500, help="of a scan (default: %(default)s)")
     parser.add_argument("--most", type=int, default=400, help="overlapping pairs, at most")
@@ -135,7 +175,7 @@ def main() -> None:
     o = parser.parse_args()
 
     pairs = choose_pairs(read_scans(o), o.most, o.seed)
-    judged = [(pair, judge(pair, RegisterOptions())) for pair in watched(pairs, "register")]
+    judged = zip(pairs, judge_all(pairs), strict=True)
     kept = [(pair, *found) for pair, found in judged if found is not None]
     features = np.stack([evidence.features() for _, evidence, _ in kept])
     right = np.array([good for *_, good in kept])

@@ -96,13 +96,15 @@ def percent(share: float) -> str:
     return f"{100 * share:.1f}"
 
 
-def watched(items: Iterable[T], what: str) -> Iterator[T]:
-    """A progress bar on stderr where a person looks at it."""
+def watched(items: Iterable[T], what: str, total: int | None = None) -> Iterator[T]:
+    """A progress bar on stderr where a person looks at it; `total` for items that come one by one."""
     from rich.console import Console
     from rich.progress import track
 
     console = Console(stderr=True)
-    yield from track(list(items), what, console=console, transient=True, disable=not console.is_terminal)
+    items, total = (list(items), None) if total is None else (items, total)
+    off = not console.is_terminal
+    yield from track(items, what, total, console=console, transient=True, disable=off)
 
 
 def or_explain(work: Callable[[], None]) -> int:

@@ -144,7 +144,8 @@ def test_ransac_and_no_refinement_work_too(pair):
     rough = wsdesc.register(pair[0], pair[1], solver="ransac", refine=False, **FAST)
     assert farthest(rough.T_target_source, pair[2], pair[0]) < 0.3
     fine = wsdesc.register(pair[0], pair[1], solver="ransac", **FAST)
-    assert errors(fine.T_target_source, pair[2])[0] <= errors(rough.T_target_source, pair[2])[0]
+    assert fine.rmse < rough.rmse, "surfaces lie closer after refinement"
+    assert errors(fine.T_target_source, pair[2])[0] < 1.0
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from typer.core import TyperCommand, TyperGroup
 
 if TYPE_CHECKING:
-    from wsdesc.describe.description import Advance
+    from wsdesc.clock import Advance
 
 Rows = list[tuple[str, str]]
 

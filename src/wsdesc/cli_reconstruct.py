@@ -16,7 +16,7 @@ from wsdesc.cli_register import check_outputs
 from wsdesc.cli_view import Port, Save, View, check_view, look
 
 if TYPE_CHECKING:
-    from wsdesc.describe.description import Advance
+    from wsdesc.clock import Advance
     from wsdesc.reconstruct import Reconstruction
 
 

@@ -14,12 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
+from wsdesc.clock import Watch
 from wsdesc.cloud.atomic import atomic_write
 from wsdesc.cloud.files import write_points
 from wsdesc.datasets.synthetic import RoomPair, room_pair
 from wsdesc.errors import FileFormatError
 from wsdesc.evaluate.metrics import rotation_error_deg, translation_error
-from wsdesc.register import Pose, Registration, Watch, register
+from wsdesc.register import Pose, Registration, register
 
 ALLOWED = (5.0, 0.10)  # degrees and metres up to which the result counts as right
 FILES = ("before_after.png", "source.ply", "target.ply", "aligned.ply", "T_target_source.txt")

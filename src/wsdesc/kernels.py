@@ -13,7 +13,7 @@ import os
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
@@ -157,3 +157,14 @@ def run_in_chunks(compiled: Kernel, items: int, *args: Any, chunk: int = 64) -> 
     futures = [_threads(count).submit(compiled, start, stop, *args) for start, stop in bounds]
     for future in futures:
         future.result()
+
+
+def run_each(function: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
+    """`function` of each item, on as many threads as torch uses: for work that leaves Python's lock alone.
+
+    Not for functions that call `run_in_chunks`, which wait for the same threads.
+    """
+    count = torch.get_num_threads()
+    if count == 1 or len(items) < 2:
+        return [function(item) for item in items]
+    return list(_threads(count).map(function, items))

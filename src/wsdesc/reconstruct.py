@@ -22,6 +22,7 @@ from pydantic import Field
 from wsdesc import __version__
 from wsdesc.align.loops import Placed, place
 from wsdesc.callable import make_callable
+from wsdesc.clock import Watch
 from wsdesc.cloud.clean import clean, with_offsets
 from wsdesc.cloud.cloud import Cloud
 from wsdesc.cloud.files import write_points
@@ -45,7 +46,7 @@ from wsdesc.notebook import InNotebook
 from wsdesc.options import Options
 from wsdesc.reconstruct_jobs import describe_scan, register_pair, survey_scan
 from wsdesc.reconstruct_pairs import Found, Pair, first_pairs, pairs_between, signatures
-from wsdesc.register import Pose, Watch
+from wsdesc.register import Pose
 
 JOURNAL = "journal.jsonl"  # in the folder of a run
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from wsdesc.align.candidates import Candidate, judge, propose
 from wsdesc.align.confidence import confidence
 from wsdesc.align.observability import freedom
 from wsdesc.align.refine import REACH
@@ -22,7 +23,6 @@ from wsdesc.cloud.units import INDOOR_RESOLUTION, extent, spacing
 from wsdesc.describe.description import Description, cleaned_points, load_model, prepared
 from wsdesc.errors import InputError, WSDescError
 from wsdesc.executors import Job, Result, content_of
-from wsdesc.register import Candidate, RegisterOptions, _differ, _evidence, judge, propose
 
 _KEPT = 64  # described scans in memory: with all pairs each of many is needed again and again
 
@@ -52,17 +52,16 @@ def register_pair(job: Job) -> Result:
     The probabilities of the poses of a pair add up to 1 at most, but for rivals of each other.
     """
     (p, source), (q, target) = (_ready(tuple(sorted(job[end].items()))) for end in ("source", "target"))
-    options = RegisterOptions(seed=job["source"]["seed"])
-    proposed, matches = propose(p, q, options)
+    proposed, matches = propose(p, q, seed=job["source"]["seed"])
     found: list[Candidate] = []
-    for candidate in judge(proposed, matches, source, target, options):
-        if all(_differ(other.refined, candidate.refined) for other in found):
+    for candidate in judge(proposed, source, target):
+        if all(other.differs(candidate) for other in found):
             found.append(candidate)
     poses: list[Result] = []
     for k, candidate in enumerate(found):
         held = candidate.refined.information
         open_ = freedom(held, REACH * INDOOR_RESOLUTION).kind
-        sure = confidence(_evidence(candidate, matches, [] if k else found[1:]))
+        sure = confidence(candidate.evidence(matches, [] if k else found[1:]))
         sure = 0.0 if open_ else sure if k == 0 else min(sure, 1 - poses[0]["confidence"])
         poses.append(
             {

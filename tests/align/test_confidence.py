@@ -9,7 +9,7 @@ from wsdesc.align.verify import Agreement
 
 
 def agreement(**changes):
-    shares = (0.5, 0.45, 0.5, 0.45, 0.95, 0.97, 0.93, 0.55, 0.75)  # in the order of the fields
+    shares = (0.5, 0.45, 0.5, 0.45, 0.95, 0.97, 0.93, 0.55, 0.4, 0.75)  # in the order of the fields
     return Agreement(*shares, rmse_plane=0.01, rmse_point=0.02)._replace(**changes)
 
 
@@ -20,12 +20,13 @@ def evidence(a, inliers=150, matches=2000, rivals=()):
 
 def test_a_good_pose_is_trusted_and_a_bad_one_is_not():
     bad = agreement(overlap_source=0.15, overlap_target=0.1, informative_source=0.1, informative_target=0.1,
-                    normals=0.6, uncrossed=0.6, clear=0.4, relief=0.2, tight=0.35)  # fmt: skip
+                    normals=0.6, uncrossed=0.6, clear=0.4, relief=0.2,
+                    details=0.1, tight=0.35)  # fmt: skip
     assert confidence(evidence(agreement())) > 0.9
     assert confidence(evidence(bad, inliers=9)) < 0.1
 
 
-@pytest.mark.parametrize("name", ["clear", "relief", "tight"])
+@pytest.mark.parametrize("name", ["clear", "details"])
 def test_evidence_against_a_pose_lowers_the_confidence(name):
     before = confidence(evidence(agreement()))
     assert confidence(evidence(agreement(**{name: 0.1}))) < before
@@ -47,7 +48,7 @@ def test_a_rival_is_seen():
 
 
 def test_nothing_known_is_finite():
-    nothing = Agreement(*[0.0] * 9, np.inf, np.inf)
+    nothing = Agreement(*[0.0] * 10, np.inf, np.inf)
     free = Freedom("empty", 0.0, np.eye(6), "empty")
     e = Evidence.of(nothing, free, inliers=0, matches=0, score=0.0)
     assert np.isfinite(e.features()).all()

@@ -9,8 +9,9 @@ from scipy.spatial.transform import Rotation
 
 from wsdesc.align.observability import Freedom, freedom, information
 from wsdesc.align.surface import Surface, inverse
-from wsdesc.align.verify import Agreement, agreement
+from wsdesc.align.verify import Agreement, agreement, plausibility
 from wsdesc.cloud.sampling import voxel_downsample
+from wsdesc.datasets.synthetic.floor import Floor, floor_scans
 from wsdesc.errors import InputError
 
 STEP = 0.04  # resolution of the clouds here
@@ -270,3 +271,18 @@ def test_a_small_shared_part_of_rooms_is_judged_alone() -> None:
     target[:, 0] -= 3 * (target[:, 2] > 1)  # its walls are elsewhere
     known = information(Surface.of(source), Surface.of(target), np.eye(4), REACH)
     assert freedom(known, REACH).kind == "plane"
+
+
+def test_details_tell_a_bay_from_the_next():
+    """Bays are built alike: their surfaces agree nearly as well one bay further, what stands in them does not."""
+    floor, (a, b) = Floor(1), floor_scans(1, 3)[:2]
+    T_b_a = np.linalg.inv(b.T_world_fragment) @ a.T_world_fragment
+    step = np.eye(4)
+    step[:3, 3] = b.T_world_fragment[:3, :3].T @ [floor.pitch, 0.0, 0.0]
+    source, target = (
+        Surface.of(voxel_downsample(torch.from_numpy(s.points), 0.1).numpy().astype(float)) for s in (a, b)
+    )
+    right, wrong = (agreement(source, target, T, 0.2) for T in (T_b_a, step @ T_b_a))
+    assert wrong.normals > 0.8 * right.normals
+    assert wrong.details < 0.7 * right.details
+    assert plausibility(wrong) < 0.5 * plausibility(right)

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wsdesc.align.observability import Freedom
-from wsdesc.align.verify import Agreement, quality
+from wsdesc.align.verify import Agreement, plausibility
 from wsdesc.cloud.atomic import atomic_write
 
 FITTED = Path(__file__).with_suffix(".json")
@@ -38,11 +38,12 @@ class Evidence(NamedTuple):
     uncrossed: float
     clear: float
     relief: float
+    details: float
     tight: float
     conditioning: float  # how firmly the geometry holds the pose, 0 … 1
     inliers: int  # matches that agree with it
     share: float  # of all matches
-    rival: float  # what the best other pose has of this one's quality, 0 … 1 and beyond
+    rival: float  # what the best other pose has of this one's plausibility, 0 … 1 and beyond
     rival_score: float  # and of its score among the matches
 
     @classmethod
@@ -57,7 +58,7 @@ class Evidence(NamedTuple):
         rivals: Sequence[tuple[Agreement, float]] = (),
     ) -> Self:
         """From the agreement of the best pose and of others, each with its score among the matches."""
-        best = quality(a)
+        best = plausibility(a)
         return cls(
             overlap=min(a.overlap_source, a.overlap_target),
             overlap_large=max(a.overlap_source, a.overlap_target),
@@ -66,11 +67,12 @@ class Evidence(NamedTuple):
             uncrossed=a.uncrossed,
             clear=a.clear,
             relief=a.relief,
+            details=a.details,
             tight=a.tight,
             conditioning=free.conditioning,
             inliers=inliers,
             share=inliers / max(1, matches),
-            rival=max((quality(r) for r, _ in rivals), default=0.0) / max(best, 1e-9),
+            rival=max((plausibility(r) for r, _ in rivals), default=0.0) / max(best, 1e-12),
             rival_score=max((s for _, s in rivals), default=0.0) / max(score, 1e-9),
         )
 
@@ -82,7 +84,7 @@ class Evidence(NamedTuple):
     def features(self) -> NDArray[np.float64]:
         """(F,) numbers in which right and wrong poses are told apart by a plane, nearly."""
         shares = [self.overlap, self.overlap_large, self.informative, self.normals]
-        shares += [self.uncrossed, self.clear, self.relief, self.tight]
+        shares += [self.uncrossed, self.clear, self.relief, self.details, self.tight]
         others = (
             math.log10(max(self.conditioning, 1e-4)),
             math.log1p(self.inliers),

@@ -36,6 +36,7 @@ class Agreement(NamedTuple):
     uncrossed: float  # 1 less the share of overlapping flat places that meet at more than 50°
     clear: float  # overlapping points over these and those that hover before or behind the other surface
     relief: float  # how well bent places lie on bent ones: Σ min / Σ max of both bends
+    details: float  # the same where either place is bent, each bent place that hovers counted against it
     tight: float  # 1 less the point-to-plane error in units of what chance would give within the reach
     rmse_plane: float  # of the overlapping points, in the unit of the points; infinite without any
     rmse_point: float
@@ -61,6 +62,7 @@ def agreement(source: Surface, target: Surface, T_target_source: ArrayLike, reac
         uncrossed=_share(both.flat - both.crossed, both.flat),
         clear=_share(both.on, both.on + both.hovering),
         relief=_share(both.bend_min, both.bend_max),
+        details=_share(both.detail_min, both.detail_max),
         # Offsets that are spread evenly over 0 … reach have a mean square of a third of its square.
         tight=max(0.0, 1 - _root(3 * both.offset_squared / reach**2, both.on)) if both.on else 0.0,
         rmse_plane=_root(both.offset_squared, both.on),
@@ -72,6 +74,13 @@ def quality(a: Agreement) -> float:
     """One number to rank poses of the same pair by: all evidence has to be there, so it is multiplied."""
     overlap = (a.overlap_source + a.overlap_target) / 2
     return overlap * a.normals * a.uncrossed * a.clear * a.relief * max(a.tight, 0.01)
+
+
+def plausibility(a: Agreement) -> float:
+    """One number to choose among refined poses that all overlap well. How much overlaps is left out, and the
+    details have the most to say: where bays or rooms repeat, a wrong pose overlaps more than the right one,
+    and only what stands in them tells."""
+    return a.normals * a.uncrossed * a.clear * max(a.tight, 0.01) * a.details**3
 
 
 class _Side(NamedTuple):
@@ -86,6 +95,8 @@ class _Side(NamedTuple):
     hovering: float
     bend_min: float
     bend_max: float
+    detail_min: float
+    detail_max: float
     offset_squared: float
     distance_squared: float
 
@@ -96,6 +107,8 @@ def _side(c: Contact, asking: Surface, other: Surface, reach: float) -> _Side:
     known = on & asking.normals[asking.sample].any(axis=1) & other.normals[c.partner].any(axis=1)
     flat = known & (np.maximum(bend, bend_there) < FLAT)
     hovering = np.isfinite(c.distance) & ~on & (c.offset > FACING * c.distance)
+    low, high = np.minimum(bend, bend_there), np.maximum(bend, bend_there)
+    bent = on & (high >= FLAT)
     return _Side(
         asked=len(on),
         on=on.sum(),
@@ -104,8 +117,10 @@ def _side(c: Contact, asking: Surface, other: Surface, reach: float) -> _Side:
         flat=flat.sum(),
         crossed=(flat & (c.cosine < CROSSED)).sum(),
         hovering=hovering.sum(),
-        bend_min=np.minimum(bend, bend_there)[known].sum(),
-        bend_max=np.maximum(bend, bend_there)[known].sum(),
+        bend_min=low[known].sum(),
+        bend_max=high[known].sum(),
+        detail_min=low[bent].sum(),
+        detail_max=high[bent].sum() + (hovering & (bend >= FLAT)).sum(),
         offset_squared=np.square(c.offset[on]).sum(),
         distance_squared=np.square(c.distance[on]).sum(),
     )

@@ -27,6 +27,7 @@ from wsdesc.errors import InputError
 INDOOR_RESOLUTION = 0.025  # in metres: the working resolution at which one unit is one
 SPACINGS = 2.0  # the resolution in spacings,
 FINEST, COARSEST = 1 / 90, 1 / 55  # if that is between these parts of the extent,
+OTHER_UNIT = 30.0  # times larger than the other cloud: they cannot be in the same unit
 LEAST_SPACINGS = 0.5  # and never so fine that the neighbourhoods of the descriptor are empty
 
 _ROOM_EXTENTS = (0.7, 7.0)  # metres: extents that scans of a room, or of a good part of one, have
@@ -92,6 +93,17 @@ def working_resolution(*clouds: Any) -> float:
 def unit_of(*clouds: Any) -> float:
     """By what lengths given in metres indoors are to be multiplied for these clouds: resolution / 0.025."""
     return measure(*clouds).unit
+
+
+def different_units(source: Any, target: Any) -> str | None:
+    """What to tell a user whose clouds (N, 3) and (M, 3) cannot be in the same unit; None if they can."""
+    sizes = [extent(cloud) for cloud in (source, target)]
+    if max(sizes) < OTHER_UNIT * max(min(sizes), 1e-300):
+        return None
+    return (
+        f"the scans seem to be in different units: the source extends over {sizes[0]:.3g}, the target over "
+        f"{sizes[1]:.3g}. Scale one of them, or say --resolution if the sizes are right"
+    )
 
 
 def spacing(points: Any, sample: int = 2000, seed: int = 0) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -12,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from wsdesc.clock import Advance
 from wsdesc.cloud.atomic import atomic_write
 from wsdesc.cloud.clean import Cleaned, clean
 from wsdesc.cloud.cloud import Cloud
@@ -23,8 +23,6 @@ from wsdesc.cloud.units import INDOOR_RESOLUTION, working_resolution
 from wsdesc.describe.backends import choose_device
 from wsdesc.describe.extractor import WSDesc
 from wsdesc.errors import FileFormatError, InputError
-
-Advance = Callable[[int], None]  # so many keypoints more are done
 
 DEFAULT_MODEL = "indoor-fast"
 _AT_ONCE = 256  # keypoints between two words of progress
@@ -61,6 +59,20 @@ class Description:
     def keypoints(self) -> np.ndarray:
         """The same in the file's own coordinates, (K, 3) float64."""
         return np.asarray(self.offset + self.unit * self.places.double().numpy())
+
+    def missing(self, count: int) -> int:
+        """How many keypoints `more` would describe."""
+        return max(0, min(count, len(self.order)) - len(self.descriptors))
+
+    def check_comparable(self, other: Description) -> None:
+        """Descriptions can be matched only if they were made alike; else say why not."""
+        if self.model != other.model or self.descriptors.shape[1:] != other.descriptors.shape[1:]:
+            raise InputError(f"the scans were described by different models, {self.model} and {other.model}")
+        if abs(self.resolution / other.resolution - 1) > 1e-6:
+            raise InputError(
+                f"the scans were described at different resolutions, {self.resolution:.4g} and "
+                f"{other.resolution:.4g}: describe both at one, with --resolution"
+            )
 
     def more(self, model: WSDesc, count: int, advance: Advance = lambda done: None) -> Description:
         """Describe further keypoints until there are `count`, or none left."""

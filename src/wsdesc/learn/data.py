@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from wsdesc.clock import Watch
 from wsdesc.cloud.clean import clean
 from wsdesc.cloud.sampling import voxel_downsample
 from wsdesc.cloud.units import INDOOR_RESOLUTION, measure
@@ -22,7 +23,7 @@ from wsdesc.errors import InputError
 from wsdesc.learn.chance import generator_of
 from wsdesc.learn.options import DataOptions, TrainOptions
 from wsdesc.learn.overlap import Describe, OverlapOptions
-from wsdesc.learn.pairs import PairGraph, Watch, find_pairs
+from wsdesc.learn.pairs import PairGraph, find_pairs
 from wsdesc.learn.sources import (
     CloudPair,
     MixedPairs,

@@ -5,8 +5,8 @@ A trained descriptor serves the check, and where none exists, hand-made histogra
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from itertools import combinations
 from pathlib import Path
 from typing import Literal, NamedTuple, Self
@@ -15,6 +15,7 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from torch import Tensor
 
+from wsdesc.clock import Watch
 from wsdesc.cloud.atomic import atomic_write
 from wsdesc.cloud.neighbours import NeighbourGrid
 from wsdesc.cloud.sampling import farthest_points
@@ -41,8 +42,6 @@ __all__ = [
     "pairs_by_overlap",
 ]
 
-Advance = Callable[[int], None]  # so many items more are done
-Watch = Callable[[str, int], AbstractContextManager[Advance]]  # name of a step and the number of its items
 Origin = Literal["order", "overlap"]
 Mode = Literal["order", "overlap", "both"]
 

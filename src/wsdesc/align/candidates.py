@@ -1,0 +1,90 @@
+"""Motions that matches propose, judged by the clouds themselves. All lengths in metres of the model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+import numpy as np
+import torch
+
+from wsdesc.align.confidence import Evidence
+from wsdesc.align.consensus import consensus
+from wsdesc.align.hypotheses import Hypothesis, ransac_hypotheses
+from wsdesc.align.observability import freedom
+from wsdesc.align.refine import REACH, Refined, refine, unrefined
+from wsdesc.align.surface import Surface, inverse
+from wsdesc.align.verify import agreement, plausibility, quality
+from wsdesc.cloud.units import INDOOR_RESOLUTION
+from wsdesc.describe.description import Description
+from wsdesc.kernels import run_each
+from wsdesc.match.hard import either, mutual
+
+Solver = Literal["consensus", "ransac"]
+
+_THRESHOLD = {"consensus": 0.075, "ransac": 0.05}  # between matched keypoints
+_SAME_POSE, _SAME_COSINE = 10.0, 0.996  # resolutions and 5°: closer poses are not each other's rivals
+_ONE_WAY = 0.5  # weight of a match that is not mutual
+
+
+class Candidate(NamedTuple):
+    """A motion that matches proposed, refined on the clouds."""
+
+    hypothesis: Hypothesis
+    refined: Refined
+
+    def differs(self, other: Candidate) -> bool:
+        """Whether this is not one and the same pose that refinement came to from two sides."""
+        a, b = self.refined, other.refined
+        T_a_b = a.T_target_source @ inverse(b.T_target_source)  # of the target's frame onto itself
+        centre = a.information.centre
+        moved = np.linalg.norm(T_a_b[:3, :3] @ centre + T_a_b[:3, 3] - centre)
+        cosine = (np.trace(T_a_b[:3, :3]) - 1) / 2
+        return bool(moved > _SAME_POSE * INDOOR_RESOLUTION or cosine < _SAME_COSINE)
+
+    def evidence(self, matches: int, others: Sequence[Candidate] = ()) -> Evidence:
+        """What speaks for it, among so many matches and beside other candidates."""
+        return Evidence.of(
+            self.refined.agreement,
+            freedom(self.refined.information, REACH * INDOOR_RESOLUTION),
+            inliers=int(self.hypothesis.inliers.sum()),
+            matches=matches,
+            score=self.hypothesis.score,
+            rivals=[(c.refined.agreement, c.hypothesis.score) for c in others if self.differs(c)],
+        )
+
+
+def propose(
+    p: Description, q: Description, *, solver: Solver = "consensus", hypotheses: int = 12, seed: int = 0
+) -> tuple[list[Hypothesis], int]:
+    """Motions of p into q that matches of descriptors agree on, best first, and the number of matches."""
+    if solver == "ransac":
+        pairs = mutual(p.descriptors, q.descriptors)
+        ends = (p.places[pairs[:, 0]], q.places[pairs[:, 1]])
+        found = ransac_hypotheses(*ends, threshold=_THRESHOLD[solver], hypotheses=hypotheses, seed=seed)
+        return found, len(pairs)
+    pairs, both = either(p.descriptors, q.descriptors)
+    ends = (p.places[pairs[:, 0]], q.places[pairs[:, 1]])
+    weights = torch.where(both, 1.0, _ONE_WAY)
+    return consensus(*ends, weights=weights, threshold=_THRESHOLD[solver], hypotheses=hypotheses), len(pairs)
+
+
+def judge(
+    proposed: list[Hypothesis], source: Surface, target: Surface, *, finalists: int = 4, refined: bool = True
+) -> list[Candidate]:
+    """The motions that agree best with the clouds, so many of them refined; the most plausible first."""
+    rough = 2 * REACH * INDOOR_RESOLUTION  # before refinement poses are off by some centimetres
+
+    def worth(h: Hypothesis) -> float:
+        return quality(agreement(source, target, h.T_target_source.numpy(), rough))
+
+    def candidate(h: Hypothesis) -> Candidate:
+        improve = refine if refined else unrefined
+        return Candidate(h, improve(source, target, h.T_target_source.numpy(), resolution=INDOOR_RESOLUTION))
+
+    worths = run_each(worth, proposed)
+    order = sorted(range(len(proposed)), key=lambda k: -worths[k])[:finalists]
+    if refined:  # what all refinements share is made once
+        run_each(lambda surface: (surface.gicp, surface.gicp_sample), (source, target))
+    candidates = run_each(candidate, [proposed[k] for k in order])
+    return sorted(candidates, key=lambda c: -plausibility(c.refined.agreement))
