@@ -73,9 +73,7 @@ def test_members_of_archives_are_not_unpacked(outside):
 
 def test_a_mesh_opens_no_other_file(outside, monkeypatch):
     path = outside.parent / "results" / "a.obj"
-    path.write_text(
-        f"mtllib {outside}\nmtllib ../precious.txt\nusemtl a\nv 0 0 0\nv 1 0 0\nv 0 1 0\nf 1 2 3\n"
-    )
+    path.write_text(f"mtllib {outside}\nmtllib ../precious.txt\nv 0 0 0\nv 1 0 0\nv 0 1 0\nf 1 2 3\n")
     opened = []
     original = Path.open
     monkeypatch.setattr(Path, "open", lambda self, *a, **k: opened.append(self) or original(self, *a, **k))

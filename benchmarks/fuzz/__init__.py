@@ -1,0 +1,1 @@
+"""Coverage-guided fuzzing of everything that WSDesc reads: `python -m benchmarks.fuzz`."""

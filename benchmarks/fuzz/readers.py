@@ -1,0 +1,165 @@
+"""Every function of WSDesc that opens a file which may come from somebody else."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from wsdesc.cloud.files import read_cloud
+from wsdesc.errors import InputError
+
+# What to watch for coverage while it is imported. Compiled libraries are watched through what they return.
+WATCHED = [
+    *("wsdesc.cloud", "wsdesc.datasets.threedmatch", "wsdesc.datasets.modelnet40", "wsdesc.datasets.hdf5"),
+    *("wsdesc.options", "wsdesc.plain_yaml", "wsdesc.describe.pretrained", "wsdesc.learn.pairs"),
+    *("wsdesc.evaluate.eth", "wsdesc.evaluate.scenes", "wsdesc.cli_view"),
+    *("laspy", "pypcd4", "pye57", "yaml"),
+]
+
+
+@dataclass(frozen=True)
+class Reader:
+    """What is done with a file of a kind, and the name that the file must have for it."""
+
+    file_name: str
+    read: Callable[[Path], object]
+    seal: Callable[[bytes], bytes] = bytes  # repairs checksums, so that damage gets past them
+
+
+def _points(path: Path) -> None:
+    cloud = read_cloud(path, nonfinite="drop")
+    assert cloud.points.dtype == np.float64, cloud.points.dtype
+    assert len(cloud.points) > 0, "no points and no error"
+    assert np.isfinite(cloud.points).all(), "points that are not finite"
+    assert all(len(values) == len(cloud.points) for values in cloud.attributes.values()), "ragged attributes"
+
+
+def _mesh(path: Path) -> None:
+    _points(path)
+    with suppress(InputError):  # it has no faces
+        points = read_cloud(path, sample=20, nonfinite="drop").points
+        assert np.isfinite(points).all(), "samples that are not finite"
+
+
+def _shapes(path: Path) -> None:
+    from wsdesc.datasets.modelnet40 import read_split
+
+    shapes = read_split(path.parent).points
+    assert shapes.ndim == 3, shapes.shape
+    assert shapes.shape[2] == 3, shapes.shape
+
+
+def _log(path: Path) -> None:
+    from wsdesc.datasets.threedmatch import read_log
+
+    read_log(path)
+
+
+def _info(path: Path) -> None:
+    from wsdesc.datasets.threedmatch import read_info
+
+    read_info(path)
+
+
+def _pose(path: Path) -> None:
+    from wsdesc.datasets.threedmatch import read_pose
+
+    read_pose(path)
+
+
+def _motion(path: Path) -> None:
+    from wsdesc.cli_view import read_pose
+
+    read_pose(path)
+
+
+def _keypoints(path: Path) -> None:
+    from wsdesc.evaluate.scenes import read_keypoints
+
+    read_keypoints(path, 10)
+
+
+def _eth(path: Path) -> None:
+    """A scene of two scans whose poses are the file."""
+    from wsdesc.evaluate.eth import read_eth_scenes
+
+    for name in ("Hokuyo_0.csv", "Hokuyo_1.csv"):
+        (path.parent / name).touch()
+    (path.parent / "overlap.csv").write_text("1,0.5\n0.5,1\n")
+    read_eth_scenes(path.parent)
+
+
+def _description(path: Path) -> None:
+    from wsdesc.describe.description import Description
+
+    Description.load(path)
+
+
+def _weights(path: Path) -> None:
+    from wsdesc.describe.extractor import WSDesc
+
+    WSDesc.from_pretrained(path)
+
+
+def _options(path: Path) -> None:
+    from wsdesc.learn.options import TrainOptions
+
+    TrainOptions.load(path)
+
+
+def _pairs(path: Path) -> None:
+    from wsdesc.learn.pairs import PairGraph
+
+    PairGraph.load(path)
+
+
+_PAGE = 1024  # bytes of an E57 file of which the last four are a checksum of the others
+
+
+def _crc32c_table() -> list[int]:
+    table = []
+    for value in range(256):
+        for _ in range(8):
+            value = value >> 1 ^ (0x82F63B78 if value & 1 else 0)
+        table.append(value)
+    return table
+
+
+_CRC32C = _crc32c_table()
+
+
+def seal_e57(content: bytes) -> bytes:
+    """The content with the checksum of every whole page set right."""
+    pages = [content[start : start + _PAGE] for start in range(0, len(content), _PAGE)]
+    for number, page in enumerate(pages):
+        if len(page) == _PAGE:
+            crc = 0xFFFFFFFF
+            for byte in page[:-4]:
+                crc = _CRC32C[(crc ^ byte) & 255] ^ crc >> 8
+            pages[number] = page[:-4] + struct.pack(">I", crc ^ 0xFFFFFFFF)
+    return b"".join(pages)
+
+
+READERS = {
+    **{kind: Reader(f"a.{kind}", _mesh) for kind in ("ply", "obj", "off", "stl")},
+    **{kind: Reader(f"a.{kind}", _points) for kind in ("pcd", "las", "laz", "npy", "npz")},
+    **{kind: Reader(f"a.{kind}", _points) for kind in ("xyz", "csv", "pts")},
+    "e57": Reader("a.e57", _points, seal_e57),
+    "h5": Reader("ply_data_train0.h5", _shapes),
+    "gt.log": Reader("gt.log", _log),
+    "gt.info": Reader("gt.info", _info),
+    "info.txt": Reader("cloud_bin_0.info.txt", _pose),
+    "pose.json": Reader("pose.json", _motion),
+    "pose.txt": Reader("pose.txt", _motion),
+    "keypoints": Reader("cloud_bin_0Keypoints.txt", _keypoints),
+    "eth": Reader("pose_scanner_leica.csv", _eth),
+    "description": Reader("a.npz", _description),
+    "weights": Reader("a.safetensors", _weights),
+    "options": Reader("a.yaml", _options),
+    "pairs": Reader("pairs.json", _pairs),
+}
