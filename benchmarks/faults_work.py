@@ -1,0 +1,81 @@
+"""Three commands with so little to do that they can be stopped hundreds of times."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+
+from wsdesc import register, write_points
+from wsdesc.datasets.synthetic import make_fragments
+from wsdesc.datasets.threedmatch import LogEntry, write_log
+from wsdesc.learn.options import TrainOptions
+
+_ROOM = 3  # seed
+
+
+def prepare(folder: Path) -> None:
+    """Write scans of a synthetic room, the truth about them, and the options of a tiny training."""
+    fragments = make_fragments(_ROOM, 3, resolution=0.08)
+    scene = folder / "data" / "room"
+    scene.mkdir(parents=True)
+    for number, fragment in enumerate(fragments):
+        write_points(scene / f"cloud_bin_{number}.ply", fragment.points)
+    poses = [fragment.T_world_fragment for fragment in fragments]
+    truth = [LogEntry(i, j, 3, np.linalg.inv(poses[i]) @ poses[j]) for i, j in combinations(range(3), 2)]
+    (folder / "data" / "room-evaluation").mkdir()
+    write_log(folder / "data" / "room-evaluation" / "gt.log", truth)
+    TrainOptions.read(
+        {
+            "descriptor": {"width": 0.0625, "resolution": 8, "support_start": 1.2},
+            "data": {"unit": 1.0, "least_coverage": 0.0},
+            "steps": 12,
+            "keypoints": 24,
+            "checkpoint_minutes": 1e-4,  # after each step
+        }
+    ).save(folder / "tiny.yaml")
+
+
+def warm_up(folder: Path) -> None:
+    """Load in this process what the commands need, so that their forks begin with the work.
+
+    But for a gradient: torch refuses to compute another in a fork.
+    """
+    import matplotlib.pyplot  # noqa: F401
+
+    import wsdesc.cli
+    import wsdesc.evaluate.threedmatch
+    import wsdesc.reconstruct  # noqa: F401
+    from wsdesc.learn.chance import generator_of
+    from wsdesc.learn.data import gather
+    from wsdesc.learn.trainer import Trainer
+
+    scans = sorted((folder / "data" / "room").glob("*.ply"))
+    for solver in ("consensus", "ransac"):
+        register(scans[0], scans[1], keypoints=(50,), solver=solver)
+    trainer = Trainer(TrainOptions.load(folder / "tiny.yaml"))
+    pairs = gather([folder / "data" / "room"], trainer.options, say=lambda line: None).source
+    trainer.model.voxels(trainer.prepare(*pairs.pair(0), generator_of(0, 0, 0)).p)
+
+
+def _train(folder: Path, out: Path) -> list[str]:
+    scans = folder / "data" / "room"
+    return ["train", str(scans), "--config", str(folder / "tiny.yaml"), "--out", str(out), "--resume"]
+
+
+def _benchmark(folder: Path, out: Path) -> list[str]:
+    options = ["--unit", "1", "--voxel", "0.08", "--keypoints", "60"]
+    return ["benchmark", "pairs", str(folder / "data"), "--model", "indoor-fast", "--out", str(out), *options]
+
+
+def _reconstruct(folder: Path, out: Path) -> list[str]:
+    return ["reconstruct", str(folder / "data" / "room"), "--out", str(out), "--keypoints", "100"]
+
+
+COMMANDS: dict[str, Callable[[Path, Path], list[str]]] = {
+    "train": _train,
+    "benchmark": _benchmark,
+    "reconstruct": _reconstruct,
+}
