@@ -57,7 +57,7 @@ def run_threedmatch(
     remarks = []
     if {scene.name for scene in scenes} != set(SCENES):
         remarks.append(
-            "Not the published test set, whose eight scenes the published figures are means of: here are "
+            "Not the published test set, whose eight scenes the published figures are means of, but "
             f"{', '.join(scene.name for scene in scenes)}. Compare the methods with each other."
         )
     title = "3DMatch" + ", rotated" * options.rotated + ", low overlap" * options.low_overlap
