@@ -8,13 +8,16 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq
 READY := .venv/.ready
 
-.PHONY: help demo test lint bench clean
+.PHONY: help demo test lint bench fuzz lock audit clean
 
 help:
 	@echo "make demo    register two scans of a synthetic room; results in demo/"
 	@echo "make test    style, types and all tests"
 	@echo "make lint    style and types alone"
 	@echo "make bench   time the CPU code against its bounds; SCAN=file for a scan of yours"
+	@echo "make fuzz    feed every reader hostile files for a minute; python -m benchmarks.fuzz for 10 minutes each"
+	@echo "make lock    write requirements-dev.lock: what the tests run with, by version and hash"
+	@echo "make audit   ask the public database of vulnerabilities about all that is in the lock"
 	@echo "make clean   remove what was made, the environment too"
 
 demo: $(READY)
@@ -30,6 +33,20 @@ lint: $(READY)
 
 bench: $(READY)
 	@$(BIN)/python benchmarks/cpu.py $(SCAN)
+
+fuzz: $(READY)
+	@$(PIP) --editable ".[fuzz]"
+	@$(BIN)/python -m benchmarks.fuzz --together 60
+
+lock: $(READY)
+	@$(PIP) --editable ".[dev,fuzz]"
+	@$(BIN)/python .ci/lock.py "$(TORCH)"
+
+# In an environment of its own: what audits the dependencies is not one of them.
+audit:
+	@$(PYTHON) -m venv .venv/audit
+	@.venv/audit/bin/python -m pip --disable-pip-version-check install -qq pip-audit
+	@.venv/audit/bin/pip-audit --no-deps --disable-pip -r requirements-dev.lock
 
 clean:
 	@rm -rf .venv demo dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
