@@ -22,7 +22,8 @@ from wsdesc.align.verify import Agreement, plausibility
 from wsdesc.cloud.atomic import atomic_write
 
 FITTED = Path(__file__).with_suffix(".json")
-AMBIGUOUS = 0.7  # rivals beyond this: 2 % of the right poses the model was fitted to, 79 % of the wrong ones
+AMBIGUOUS = 0.2  # rivals beyond this: 3 % of the right poses the model was fitted to, and all 15 wrong ones
+# of floors with equal bays that it would have believed
 RIVALS = 2  # features, the last, that speak against a pose
 _EDGE = 0.01  # shares are as good as 0 or 1 beyond this
 _PULL = 1.0  # of each weight towards zero, in units of a pair
