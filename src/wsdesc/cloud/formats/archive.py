@@ -14,6 +14,7 @@ from wsdesc.cloud.formats.limits import check_columns, check_unpacked
 
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # all that numpy writes; others unpack without bound
 _LONGEST_HEADER = 20_000  # bytes; numpy itself refuses half of it
+_PART = 2**20  # bytes
 _NUMBER = 8  # bytes of memory for each, as most of them become float64
 
 
@@ -46,8 +47,13 @@ def _content(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytearray:
     if info.compress_type not in _METHODS:
         raise ValueError(f"the array {info.filename} is compressed in a way that numpy does not write")
     with archive.open(info) as member:
-        content = bytearray(member.read(info.file_size))  # with a number, no more than that is unpacked
-        if member.read(1) or len(content) < info.file_size:  # reaching the end also compares the checksum
+        content, at = bytearray(info.file_size), 0
+        while part := member.read(_PART):  # with a number, no more than that is unpacked at a time
+            if at + len(part) > len(content):
+                break
+            content[at : at + len(part)] = part
+            at += len(part)
+        if part or at < len(content):  # reaching the end also compared the checksum
             raise ValueError(f"the array {info.filename} is not as long as it says")
     return content
 
