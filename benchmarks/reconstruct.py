@@ -23,10 +23,12 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.spatial import cKDTree
 from scipy.spatial.transform import Rotation
 
 from common import or_explain, print_machine, print_table
@@ -37,6 +39,7 @@ from wsdesc.datasets.threedmatch import find_fragments, read_log, read_pose
 from wsdesc.errors import InputError
 
 A_ROOM = 10  # fragments of each synthetic room
+SHARED = 0.2  # of both scans, from which on two overlap
 
 
 class Known(NamedTuple):
@@ -46,6 +49,7 @@ class Known(NamedTuple):
     T_world_scan: np.ndarray | None  # None for a foreigner
     centre: np.ndarray  # (3,) of its points
     extent: float
+    points: np.ndarray  # (n, 3) some of them
 
 
 def true_poses(scene: Path) -> dict[int, np.ndarray]:
@@ -87,7 +91,7 @@ def give_away(
         write_points(folder / f"scan_{number:04d}.ply", given)
         T = None if T_world_scan is None else T_world_scan @ T_scan_given
         known[f"scan_{number:04d}.ply"] = Known(
-            place, T, given.mean(axis=0), float(np.ptp(points, axis=0).max())
+            place, T, given.mean(axis=0), float(np.ptp(points, axis=0).max()), given[::3]
         )
     return known
 
@@ -155,11 +159,14 @@ def report(known: dict[str, Known], done: Run) -> list[tuple[str, str]]:
     believed = [edge for edge in done.edges if edge["accepted"]]
     sizes = ", ".join(str(len(frame)) for frame in frames)
     tried = f"{len(done.edges)} tried, {len(believed)} believed"
+    true = overlapping(known, 3 * done.poses["resolution"])
+    met = sum(frozenset((edge["source"], edge["target"])) in true for edge in done.edges)
     rows = [
         ("placed", f"{placed} of {len(known) - len(foreign)}, in frames of {sizes}"),
         ("frames that join places", str(sum(len({known[name].place for name in f}) > 1 for f in frames))),
         ("foreign scans placed", f"{sum(name in T for name in foreign)} of {len(foreign)}"),
         ("pairs", f"{tried}, {wrong(known, believed)} of these wrong"),
+        (f"pairs that share {SHARED:.0%}", f"{len(true)}, of which {met} were tried"),
     ]
     for frame in frames[:1] if foreign else frames:
         own = [name for name in frame if known[name].T_world_scan is not None]
@@ -169,6 +176,23 @@ def report(known: dict[str, Known], done: Run) -> list[tuple[str, str]]:
     rows.append(("time", f"{done.seconds:.0f} s, {done.core_seconds:.0f} s of cores"))
     rows.append(("memory", f"{done.gigabytes:.2f} GiB in the largest process"))
     return rows
+
+
+def overlapping(known: dict[str, Known], reach: float) -> set[frozenset[str]]:
+    """Pairs of scans, each with `SHARED` of its points within reach of the other's by their true poses."""
+    moved = {
+        name: k.points @ k.T_world_scan[:3, :3].T + k.T_world_scan[:3, 3]
+        for name, k in known.items()
+        if k.T_world_scan is not None
+    }
+    trees = {name: cKDTree(points) for name, points in moved.items()}
+
+    def share(a: str, b: str) -> float:
+        some = moved[a][:: max(1, len(moved[a]) // 500)]
+        return float(np.isfinite(trees[b].query(some, distance_upper_bound=reach)[0]).mean())
+
+    pairs = [(a, b) for a, b in combinations(moved, 2) if known[a].place == known[b].place]
+    return {frozenset((a, b)) for a, b in pairs if min(share(a, b), share(b, a)) >= SHARED}
 
 
 def wrong(known: dict[str, Known], edges: list[dict[str, Any]]) -> int:
