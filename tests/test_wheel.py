@@ -37,7 +37,8 @@ def test_it_holds_the_package_and_nothing_else(wheel):
         texts = b"".join(archive.read(n) for n in names if Path(n).suffix in {".py", ".md", ".json"})
         metadata = archive.read(next(n for n in names if n.endswith("METADATA"))).decode()
     code = [name for name in names if ".dist-info/" not in name]
-    there = {p.relative_to(ROOT / "src").as_posix() for p in (ROOT / "src" / "wsdesc").rglob("*") if p.is_file()}
+    source = ROOT / "src"
+    there = {p.relative_to(source).as_posix() for p in (source / "wsdesc").rglob("*") if p.is_file()}
     assert set(code) <= there
     assert {Path(name).suffix for name in code} <= KINDS
     assert {name for name in there if name.endswith((".py", ".safetensors"))} <= set(code)

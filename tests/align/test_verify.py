@@ -274,7 +274,7 @@ def test_a_small_shared_part_of_rooms_is_judged_alone() -> None:
 
 
 def test_details_tell_a_bay_from_the_next():
-    """Bays are built alike: their surfaces agree nearly as well one bay further, what stands in them does not."""
+    """Bays are built alike: surfaces agree nearly as well one bay further, what stands there does not."""
     floor, (a, b) = Floor(1), floor_scans(1, 3)[:2]
     T_b_a = np.linalg.inv(b.T_world_fragment) @ a.T_world_fragment
     step = np.eye(4)
