@@ -16,10 +16,11 @@ from wsdesc.cli_learn import train as command
 from wsdesc.datasets.synthetic import make_fragments
 from wsdesc.evaluate.metrics import inlier_ratio
 from wsdesc.learn.data import divide, gather, gather_clouds
+from wsdesc.learn.matched import coincident
 from wsdesc.learn.options import TrainOptions
 from wsdesc.learn.pairs import find_pairs
 from wsdesc.learn.sources import RoomPairs, ShapePairs
-from wsdesc.learn.truth import held_out_motions, motion, pose_of, true_matches
+from wsdesc.learn.truth import held_out_motions, motion, pose_of
 
 
 @pytest.fixture(scope="module")
@@ -155,7 +156,7 @@ def test_poses_fit_the_clouds_that_data_became(tmp_path, six, scale):
     poses = [pose_of(origin) for origin in data.origins]
     for i, j in [*data.learning[:4], *data.aside]:
         T_q_p = motion(poses[i], poses[j])
-        matches = true_matches(data.clouds[i], data.clouds[j], T_q_p)
+        matches = coincident(data.clouds[i], data.clouds[j], T_q_p)
         moved = data.clouds[i].double().numpy() @ T_q_p[:3, :3].T + T_q_p[:3, 3]
         apart = np.linalg.norm(moved[matches[:, 0]] - data.clouds[j].numpy()[matches[:, 1]], axis=1)
         assert np.median(apart) < 0.02

@@ -12,13 +12,13 @@ import pytest
 import torch
 from torch import Tensor
 
+from wsdesc.clock import Advance
 from wsdesc.cloud.neighbours import NeighbourGrid
 from wsdesc.cloud.sampling import farthest_points, voxel_downsample
 from wsdesc.datasets.synthetic import make_fragments
 from wsdesc.demo import move, pose_error
 from wsdesc.errors import FileFormatError, InputError
 from wsdesc.learn.pairs import (
-    Advance,
     OverlapOptions,
     Pair,
     PairGraph,
