@@ -24,13 +24,13 @@ from torch import Tensor
 from common import or_explain, print_machine, watched
 from exact_voxels import exact_voxels
 from wsdesc import WSDesc, read_points
+from wsdesc.align.candidates import propose
 from wsdesc.cloud.units import measure
 from wsdesc.describe.backends import choose_device
 from wsdesc.describe.description import Description, cleaned_points, prepared
 from wsdesc.errors import InputError
 from wsdesc.evaluate import rotation_error_deg
 from wsdesc.match import mutual
-from wsdesc.register import RegisterOptions, propose
 
 # What is promised, of float32 against float64 and of CUDA against the CPU.
 DEGREES, MILLIMETRES = 0.05, 1.0
@@ -71,7 +71,7 @@ def walk(way: Way, scans: tuple[Description, Description], keypoints: int) -> Wa
         axes.append(scene.axes)
         known = replace(scan, points=points.cpu(), descriptors=descriptors.cpu(), frames=scene.axes.cpu())
         described.append(known)
-    hypotheses, _ = propose(*described, RegisterOptions())
+    hypotheses, _ = propose(*described)
     if not hypotheses:
         raise InputError("no motion was found between these scans: nothing can be compared")
     both = mutual(described[0].descriptors, described[1].descriptors).tolist()

@@ -147,8 +147,6 @@ if hasattr(os, "register_at_fork"):  # a forked process has the pool, but not it
 def run_in_chunks(compiled: Kernel, items: int, *args: Any, chunk: int = 64) -> None:
     """Call `compiled(start, stop, *args)` over [0, items) in chunks, on as many threads as torch uses."""
     count = torch.get_num_threads()
-    if count == 1:  # nobody to share with: a call costs as much as hundreds of small items
-        chunk *= 16
     bounds = [(start, min(start + chunk, items)) for start in range(0, items, chunk)]
     if count == 1 or len(bounds) == 1:
         for start, stop in bounds:

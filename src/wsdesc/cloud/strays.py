@@ -11,15 +11,15 @@ from torch import Tensor
 from wsdesc.cloud.neighbours import NeighbourGrid
 
 REACH = 3.0  # resolutions within which neighbours are counted: about thirty on a thinned surface
-LONELY = 0.1  # a point with fewer than this share of the median's neighbours, 2 or 3, is stray
+LONELY = 0.25  # a point with fewer than this share of the median's neighbours is taken for stray
 FEW = 0.05  # of the points, below which strays do no harm and every scan has some: at its rim
 
 
 def without_strays(points: Tensor, resolution: float) -> Tensor:
     """The points (N, 3), thinned to `resolution`, without stray ones where those are 5 % or more; (M, 3).
 
-    Of scans without outliers nothing is removed, nor are the far walls of a laser scan, where points are
-    some resolutions apart: a quarter of the median's neighbours is usual there.
+    Of scans without outliers nothing is removed. The rule is made for surfaces that are sampled about evenly,
+    as thinned ones are: it would take a large part that is far sparser than the rest for stray, too.
     """
     neighbours = NeighbourGrid.of(points).count(points, REACH * resolution) - 1  # (N,)
     stray = neighbours < LONELY * neighbours.median()

@@ -127,8 +127,8 @@ def fuse(
     corner = (shift - (camera.width / 2 - 0.5, camera.height / 2 - 0.5)).astype(np.float32)
     optics = inverse, corner, np.float32(camera.focal)
     volume = blocks, low, np.float32(voxel), np.float32(band)
-    run_in_chunks(_integrate, len(blocks), *volume, images, *optics, value, chunk=512)
-    run_in_chunks(_cross, len(blocks), blocks, index, value, crossing, chunk=1024)
+    run_in_chunks(_integrate, len(blocks), *volume, images, *optics, value, chunk=2048)
+    run_in_chunks(_cross, len(blocks), blocks, index, value, crossing, chunk=4096)
 
     b, c, e = np.nonzero(np.isfinite(crossing))
     at = (blocks[b] * _SIDE + np.stack(np.unravel_index(c, (_SIDE,) * 3), axis=-1)).astype(np.float32)

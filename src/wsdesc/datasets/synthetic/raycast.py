@@ -201,5 +201,5 @@ def cast(tree: Tree, origins: NDArray[np.float32], rays: NDArray[np.float32]) ->
     hit = np.empty(shape, dtype=np.int32)
     origins, rays = (np.ascontiguousarray(a, dtype=np.float32).reshape(-1, 3) for a in (origins, rays))
     out = depth.reshape(-1), hit.reshape(-1), slant.reshape(-1)
-    run_in_chunks(_cast, len(rays), origins, rays, tree.triangles, tree.bounds, tree.links, *out, chunk=2048)
+    run_in_chunks(_cast, len(rays), origins, rays, tree.triangles, tree.bounds, tree.links, *out, chunk=16384)
     return Hits(depth, hit, slant)
