@@ -45,3 +45,23 @@ def test_scans_that_nothing_brings_together():
     nothing = Found.of(0, 1, {"poses": []}, 500)
     assert nothing.confidence == 0
     assert pairs_between([[0], [1]], {(0, 1): nothing}, circle(2), most=5) == [(0, 1)]
+
+
+def test_rivals_share_what_the_best_pose_leaves():
+    def pose(confidence):
+        held = [np.eye(6).tolist(), [0, 0, 0], 1.0, 0.5, 2000]
+        T = np.eye(4).tolist()
+        return {
+            "T_target_source": T,
+            "confidence": confidence,
+            "overlap": 0.5,
+            "rmse": 0.01,
+            "information": held,
+        }
+
+    shares = [
+        edge.confidence for edge in Found.of(0, 1, {"poses": [pose(0.5), pose(0.9), pose(0.6)]}, 9).edges
+    ]
+    np.testing.assert_allclose(shares, [0.5, 0.15, 0.1])
+    shares = [edge.confidence for edge in Found.of(0, 1, {"poses": [pose(0.9), pose(0.4)]}, 9).edges]
+    np.testing.assert_allclose(shares, [0.9, 0.02])

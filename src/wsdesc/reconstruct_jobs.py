@@ -49,7 +49,7 @@ def describe_scan(job: Job) -> Result:
 def register_pair(job: Job) -> Result:
     """Poses of one described scan in another, in metres of the model about the middles of both, best first.
 
-    The probabilities of the poses of a pair add up to 1 at most, but for rivals of each other.
+    The confidence of the first one knows of the others; theirs are what each would have alone.
     """
     (p, source), (q, target) = (_ready(tuple(sorted(job[end].items()))) for end in ("source", "target"))
     proposed, matches = propose(p, q, seed=job["source"]["seed"])
@@ -62,7 +62,7 @@ def register_pair(job: Job) -> Result:
         held = candidate.refined.information
         open_ = freedom(held, REACH * INDOOR_RESOLUTION).kind
         sure = confidence(candidate.evidence(matches, [] if k else found[1:]))
-        sure = 0.0 if open_ else sure if k == 0 else min(sure, 1 - poses[0]["confidence"])
+        sure = 0.0 if open_ else sure
         poses.append(
             {
                 "T_target_source": candidate.refined.T_target_source.tolist(),

@@ -33,12 +33,16 @@ class Found(NamedTuple):
     @classmethod
     def of(cls, source: int, target: int, result: Result, keypoints: int) -> Found:
         """From the result of `register_pair`."""
-        edges = []
+        edges: list[Edge] = []
+        rivals = sum(pose["confidence"] for pose in result["poses"][1:])
         for pose in result["poses"]:
+            sure = pose["confidence"]
+            if edges:  # rivals share what the first leaves, half of which is for all being wrong
+                sure *= (1 - edges[0].confidence) / (2 * max(1.0, rivals))
             matrix, centre, *rest = pose["information"]
             held = Information(np.array(matrix), np.array(centre), *rest)
             T, rmse = np.array(pose["T_target_source"]), pose["rmse"] or INDOOR_RESOLUTION
-            edges.append(Edge(source, target, T, pose["confidence"], held, rmse))
+            edges.append(Edge(source, target, T, sure, held, rmse))
         return cls(edges, [pose["overlap"] for pose in result["poses"]], keypoints)
 
     @property

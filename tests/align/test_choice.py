@@ -5,6 +5,7 @@ import pytest
 from scipy.spatial.transform import Rotation
 
 from wsdesc.align.choice import HOME, choose, displacements
+from wsdesc.align.loops import place
 from wsdesc.align.observability import Information
 from wsdesc.align.posegraph import Edge
 from wsdesc.align.surface import inverse
@@ -67,6 +68,23 @@ def test_where_every_pair_is_doubtful_the_majority_of_poses_decides():
     picked, _ = choose(pairs, np.full(10, RADIUS))
     wrong = sum(p != r for p, r in zip(picked, right, strict=True))
     assert wrong <= 0.1 * len(right) < sum(r != 0 for r in right)
+
+
+def test_doubtful_poses_do_not_outvote_sure_ones_however_many_they_are():
+    """Where bays repeat, everything can be laid onto everything: wrong poses agree with each other."""
+    count, rng = 8, np.random.default_rng(0)
+    T_world_scan = [pose(BAY * k) for k in range(count)]
+    pairs, right = [], []
+    for i in range(count):
+        for j in range(i + 1, count):
+            true = Edge(j, i, inverse(T_world_scan[i]) @ T_world_scan[j], 0.9, FIRM, 0.008)
+            stacked = true._replace(T_target_source=pose(rng.normal(0, 0.01)), confidence=0.5)
+            sure = j == i + 1
+            pairs.append([true] if sure else [stacked])
+            right.append(sure)
+    graph, _, verdicts, _ = place(pairs, np.full(count, RADIUS))
+    assert [verdict is None for verdict in verdicts] == right
+    assert len(graph.components) == 1
 
 
 def test_without_others_the_best_pose_is_picked_and_its_rival_leaves_no_margin():

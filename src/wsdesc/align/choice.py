@@ -1,11 +1,12 @@
 """Which of several poses of each pair is right, as far as the other pairs can tell.
 
 In a building with equal bays a scan fits in more than one place, and the pose that fits best need not be the
-right one. But right poses agree with each other, and wrong ones seldom do. So registration gives a few poses
-of each pair with their probabilities. Poses that close triangles gain; the best ones place all scans
-along a tree; then each scan is tried in every place that any pose proposes for it, given where the others
-are, until none improves the odds of the whole. What a scan's second best place lacks in odds is how sure
-its place is.
+right one. But right poses agree with each other. So registration gives a few poses of each pair with their
+probabilities. Sure ones come first: they place scans along a tree, those before others that close triangles,
+and what they connect stays together. Doubtful ones only move such groups against each other: each is tried in
+every place that any pose proposes for it, given where the others are, until none improves the odds of the
+whole. Doubtful poses never outvote sure ones, however many they are: where bays repeat, wrong poses agree
+with each other as well. What a group's second best place lacks in odds is how sure its place is.
 
 All lengths are metres of the model; the frame of a scan has its origin in the scan's middle.
 """
@@ -13,7 +14,7 @@ All lengths are metres of the model; the frame of a scan has its origin in the s
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import combinations, pairwise
+from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
@@ -25,7 +26,9 @@ from wsdesc.cloud.units import INDOOR_RESOLUTION
 
 HOME = 5 * INDOOR_RESOLUTION  # metres: motions that move a scan's points less than this apart are the same
 DRIFT = 3.0  # times that: what may have added up along a tree
-CHANCE = 0.02  # probability that a wrong pose agrees with other poses all the same
+SURE = 0.8  # probability of a pose that needs no other to be believed
+CHANCE = 0.02  # probability that a wrong pose agrees with others all the same,
+CHANCE_ALIKE = 0.2  # and that one of a doubtful pair does: such pairs come from places that repeat
 LEAST = 0.02  # probability below which a pose is not considered
 _SWEEPS = 20  # over all scans, at most; each improves the odds, a few are enough
 
@@ -34,7 +37,7 @@ class Choice(NamedTuple):
     """One pose of each pair, and how sure the place of each scan is."""
 
     picked: list[int]  # for each pair the number of a pose; 0, the first, where none agrees with the others
-    margin: Floats  # (N,) log odds of each scan's place against its second best; infinite if it has no other
+    margin: Floats  # (N,) log odds of the place of each scan's group against its second best one
 
 
 def choose(pairs: Sequence[Sequence[Edge]], radii: Floats) -> Choice:
@@ -47,23 +50,24 @@ def choose(pairs: Sequence[Sequence[Edge]], radii: Floats) -> Choice:
     picked = [0] * len(pairs)
     if len(poses.pair) == 0:
         return Choice(picked, margin)
-    votes = closing_votes(poses, radii)
+    votes = closing_votes(poses, radii) + (poses.weight >= SURE)  # sure ones first, all of them
     edges = [
         Edge(b, a, T, vote, pairs[p][n].information, pairs[p][n].rmse)
         for a, b, T, vote, p, n in zip(*poses[2:5], votes.tolist(), *poses[:2], strict=True)
     ]
     roots = [scans[0] for scans in connected(len(radii), edges)]
-    search = _Search(poses, radii, along_best_edges(len(radii), edges, roots))
+    groups = connected(len(radii), [edge for edge in edges if edge.confidence >= 1])
+    search = _Search(poses, radii, groups, along_best_edges(len(radii), edges, roots))
     for _ in range(_SWEEPS):
-        moved = [scan for scan in range(len(radii)) if search.improve(scan)]
+        moved = [group for group in range(len(groups)) if search.improve(group)]
         if not moved:
             break
     apart = search.apart(np.arange(len(poses.pair)))
     for k in np.argsort(-apart, kind="stable"):  # the nearest one comes last, and stays
         if apart[k] <= DRIFT * HOME:
             picked[poses.pair[k]] = int(poses.number[k])
-    for scan in range(len(radii)):
-        margin[scan] = search.margin(scan)
+    for group, scans in enumerate(groups):
+        margin[scans] = search.margin(group)
     return Choice(picked, margin)
 
 
@@ -98,11 +102,13 @@ class _Poses(NamedTuple):
 def closing_votes(poses: _Poses, radii: Floats) -> Floats:
     """(H,) probabilities of poses once the triangles have spoken that they close with poses of other pairs.
 
-    Each third scan has one vote, that of its most probable pair of poses that close the triangle.
+    Each third scan has one vote, that of its most probable pair of poses that close the triangle. Where
+    there are sure poses, only they vote.
     """
+    some = poses.weight >= SURE if (poses.weight >= SURE).any() else poses.weight > 0
     at: dict[tuple[int, int], list[int]] = {}
-    for k, ends in enumerate(zip(poses.a.tolist(), poses.b.tolist(), strict=True)):
-        at.setdefault(ends, []).append(k)
+    for k in np.flatnonzero(some).tolist():
+        at.setdefault((int(poses.a[k]), int(poses.b[k])), []).append(k)
     after: dict[int, list[int]] = {}
     for a, b in sorted(at):
         after.setdefault(a, []).append(b)
@@ -128,64 +134,80 @@ def closing_votes(poses: _Poses, radii: Floats) -> Floats:
 
 
 class _Search:
-    """Places of all scans, and what speaks for them."""
+    """Places of all scans, and what speaks for them; scans of a group keep their places to each other."""
 
-    def __init__(self, poses: _Poses, radii: Floats, T_world_scan: Floats) -> None:
+    def __init__(
+        self, poses: _Poses, radii: Floats, groups: Sequence[Sequence[int]], T_world_scan: Floats
+    ) -> None:
         self.poses, self.radii, self.T_world_scan = poses, radii, T_world_scan
-        ends = np.concatenate([poses.a, poses.b])
-        order = np.argsort(ends, kind="stable")
-        stops = np.searchsorted(ends[order], np.arange(len(radii) + 1))
-        self.of = [np.sort(order[i:j] % len(poses.a)) for i, j in pairwise(stops)]
+        self.groups = [np.array(scans) for scans in groups]
+        self.group = np.empty(len(radii), dtype=np.intp)  # of each scan
+        for number, scans in enumerate(self.groups):
+            self.group[scans] = number
+        a, b = self.group[poses.a], self.group[poses.b]
+        across = np.flatnonzero(a != b)
+        self.of: list[list[int]] = [[] for _ in groups]  # poses between a group and others, ascending
+        for k, *ends in zip(across.tolist(), a[across].tolist(), b[across].tolist(), strict=True):
+            for number in ends:
+                self.of[number].append(k)
+        sure = np.zeros(len(poses.none), dtype=bool)
+        sure[poses.pair[poses.weight >= SURE]] = True
+        self.gain = np.log1p(poses.weight / np.where(sure[poses.pair], CHANCE, CHANCE_ALIKE))
 
-    def improve(self, scan: int) -> bool:
-        """Move a scan to its best place, given the others; whether that is another one."""
-        places, odds = self.proposals(scan)
-        if len(odds) == 0:
+    def improve(self, group: int) -> bool:
+        """Move a group to its best place, given the others; whether that is another one."""
+        motions = self.proposals(group)
+        if len(motions) == 0:
             return False
-        now = self.odds(scan, self.T_world_scan[scan][None])[0]
+        odds = self.odds(group, motions)
         best = int(odds.argmax())
-        if odds[best] <= now + 1e-9:
+        if odds[best] <= self.odds(group, np.eye(4)[None])[0] + 1e-9:
             return False
-        self.T_world_scan[scan] = places[best]
+        self.T_world_scan[self.groups[group]] = motions[best] @ self.T_world_scan[self.groups[group]]
         return True
 
-    def margin(self, scan: int) -> float:
-        """Log odds of a scan's place against the best one elsewhere."""
-        places, odds = self.proposals(scan)
-        T, radius = self.T_world_scan[scan], self.radii[scan]
-        elsewhere = displacements(np.eye(4), inverses(T) @ places, radius, radius) > DRIFT * HOME
-        now = self.odds(scan, T[None])[0]
-        return float(now - odds[elsewhere].max()) if elsewhere.any() else np.inf
+    def margin(self, group: int) -> float:
+        """Log odds of a group's place against the best one elsewhere."""
+        motions = self.proposals(group)
+        T = self.T_world_scan[self.groups[group][0]]
+        radius = self.radii[self.groups[group][0]]
+        elsewhere = displacements(np.eye(4), inverses(T) @ motions @ T, radius, radius) > DRIFT * HOME
+        if not elsewhere.any():
+            return np.inf
+        odds = self.odds(group, np.concatenate([np.eye(4)[None], motions[elsewhere]]))
+        return float(odds[0] - odds[1:].max())
 
-    def proposals(self, scan: int) -> tuple[Floats, Floats]:
-        """(M, 4, 4) places that the poses of a scan propose, and their log odds (M,)."""
-        p, own = self.poses, self.of[scan]
-        first = p.a[own] == scan
-        T_other_scan = np.where(first[:, None, None], inverses(p.T_a_b[own]), p.T_a_b[own])
-        places = self.T_world_scan[np.where(first, p.b[own], p.a[own])] @ T_other_scan
-        return places, self.odds(scan, places)
+    def proposals(self, group: int) -> Floats:
+        """(M, 4, 4) motions of a group that each fulfil one of its poses."""
+        p, own = self.poses, np.array(self.of[group], dtype=np.intp)
+        first = self.group[p.a[own]] == group
+        inner, outer = np.where(first, (p.a[own], p.b[own]), (p.b[own], p.a[own]))
+        T_outer_inner = np.where(first[:, None, None], inverses(p.T_a_b[own]), p.T_a_b[own])
+        wanted = self.T_world_scan[outer] @ T_outer_inner
+        return np.asarray(wanted @ inverses(self.T_world_scan[inner]))
 
-    def odds(self, scan: int, places: Floats) -> Floats:
-        """(M,) log odds of places (M, 4, 4) of a scan, the others where they are.
+    def odds(self, group: int, motions: Floats) -> Floats:
+        """(M,) log odds of a group after each of the motions (M, 4, 4), the others where they are.
 
         A pair speaks for a place with the pose that agrees with it; if none does, against it, by the
         probability that one of its poses is right.
         """
-        p, own = self.poses, self.of[scan]
+        p, own = self.poses, np.array(self.of[group], dtype=np.intp)
+        if len(own) == 0:
+            return np.zeros(len(motions))
         pairs, start = np.unique(p.pair[own], return_index=True)
-        apart = self.apart(own, scan, places)  # (M, own)
-        gain = np.where(apart <= HOME, np.log1p(p.weight[own] / CHANCE), -np.inf)
-        best = np.maximum.reduceat(gain, start, axis=1) if len(own) else np.zeros((len(places), 0))
+        gain = np.where(self.apart(own, group, motions) <= HOME, self.gain[own], -np.inf)  # (M, own)
+        best = np.maximum.reduceat(gain, start, axis=1)
         return np.asarray(np.where(np.isfinite(best), best, np.log(p.none[pairs])).sum(axis=1))
 
-    def apart(self, poses: NDArray[np.intp], scan: int = -1, places: Floats | None = None) -> Floats:
-        """(H,) how far poses are from where the scans are; (M, H) with one scan in each of `places`."""
+    def apart(self, poses: NDArray[np.intp], group: int = -1, motions: Floats | None = None) -> Floats:
+        """(H,) how far poses are from where the scans are; (M, H) after each of the motions of a group."""
         p = self.poses
         a, b = p.a[poses], p.b[poses]
         T_a, T_b = self.T_world_scan[a], self.T_world_scan[b]
-        if places is not None:
-            T_a = np.where((a == scan)[:, None, None], places[:, None], T_a)
-            T_b = np.where((b == scan)[:, None, None], places[:, None], T_b)
+        if motions is not None:
+            T_a = np.where((self.group[a] == group)[:, None, None], motions[:, None] @ T_a, T_a)
+            T_b = np.where((self.group[b] == group)[:, None, None], motions[:, None] @ T_b, T_b)
         return displacements(inverses(T_a) @ T_b, p.T_a_b[poses], self.radii[a], self.radii[b])
 
 

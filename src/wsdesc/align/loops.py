@@ -16,11 +16,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wsdesc.align.choice import HOME, choose
+from wsdesc.align.choice import HOME, SURE, choose
 from wsdesc.align.posegraph import OUTLIER, Edge, PoseGraph, solve
 from wsdesc.align.surface import Floats, inverse
 
-ALONE = 0.8  # the confidence of an edge that no loop confirms: one wrong of them bends the whole model,
+ALONE = SURE  # the confidence of an edge that no loop confirms: one wrong of them bends the whole model,
 CONFIRMED = 0.3  # and of one that a triangle confirms
 MARGIN = math.log(4)  # log odds of a scan's place against its second best, as those of ALONE against nothing
 
@@ -137,6 +137,7 @@ def reject_contradictions(
     """Edges to give up until no loop is open, with their open loops then; and those in loops that are closed.
 
     Each time the edge goes for which least speaks: the fewest closed loops less open ones, then confidence.
+    Doubtful ones go before sure ones: where places repeat they agree with each other, and are many.
     """
     at: dict[int, list[int]] = {}
     votes: dict[int, int] = {}
@@ -146,12 +147,12 @@ def reject_contradictions(
             at.setdefault(k, []).append(number)
             votes[k] = votes.get(k, 0) + (1 if loop.closed else -1)
             open_[k] = open_.get(k, 0) + (not loop.closed)
-    waiting = [(votes[k], confidence[k], k) for k in at]
+    waiting = [(confidence[k] >= ALONE, votes[k], confidence[k], k) for k in at]
     heapq.heapify(waiting)
     standing = [True] * len(loops)
     against: dict[int, int] = {}
     while waiting:
-        vote, _, worst = heapq.heappop(waiting)
+        _, vote, _, worst = heapq.heappop(waiting)
         if vote != votes[worst] or not open_[worst]:
             continue  # what was said of it is out of date, or nobody accuses it
         against[worst] = open_[worst]
@@ -162,5 +163,5 @@ def reject_contradictions(
             for k in loops[number].edges:
                 votes[k] -= 1 if loops[number].closed else -1
                 open_[k] -= not loops[number].closed
-                heapq.heappush(waiting, (votes[k], confidence[k], k))
+                heapq.heappush(waiting, (confidence[k] >= ALONE, votes[k], confidence[k], k))
     return against, {k for loop, stands in zip(loops, standing, strict=True) if stands for k in loop.edges}
