@@ -5,7 +5,7 @@ import torch
 
 from wsdesc.align.observability import Information
 from wsdesc.align.posegraph import Edge
-from wsdesc.reconstruct_pairs import ALL_PAIRS, Found, first_pairs, pairs_between
+from wsdesc.reconstruct_pairs import ALL_PAIRS, Found, first_pairs, pairs_between, shared
 
 FIRM = Information(np.eye(6), np.zeros(3), 1.0, 0.5, 2000)
 
@@ -47,21 +47,10 @@ def test_scans_that_nothing_brings_together():
     assert pairs_between([[0], [1]], {(0, 1): nothing}, circle(2), most=5) == [(0, 1)]
 
 
-def test_rivals_share_what_the_best_pose_leaves():
-    def pose(confidence):
-        held = [np.eye(6).tolist(), [0, 0, 0], 1.0, 0.5, 2000]
-        T = np.eye(4).tolist()
-        return {
-            "T_target_source": T,
-            "confidence": confidence,
-            "overlap": 0.5,
-            "rmse": 0.01,
-            "information": held,
-        }
-
-    shares = [
-        edge.confidence for edge in Found.of(0, 1, {"poses": [pose(0.5), pose(0.9), pose(0.6)]}, 9).edges
-    ]
-    np.testing.assert_allclose(shares, [0.5, 0.15, 0.1])
-    shares = [edge.confidence for edge in Found.of(0, 1, {"poses": [pose(0.9), pose(0.4)]}, 9).edges]
-    np.testing.assert_allclose(shares, [0.9, 0.02])
+def test_rivals_share_what_there_is():
+    assert shared([]) == []
+    assert shared([0.7]) == [0.7]
+    np.testing.assert_allclose(shared([0.9, 0.05]), [0.9, 0.0025])  # hardly a rival
+    np.testing.assert_allclose(shared([0.5, 0.9]), [0.5, 0.225])
+    np.testing.assert_allclose(shared([0.5, 0.9, 0.9, 0.9]), [0.25, 0.125, 0.125, 0.125])  # of four alike
+    assert sum(shared([0.5, 1.0, 1.0, 1.0])) < 1
