@@ -50,12 +50,13 @@ class Ended(NamedTuple):
 
 def start(arguments: list[str], log: Path, limits: dict[int, int]) -> int:
     """Fork a process that runs the command; libraries and kernels are loaded already. Its id."""
+    output = os.open(log, os.O_CREAT | os.O_TRUNC | os.O_WRONLY)
     child = os.fork()
     if child:
+        os.close(output)
         return child
     code = 3
     try:
-        output = os.open(log, os.O_CREAT | os.O_TRUNC | os.O_WRONLY)
         os.dup2(output, 1)
         os.dup2(output, 2)
         for kind, limit in limits.items():
@@ -151,7 +152,8 @@ def judge(fault: str, ended: Ended, out: Path, code: int) -> list[str]:
         wrong += [f"left: {name}" for name in temporary(out)]
     if fault == "full" and (ended.code not in (code, 2) or "Traceback" in ended.said):
         wrong.append(f"ended with {ended.code}: {ended.said[-300:]}")
-    if fault == "term" and ended.code not in (code, 143):
+    early = ended.code == -signal.SIGTERM and not ended.said  # it had not begun, and not said what to do then
+    if fault == "term" and ended.code not in (code, 143) and not early:
         wrong.append(f"ended with {ended.code}: {ended.said[-300:]}")
     return wrong
 

@@ -38,9 +38,10 @@ def small_scans(count: int) -> list[np.ndarray]:
     return [fragment.points.astype(np.float64) for fragment in make_fragments(3, count, resolution=0.1)]
 
 
-def resident() -> int:
-    """Bytes of memory this process has."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+def own_memory() -> int:
+    """Bytes of this process without the pages of libraries, which come and go with the system's cache."""
+    lines = (line.split() for line in Path("/proc/self/status").read_text().splitlines())
+    return sum(1024 * int(line[1]) for line in lines if line[0] in ("RssAnon:", "VmSwap:"))
 
 
 def open_files() -> int:
@@ -53,7 +54,7 @@ def many_calls(scans: list[np.ndarray], calls: int) -> tuple[float, int]:
     memory, files = [], []
     for _ in watched(range(calls), "calls"):
         register(scans[0], scans[1], **SMALL)
-        memory.append(resident())
+        memory.append(own_memory())
         files.append(open_files())
     tenth = max(1, calls // 10)
     return max(memory[tenth:]) / max(memory[:tenth]) - 1, files[-1] - files[0]
@@ -135,7 +136,7 @@ def main(o: argparse.Namespace) -> None:
         refused, same = shared_run(Path(folder) / "run", scans)
     print_machine()
     rows = [
-        (f"memory after {o.calls} calls", f"{growth:+.2%} since the first tenth, {resident() >> 20} MiB"),
+        (f"memory after {o.calls} calls", f"{growth:+.2%} since the first tenth, {own_memory() >> 20} MiB"),
         ("files left open", str(left_open)),
         (f"{o.threads} threads", f"{differ} of {2 * o.threads} results differ from those of one"),
         ("two processes, one cache", f"{unreadable} of {10 * _SAME} entries unreadable, left: {left or 0}"),
