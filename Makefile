@@ -36,7 +36,7 @@ bench: $(READY)
 
 fuzz: $(READY)
 	@$(PIP) --editable ".[fuzz]"
-	@$(BIN)/python -m benchmarks.fuzz --together 60
+	@$(BIN)/python -m benchmarks.fuzz --together 60 --seed 1
 
 lock: $(READY)
 	@$(PIP) --editable ".[dev,fuzz]"

@@ -2,9 +2,10 @@
 
 python -m benchmarks.fuzz                           every reader for 10 minutes
 python -m benchmarks.fuzz ply laz --seconds 60      these, for a minute each
-python -m benchmarks.fuzz --together 60             every reader, a minute in all: what CI does
+python -m benchmarks.fuzz --together 60 --seed 1    every reader, a minute in all: what CI does
 
 Exits with 1 if a promise was broken: inputs and tracebacks are then in --out, in a folder for each reader.
+With a seed the search begins in the same way each time: CI is to see what a change broke.
 Needs the extra `fuzz`.
 """
 
@@ -28,7 +29,9 @@ _COLUMNS = "{:12} {:>9} {:>9} {:>6}  {}"
 def main() -> int:
     arguments = _arguments()
     print(_COLUMNS.format("reader", "inputs", "a second", "kept", "broken promises"), flush=True)
-    found = sum(_fuzz(name, arguments.seconds, arguments.out / name) for name in arguments.readers)
+    found = sum(
+        _fuzz(name, arguments.seconds, arguments.seed, arguments.out / name) for name in arguments.readers
+    )
     print(f"{found} broken promises" + (f": see {arguments.out}" if found else ""))
     return 1 if found else 0
 
@@ -40,6 +43,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("readers", nargs="*", metavar="READER", help=f"of {', '.join(READERS)}")
     parser.add_argument("--seconds", type=int, default=600, help="for each reader")
     parser.add_argument("--together", type=int, help="seconds for all readers in one process")
+    parser.add_argument("--seed", type=int, default=0, help="of the search; 0 is another one each time")
     parser.add_argument("--out", type=Path, default=Path("results/fuzz"), help="inputs are kept here")
     arguments = parser.parse_args()
     unknown = sorted(set(arguments.readers) - READERS.keys())
@@ -51,15 +55,16 @@ def _arguments() -> argparse.Namespace:
     return arguments
 
 
-def _fuzz(name: str, seconds: int, folder: Path) -> int:
+def _fuzz(name: str, seconds: int, seed: int, folder: Path) -> int:
     """Fuzz one reader, or all, in a process of its own, or in several where inputs end it; findings."""
     inputs, left = 0, float(seconds)
     while left >= 1:
         start = time.monotonic()
+        limits = (str(int(left)), str(seed))
         done = subprocess.run(
-            [sys.executable, "-W", "ignore", "-m", "benchmarks.fuzz.one", name, str(int(left)), str(folder)],
+            [sys.executable, "-W", "ignore", "-m", "benchmarks.fuzz.one", name, *limits, str(folder)],
             capture_output=True,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
+            env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0"},
             timeout=left + _START,
             check=False,
         )

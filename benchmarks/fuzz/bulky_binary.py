@@ -110,6 +110,10 @@ def las(folder: Path) -> Iterator[Case]:
         at = start + 8 + row + 4 + 4 * layer
         lie[at : at + 4] = b"\xf0\xff\xff\xff"
         yield "laz", f"layer {layer} of four thousand million bytes", bytes(lie)
+    for place in (len(layered), 2**55, -2):
+        lie = bytearray(layered)
+        lie[start : start + 8] = struct.pack("<q", place)
+        yield "laz", f"a table of chunks at {place}", bytes(lie)
 
 
 def e57(folder: Path) -> Iterator[Case]:

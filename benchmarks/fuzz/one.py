@@ -1,4 +1,4 @@
-"""Fuzz one reader in this process, `python -m benchmarks.fuzz.one READER SECONDS FOLDER`.
+"""Fuzz one reader in this process, `python -m benchmarks.fuzz.one READER SECONDS SEED FOLDER`.
 
 Every broken promise of another kind is kept in FOLDER/found, the input beside the traceback, and the search
 goes on. What ends the process is kept by the fuzzing library as FOLDER/crash-…
@@ -25,7 +25,7 @@ _LONGEST = 65_536  # bytes of an input
 _FOUND = "found"
 
 
-def main(reader: str, seconds: str, folder: str) -> None:
+def main(reader: str, seconds: str, seed: str, folder: str) -> None:
     names, work = list(READERS) if reader == "all" else [reader], Path(folder)
     for place in ("corpus", _FOUND, *(f"scratch/{name}" for name in names)):
         (work / place).mkdir(parents=True, exist_ok=True)
@@ -42,7 +42,7 @@ def main(reader: str, seconds: str, folder: str) -> None:
             _try(work, names[data[0] % len(names)], data[1:])
 
     options = [f"-max_total_time={seconds}", f"-max_len={_LONGEST}", "-timeout=60", "-rss_limit_mb=0",
-               f"-artifact_prefix={work}/", "-print_final_stats=1"]  # fmt: skip
+               f"-artifact_prefix={work}/", f"-seed={seed}", "-reload=0", "-print_final_stats=1"]  # fmt: skip
     atheris.Setup([sys.argv[0], *options, str(work / "corpus")], one, custom_mutator=mutate)
     atheris.Fuzz()
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import struct
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+from benchmarks.fuzz.readers import seal_e57
 
 from wsdesc.cloud.files import write_points
 
 _COUNT = 12
+_RANDOM_NAME = re.compile(rb"\{[0-9a-f-]{36}\}")
 _LAS_FORMATS = (0, 3, 6, 7)  # old and layered compression, without and with colours
 
 
@@ -161,9 +164,18 @@ def _description(folder: Path) -> list[bytes]:
     return [(folder / "a.npz").read_bytes()]
 
 
+def _e57(folder: Path) -> list[bytes]:
+    """With names of no chance in place of random ones."""
+    contents = [_written(folder / "a.e57", more=False), _written(folder / "b.e57", more=True)]
+    return [seal_e57(_RANDOM_NAME.sub(b"{" + b"0" * 36 + b"}", content)) for content in contents]
+
+
 def _weights(folder: Path) -> list[bytes]:
+    import torch
+
     from wsdesc.describe.extractor import WSDesc
 
+    torch.manual_seed(0)
     WSDesc(width=0.01, resolution=4, dimension=2).save(folder / "a.safetensors")
     return [(folder / "a.safetensors").read_bytes()]
 
@@ -196,6 +208,7 @@ _SPECIAL: dict[str, Callable[[Path], list[bytes]]] = {
     "stl": _stl,
     "npy": _npy,
     "npz": _npz,
+    "e57": _e57,
     "h5": _h5,
     "gt.log": lambda folder: [_text_of_poses(4)],
     "gt.info": lambda folder: [_text_of_poses(6)],

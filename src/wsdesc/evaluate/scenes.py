@@ -11,6 +11,7 @@ scene or of its evaluation.
 from __future__ import annotations
 
 import hashlib
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -141,7 +142,9 @@ def find_keypoints(places: Sequence[Path], stem: str) -> Path | None:
 def read_keypoints(path: Path, count: int) -> NDArray[np.int64]:
     """Indices (K,) of keypoints among the `count` points of a fragment's file."""
     try:
-        indices = np.loadtxt(path, ndmin=1).reshape(-1)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # that it is empty, which is an error below
+            indices = np.loadtxt(path, ndmin=1).reshape(-1)
     except (OSError, ValueError, UnicodeDecodeError) as error:
         raise FileFormatError(f"{path}: not a list of indices ({error})") from error
     with np.errstate(invalid="ignore"):  # what is no number becomes an index that is refused

@@ -93,11 +93,13 @@ def _records_of_laszip(file: BinaryIO, layout: Layout) -> Iterator[bytes]:
 
 
 def _chunks(file: BinaryIO, start: int, size: int) -> int:
-    """How many chunks a compressed file claims; 0 if it has no table, or one that points nowhere."""
+    """How many chunks a compressed file claims. The library looks for their table wherever it is told to."""
     table = _number(file, start, 8)
     if table == -1:  # the writer could not go back, and left the place of the table at the end
         table = _number(file, max(size - 8, 0), 8)
-    return _number(file, table + 4, 4) if 0 <= table <= size - 8 else 0
+    if not start + 8 <= table <= size - 8:
+        raise ValueError("it is cut off or damaged: its table of chunks is not in it")
+    return _number(file, table + 4, 4)
 
 
 def _check_layers(file: BinaryIO, layout: Layout, layers: int, chunks: int, size: int) -> None:
