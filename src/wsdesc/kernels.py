@@ -136,8 +136,9 @@ def device_function(function: Callable[..., Any] | None = None, **options: Any) 
 
 
 @cache
-def _threads(count: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(count, thread_name_prefix="wsdesc")
+def _threads(count: int, purpose: str) -> ThreadPoolExecutor:
+    """Threads for chunks and for items are not the same, since an item waits for its chunks."""
+    return ThreadPoolExecutor(count, thread_name_prefix=f"wsdesc-{purpose}")
 
 
 if hasattr(os, "register_at_fork"):  # a forked process has the pool, but not its threads
@@ -152,7 +153,7 @@ def run_in_chunks(compiled: Kernel, items: int, *args: Any, chunk: int = 64) -> 
         for start, stop in bounds:
             compiled(start, stop, *args)
         return
-    futures = [_threads(count).submit(compiled, start, stop, *args) for start, stop in bounds]
+    futures = [_threads(count, "chunks").submit(compiled, start, stop, *args) for start, stop in bounds]
     for future in futures:
         future.result()
 
@@ -160,9 +161,9 @@ def run_in_chunks(compiled: Kernel, items: int, *args: Any, chunk: int = 64) -> 
 def run_each(function: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
     """`function` of each item, on as many threads as torch uses: for work that leaves Python's lock alone.
 
-    Not for functions that call `run_in_chunks`, which wait for the same threads.
+    Not for functions that call it themselves: they would wait for the same threads.
     """
     count = torch.get_num_threads()
     if count == 1 or len(items) < 2:
         return [function(item) for item in items]
-    return list(_threads(count).map(function, items))
+    return list(_threads(count, "items").map(function, items))

@@ -23,6 +23,7 @@ from wsdesc.clock import Clock, Watch
 from wsdesc.cloud.clean import with_offsets
 from wsdesc.cloud.units import INDOOR_RESOLUTION, different_units, measure
 from wsdesc.describe.description import DEFAULT_MODEL, Description, cleaned_points, load_model, prepared
+from wsdesc.kernels import run_each
 from wsdesc.notebook import InNotebook
 from wsdesc.options import Options
 
@@ -75,7 +76,7 @@ def register(source: Any, target: Any, *, watch: Watch | None = None, **options:
     o = RegisterOptions.read(options)
     clock = Clock(watch)
     with clock("read"):
-        clouds = (cleaned_points(source), cleaned_points(target))
+        clouds = run_each(cleaned_points, (source, target))
     with clock("thin"):
         strange = different_units(*(cloud.points for cloud in clouds))
         resolution = o.resolution or measure(*(cloud.points for cloud in clouds)).resolution
@@ -84,7 +85,7 @@ def register(source: Any, target: Any, *, watch: Watch | None = None, **options:
         model, name = load_model(o.model, o.device)
         p, q = (prepared(cloud, resolution, name, o.seed, max(o.keypoints)) for cloud in clouds)
     with clock("surfaces"):
-        surfaces = (Surface.of(p.points.numpy()), Surface.of(q.points.numpy()))
+        surfaces = _surfaces(p, q)
     for count in o.keypoints:
         with clock("describe", p.missing(count) + q.missing(count)) as advance:
             p, q = p.more(model, count, advance), q.more(model, count, advance)
@@ -105,7 +106,7 @@ def register_described(
     o = options or RegisterOptions()
     clock = clock or Clock()
     p.check_comparable(q)
-    source, target = surfaces or (Surface.of(p.points.numpy()), Surface.of(q.points.numpy()))
+    source, target = surfaces or _surfaces(p, q)
     with clock("match and solve"):
         proposed, matches = propose(p, q, solver=o.solver, hypotheses=o.hypotheses, seed=o.seed)
     with clock("verify and refine"):
@@ -133,6 +134,11 @@ def register_described(
         information=best.refined.information,
         described=(p, q),
     )
+
+
+def _surfaces(p: Description, q: Description) -> tuple[Surface, Surface]:
+    source, target = run_each(lambda scan: Surface.of(scan.points.numpy()), (p, q))
+    return source, target
 
 
 def _warnings(free: Freedom, evidence: Evidence) -> list[str]:

@@ -23,6 +23,7 @@ import numpy as np
 from wsdesc.cloud.clean import first_occurrences
 from wsdesc.cloud.cloud import all_finite, as_points
 from wsdesc.errors import InputError
+from wsdesc.kernels import run_each
 
 INDOOR_RESOLUTION = 0.025  # in metres: the working resolution at which one unit is one
 SPACINGS = 2.0  # the resolution in spacings,
@@ -79,8 +80,8 @@ def measure(*clouds: Any) -> Scale:
     """
     if not clouds:
         raise InputError("there are no clouds to find the resolution of")
-    finite = [_finite(cloud) for cloud in clouds]
-    between, across = _upper_median([spacing(c) for c in finite]), _upper_median([extent(c) for c in finite])
+    measured = run_each(lambda cloud: (spacing(cloud), extent(cloud)), [_finite(cloud) for cloud in clouds])
+    between, across = (_upper_median(list(values)) for values in zip(*measured, strict=True))
     resolution = min(max(SPACINGS * between, FINEST * across), COARSEST * across)
     return Scale(between, across, max(resolution, LEAST_SPACINGS * between))
 
