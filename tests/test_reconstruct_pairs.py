@@ -5,7 +5,7 @@ import torch
 
 from wsdesc.align.observability import Information
 from wsdesc.align.posegraph import Edge
-from wsdesc.reconstruct_pairs import ALL_PAIRS, Found, first_pairs, pairs_between, shared
+from wsdesc.reconstruct_pairs import ALL_PAIRS, Found, first_pairs, pairs_between
 
 FIRM = Information(np.eye(6), np.zeros(3), 1.0, 0.5, 2000)
 
@@ -47,10 +47,13 @@ def test_scans_that_nothing_brings_together():
     assert pairs_between([[0], [1]], {(0, 1): nothing}, circle(2), most=5) == [(0, 1)]
 
 
-def test_rivals_share_what_there_is():
-    assert shared([]) == []
-    assert shared([0.7]) == [0.7]
-    np.testing.assert_allclose(shared([0.9, 0.05]), [0.9, 0.0025])  # hardly a rival
-    np.testing.assert_allclose(shared([0.5, 0.9]), [0.5, 0.225])
-    np.testing.assert_allclose(shared([0.5, 0.9, 0.9, 0.9]), [0.25, 0.125, 0.125, 0.125])  # of four alike
-    assert sum(shared([0.5, 1.0, 1.0, 1.0])) < 1
+def test_of_several_poses_one_is_right_at_most():
+    def confidences(*given):
+        held = [FIRM.matrix.tolist(), FIRM.centre.tolist(), *FIRM[2:]]
+        pose = {"T_target_source": np.eye(4).tolist(), "rmse": 0.01, "overlap": 0.5, "information": held}
+        poses = [pose | {"confidence": sure, "alike": len(given) > 1} for sure in given]
+        return [edge.confidence for edge in Found.of(0, 1, {"poses": poses}, 500).edges]
+
+    assert confidences(0.9) == [0.9]
+    assert confidences(0.7, 0.2) == [0.7, 0.2]
+    np.testing.assert_allclose(confidences(0.9, 0.6), [0.6, 0.4])

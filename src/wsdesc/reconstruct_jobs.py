@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from wsdesc.align.candidates import Candidate, judge, propose
+from wsdesc.align.candidates import different, judge, propose
 from wsdesc.align.confidence import confidence
 from wsdesc.align.observability import freedom
 from wsdesc.align.refine import REACH
@@ -49,24 +49,21 @@ def describe_scan(job: Job) -> Result:
 def register_pair(job: Job) -> Result:
     """Poses of one described scan in another, in metres of the model about the middles of both, best first.
 
-    The confidence of the first one knows of the others; theirs are what each would have alone.
+    The confidence of each knows of the others.
     """
     (p, source), (q, target) = (_ready(tuple(sorted(job[end].items()))) for end in ("source", "target"))
     proposed, matches = propose(p, q, seed=job["source"]["seed"])
-    found: list[Candidate] = []
-    for candidate in judge(proposed, source, target):
-        if all(other.differs(candidate) for other in found):
-            found.append(candidate)
+    found = different(judge(proposed, source, target))
     poses: list[Result] = []
-    for k, candidate in enumerate(found):
+    for candidate in found:
         held = candidate.refined.information
+        evidence = candidate.evidence(matches, found)
         open_ = freedom(held, REACH * INDOOR_RESOLUTION).kind
-        sure = confidence(candidate.evidence(matches, [] if k else found[1:]))
-        sure = 0.0 if open_ else sure
         poses.append(
             {
                 "T_target_source": candidate.refined.T_target_source.tolist(),
-                "confidence": sure,
+                "confidence": 0.0 if open_ else confidence(evidence),
+                "alike": evidence.repeats or evidence.ambiguous,
                 "overlap": candidate.refined.agreement.overlap_source,
                 "rmse": candidate.refined.rmse if held.places else None,
                 "information": [x.tolist() if isinstance(x, np.ndarray) else x for x in held],

@@ -34,33 +34,18 @@ class Found(NamedTuple):
     def of(cls, source: int, target: int, result: Result, keypoints: int) -> Found:
         """From the result of `register_pair`."""
         edges = []
-        for pose, sure in zip(
-            result["poses"], shared([p["confidence"] for p in result["poses"]]), strict=True
-        ):
+        total = max(1.0, sum(pose["confidence"] for pose in result["poses"]))  # one is right at most
+        for pose in result["poses"]:
             matrix, centre, *rest = pose["information"]
             held = Information(np.array(matrix), np.array(centre), *rest)
             T, rmse = np.array(pose["T_target_source"]), pose["rmse"] or INDOOR_RESOLUTION
-            edges.append(Edge(source, target, T, sure, held, rmse))
+            edges.append(Edge(source, target, T, pose["confidence"] / total, held, rmse, pose["alike"]))
         return cls(edges, [pose["overlap"] for pose in result["poses"]], keypoints)
 
     @property
     def confidence(self) -> float:
         """Of the best pose."""
         return self.edges[0].confidence if self.edges else 0.0
-
-
-def shared(confidences: Sequence[float]) -> list[float]:
-    """Probabilities of the poses of a pair, of which one is right at most.
-
-    The first confidence knows of the others, theirs are as if each were alone. Poses that would all be
-    believed alone, as where bays repeat, share what there is; half of what the first leaves is for none.
-    """
-    if not confidences:
-        return []
-    first, rivals = confidences[0], confidences[1:]
-    alone = max(confidences)  # what the first would have without the others, which it fits better than
-    best = min(first, alone / max(1.0, alone + sum(rivals)))
-    return [best, *(rival * (1 - best) / (2 * max(1.0, sum(rivals))) for rival in rivals)]
 
 
 def signatures(jobs: Sequence[Job], seed: int) -> Tensor:

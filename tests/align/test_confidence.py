@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from wsdesc.align.confidence import Calibration, Evidence, confidence
+from wsdesc.align.confidence import Calibration, Evidence, Rival, confidence
 from wsdesc.align.observability import Freedom
 from wsdesc.align.verify import Agreement
 
@@ -39,12 +39,25 @@ def test_swapping_the_scans_changes_nothing():
 
 
 def test_a_rival_is_seen():
-    alone, rivalled = evidence(agreement()), evidence(agreement(), rivals=[(agreement(), 90.0)])
+    alone, rivalled = evidence(agreement()), evidence(agreement(), rivals=[Rival(agreement(), 90.0, 0.1)])
     assert alone.rival == 0
     assert rivalled.rival == pytest.approx(1)
     assert rivalled.rival_score == pytest.approx(0.9)
     assert rivalled.ambiguous
     assert confidence(rivalled) <= 0.5 < confidence(alone)
+
+
+def test_where_places_repeat_only_details_count():
+    """Another pose would be believed, too: what speaks for both speaks for none."""
+
+    def beside(share, alone, **changes):
+        rival = agreement(details=0.4 * share)
+        return confidence(evidence(agreement(**changes), rivals=[Rival(rival, 50.0, alone)]))
+
+    assert beside(0.5, alone=0.1) > 0.9
+    assert beside(0.5, alone=0.99) < beside(0.3, alone=0.99)
+    assert beside(0.3, alone=0.99, details=0.3) < beside(0.3, alone=0.99)
+    assert beside(1.0, alone=0.99) <= 0.5
 
 
 def test_nothing_known_is_finite():

@@ -104,6 +104,14 @@ def test_weak_edges_need_a_loop():
     assert all("confidence" in verdict for verdict in judge_edges(hopeless, np.ones(4)))
 
 
+def test_where_places_repeat_loops_say_nothing():
+    """A bay further, wrong poses close their triangles as well."""
+    edges = edges_between([(0, 1), (1, 2), (0, 2)], 3, confidence=0.5)
+    assert judge_edges(edges, np.ones(3)) == [None] * 3
+    verdicts = judge_edges([edge._replace(alike=True) for edge in edges], np.ones(3))
+    assert all("repeats" in verdict for verdict in verdicts)
+
+
 def test_displacement_is_how_far_points_go():
     rng = np.random.default_rng(4)
     T = motion(rng, 0.3, 0.2)

@@ -61,6 +61,16 @@ def test_comes_back_as_it_was(kind: str, tmp_path: Path) -> None:
         assert torch.equal(model(points, points[:5]), other(points, points[:5]))
 
 
+def test_half_the_size_means_the_same_within_float16(saved: Path, tmp_path: Path) -> None:
+    model = WSDesc.from_pretrained(saved)
+    model.save(tmp_path / "half.safetensors", half=True)
+    back = WSDesc.from_pretrained(tmp_path / "half.safetensors")
+    assert (tmp_path / "half.safetensors").stat().st_size < 0.6 * saved.stat().st_size
+    for name, tensor in back.state_dict().items():
+        assert tensor.dtype == torch.float32
+        torch.testing.assert_close(tensor, model.state_dict()[name], rtol=1e-3, atol=1e-6)
+
+
 def test_options_stand_in_the_header(saved: Path) -> None:
     with safetensors.safe_open(str(saved), framework="pt") as file:
         header = json.loads(file.metadata()["wsdesc"])

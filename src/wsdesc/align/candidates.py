@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 import torch
 
-from wsdesc.align.confidence import Evidence
+from wsdesc.align.confidence import Evidence, Rival, confidence
 from wsdesc.align.consensus import consensus
 from wsdesc.align.hypotheses import Hypothesis, ransac_hypotheses
 from wsdesc.align.observability import freedom
@@ -50,7 +50,11 @@ class Candidate(NamedTuple):
             inliers=int(self.hypothesis.inliers.sum()),
             matches=matches,
             score=self.hypothesis.score,
-            rivals=[(c.refined.agreement, c.hypothesis.score) for c in others if self.differs(c)],
+            rivals=[
+                Rival(c.refined.agreement, c.hypothesis.score, confidence(c.evidence(matches)))
+                for c in others
+                if self.differs(c)
+            ],
         )
 
 
@@ -88,3 +92,12 @@ def judge(
         run_each(lambda surface: (surface.gicp, surface.gicp_sample), (source, target))
     candidates = run_each(candidate, [proposed[k] for k in order])
     return sorted(candidates, key=lambda c: -plausibility(c.refined.agreement))
+
+
+def different(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Those that differ from all before them."""
+    found: list[Candidate] = []
+    for candidate in candidates:
+        if all(other.differs(candidate) for other in found):
+            found.append(candidate)
+    return found

@@ -27,8 +27,7 @@ from wsdesc.cloud.units import INDOOR_RESOLUTION
 HOME = 5 * INDOOR_RESOLUTION  # metres: motions that move a scan's points less than this apart are the same
 DRIFT = 3.0  # times that: what may have added up along a tree
 SURE = 0.8  # probability of a pose that needs no other to be believed
-CHANCE = 0.02  # probability that a wrong pose agrees with others all the same,
-CHANCE_ALIKE = 0.2  # and that one of a doubtful pair does: such pairs come from places that repeat
+CHANCE = 0.02  # probability that a wrong pose agrees with others all the same
 LEAST = 0.02  # probability below which a pose is not considered
 _SWEEPS = 20  # over all scans, at most; each improves the odds, a few are enough
 
@@ -150,9 +149,7 @@ class _Search:
         for k, *ends in zip(across.tolist(), a[across].tolist(), b[across].tolist(), strict=True):
             for number in ends:
                 self.of[number].append(k)
-        sure = np.zeros(len(poses.none), dtype=bool)
-        sure[poses.pair[poses.weight >= SURE]] = True
-        self.gain = np.log1p(poses.weight / np.where(sure[poses.pair], CHANCE, CHANCE_ALIKE))
+        self.gain = np.log1p(poses.weight / CHANCE)
 
     def improve(self, group: int) -> bool:
         """Move a group to its best place, given the others; whether that is another one."""

@@ -1,7 +1,8 @@
 """The probability that a pose is right: a logistic model over what speaks for it.
 
 It was fitted, by a command that the repository keeps, to poses of synthetic rooms and of indoor scans that do
-and that do not overlap. Its numbers lie beside this file.
+and that do not overlap. A second, smaller one was fitted to floors whose bays are built alike, for pairs of
+which several poses would be believed. Their numbers lie beside this file.
 """
 
 from __future__ import annotations
@@ -22,11 +23,20 @@ from wsdesc.align.verify import Agreement, plausibility
 from wsdesc.cloud.atomic import atomic_write
 
 FITTED = Path(__file__).with_suffix(".json")
+REPEATS = FITTED.with_name("repeats.json")
 AMBIGUOUS = 0.2  # rivals beyond this: 3 % of the right poses the model was fitted to, and all 15 wrong ones
 # of floors with equal bays that it would have believed
 RIVALS = 2  # features, the last, that speak against a pose
 _EDGE = 0.01  # shares are as good as 0 or 1 beyond this
 _PULL = 1.0  # of each weight towards zero, in units of a pair
+
+
+class Rival(NamedTuple):
+    """Another pose of the same pair."""
+
+    agreement: Agreement
+    score: float  # among the matches
+    alone: float  # its probability if there were no other
 
 
 class Evidence(NamedTuple):
@@ -46,6 +56,8 @@ class Evidence(NamedTuple):
     share: float  # of all matches
     rival: float  # what the best other pose has of this one's plausibility, 0 … 1 and beyond
     rival_score: float  # and of its score among the matches
+    rival_alone: float  # the largest probability that another pose would have if it were alone
+    plausible: float  # the plausibility itself
 
     @classmethod
     def of(
@@ -56,9 +68,9 @@ class Evidence(NamedTuple):
         inliers: int,
         matches: int,
         score: float,
-        rivals: Sequence[tuple[Agreement, float]] = (),
+        rivals: Sequence[Rival] = (),
     ) -> Self:
-        """From the agreement of the best pose and of others, each with its score among the matches."""
+        """From the agreement of a pose, how firmly it is held, its matches, and its rivals."""
         best = plausibility(a)
         return cls(
             overlap=min(a.overlap_source, a.overlap_target),
@@ -73,14 +85,26 @@ class Evidence(NamedTuple):
             conditioning=free.conditioning,
             inliers=inliers,
             share=inliers / max(1, matches),
-            rival=max((plausibility(r) for r, _ in rivals), default=0.0) / max(best, 1e-12),
-            rival_score=max((s for _, s in rivals), default=0.0) / max(score, 1e-9),
+            rival=max((plausibility(r.agreement) for r in rivals), default=0.0) / max(best, 1e-12),
+            rival_score=max((r.score for r in rivals), default=0.0) / max(score, 1e-9),
+            rival_alone=max((r.alone for r in rivals), default=0.0),
+            plausible=best,
         )
+
+    @property
+    def alone(self) -> float:
+        """The probability of the pose if nothing were known of others that would be believed, too."""
+        return float(_fitted(FITTED).probability(self.features()))
 
     @property
     def ambiguous(self) -> bool:
         """Whether another pose fits nearly as well."""
         return self.rival > AMBIGUOUS
+
+    @property
+    def repeats(self) -> bool:
+        """Whether another pose would be believed if it were alone: the place is built of equal parts."""
+        return self.rival_alone > 0.5
 
     def features(self) -> NDArray[np.float64]:
         """(F,) numbers in which right and wrong poses are told apart by a plane, nearly."""
@@ -94,6 +118,10 @@ class Evidence(NamedTuple):
             min(self.rival_score, 1.5),
         )
         return np.array([*map(_log_odds, shares), *others])
+
+    def features_of_repeats(self) -> NDArray[np.float64]:
+        """(2,) what tells the right one of several believable poses: what stands in the equal parts."""
+        return np.log10([max(self.plausible, 1e-6), 1 / min(max(self.rival, 1e-3), 1e3)])
 
 
 @dataclass(frozen=True)
@@ -113,18 +141,26 @@ class Calibration:
         return np.asarray(1 / (1 + np.exp(-(standard @ self.weights + self.bias))))
 
     @classmethod
-    def fit(cls, features: NDArray[np.float64], right: NDArray[np.bool_]) -> Self:
-        """Fit to the features (M, F) of poses that are right or not, (M,); both kinds count the same.
+    def fit(
+        cls,
+        features: NDArray[np.float64],
+        right: NDArray[np.bool_],
+        *,
+        against: int = RIVALS,
+        balanced: bool = True,
+    ) -> Self:
+        """Fit to features (M, F) of poses that are right or not, (M,); balanced: both kinds count the same.
 
-        More of a feature may only speak for a pose, of the last `RIVALS` only against it: what a sample shows
-        otherwise is an accident, and would be wrong elsewhere.
+        More of a feature may only speak for a pose, of the last `against` only against it: what a sample
+        shows otherwise is an accident, and would be wrong elsewhere.
         """
         from scipy.optimize import minimize
 
         mean, scale = features.mean(axis=0), features.std(axis=0) + 1e-9
         standard = np.clip((features - mean) / scale, -4.0, 4.0)
         sign = np.where(right, 1.0, -1.0)
-        count = np.where(right, 0.5 / max(right.mean(), 1e-9), 0.5 / max((~right).mean(), 1e-9))
+        share = right.mean() if balanced else 0.5
+        count = np.where(right, 0.5 / max(share, 1e-9), 0.5 / max(1 - share, 1e-9))
 
         def cost(x: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
             margin = sign * (standard @ x[:-1] + x[-1])
@@ -132,8 +168,8 @@ class Calibration:
             gradient = np.append(standard.T @ pull + _PULL * x[:-1], pull.sum())
             return float((count * np.logaddexp(0, -margin)).sum() + _PULL * x[:-1] @ x[:-1] / 2), gradient
 
-        kinds = features.shape[1] - RIVALS
-        bounds = [(0, None)] * kinds + [(None, 0)] * RIVALS + [(None, None)]
+        kinds = features.shape[1] - against
+        bounds = [(0, None)] * kinds + [(None, 0)] * against + [(None, None)]
         start = np.zeros(features.shape[1] + 1)
         found = minimize(cost, start, jac=True, method="L-BFGS-B", bounds=bounds).x
         return cls(mean, scale, found[:-1], float(found[-1]), len(features))
@@ -155,15 +191,18 @@ def confidence(evidence: Evidence) -> float:
     """The probability that a pose with this evidence is right, 0 … 1.
 
     Of two different poses that fit nearly as well, at most one is right: then it is a half at most, however
-    much speaks for both. The fit cannot know, as rooms are seldom symmetric; halls and corridors are.
+    much speaks for both. The fit cannot know, as rooms are seldom symmetric; halls and corridors are. And
+    where several poses would be believed if each were alone, most of the evidence is worth nothing.
     """
-    probability = float(_fitted().probability(evidence.features()))
+    probability = evidence.alone
+    if evidence.repeats:
+        probability = min(probability, float(_fitted(REPEATS).probability(evidence.features_of_repeats())))
     return min(probability, 0.5) if evidence.ambiguous else probability
 
 
-@lru_cache(maxsize=1)
-def _fitted() -> Calibration:
-    return Calibration.load()
+@lru_cache(maxsize=2)
+def _fitted(path: Path) -> Calibration:
+    return Calibration.load(path)
 
 
 def _log_odds(share: float) -> float:

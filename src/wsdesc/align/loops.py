@@ -45,8 +45,11 @@ def judge_edges(edges: Sequence[Edge], radii: Floats) -> list[str | None]:
     for k, count in against.items():
         verdicts[k] = f"contradicts other edges in {count} of the triangles it is part of"
     for k, edge in enumerate(edges):
-        if verdicts[k] is None and edge.confidence < ALONE and k not in confirmed:
-            verdicts[k] = f"confidence below {ALONE}, and no loop confirms it"
+        if verdicts[k] is None and edge.confidence < ALONE:
+            if edge.alike:  # its loops close as well for wrong poses, a bay further
+                verdicts[k] = f"confidence below {ALONE}, in a place that repeats"
+            elif k not in confirmed:
+                verdicts[k] = f"confidence below {ALONE}, and no loop confirms it"
     return verdicts
 
 

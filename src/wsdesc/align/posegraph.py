@@ -42,6 +42,7 @@ class Edge(NamedTuple):
     confidence: float
     information: Information  # in the target's frame
     rmse: float  # of the overlap, point to plane
+    alike: bool = False  # another pose of the same pair would be believed, too: the place repeats
 
 
 class PoseGraph(NamedTuple):

@@ -112,9 +112,15 @@ class WSDesc(nn.Module):
             self.network.compile()
         return self
 
-    def save(self, path: str | Path) -> None:
-        """Write the weights as safetensors, the options in the header."""
-        pretrained.save(path, self.options, self.state_dict())
+    def save(self, path: str | Path, half: bool = False) -> None:
+        """Write the weights as safetensors, the options in the header.
+
+        With `half`, matrices and kernels in float16, as in the box: half the size. They are read as float32.
+        """
+        tensors = self.state_dict()
+        if half:
+            tensors = {name: t.half() if t.dim() > 1 else t for name, t in tensors.items()}
+        pretrained.save(path, self.options, tensors)
 
     @classmethod
     def from_pretrained(cls, name_or_path: str | Path, device: str | torch.device = "cpu") -> Self:
