@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from wsdesc.reconstruct import Reconstruction, reconstruct
     from wsdesc.register import Registration, register
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "BatchHardLoss",
