@@ -21,7 +21,8 @@ from wsdesc.align.posegraph import OUTLIER, Edge, PoseGraph, solve
 from wsdesc.align.surface import Floats, inverse
 
 ALONE = SURE  # the confidence of an edge that no loop confirms: one wrong of them bends the whole model,
-CONFIRMED = 0.3  # and of one that a triangle confirms
+CONFIRMED = 0.3  # of one that a triangle confirms,
+CONFIRMED_ALIKE = 0.6  # and where places repeat: a bay further, wrong poses close their triangles as well
 MARGIN = math.log(4)  # log odds of a scan's place against its second best, as those of ALONE against nothing
 
 
@@ -37,19 +38,18 @@ def judge_edges(edges: Sequence[Edge], radii: Floats) -> list[str | None]:
 
     `radii` (N,): how far the points of a scan typically are from its middle, in metres of the model.
     """
+    least = [CONFIRMED_ALIKE if edge.alike else CONFIRMED for edge in edges]
     verdicts: list[str | None] = [
-        None if edge.confidence >= CONFIRMED else f"confidence below {CONFIRMED}" for edge in edges
+        None if edge.confidence >= enough else f"confidence below {enough}"
+        for edge, enough in zip(edges, least, strict=True)
     ]
     loops = find_loops([k for k, verdict in enumerate(verdicts) if verdict is None], edges, radii)
     against, confirmed = reject_contradictions(loops, [edge.confidence for edge in edges])
     for k, count in against.items():
         verdicts[k] = f"contradicts other edges in {count} of the triangles it is part of"
     for k, edge in enumerate(edges):
-        if verdicts[k] is None and edge.confidence < ALONE:
-            if edge.alike:  # its loops close as well for wrong poses, a bay further
-                verdicts[k] = f"confidence below {ALONE}, in a place that repeats"
-            elif k not in confirmed:
-                verdicts[k] = f"confidence below {ALONE}, and no loop confirms it"
+        if verdicts[k] is None and edge.confidence < ALONE and k not in confirmed:
+            verdicts[k] = f"confidence below {ALONE}, and no loop confirms it"
     return verdicts
 
 
