@@ -7,6 +7,7 @@ from scipy.spatial.transform import Rotation
 from wsdesc.align.loops import (
     ALONE,
     CONFIRMED,
+    CONFIRMED_ALIKE,
     HOME,
     Loop,
     displacement,
@@ -104,12 +105,14 @@ def test_weak_edges_need_a_loop():
     assert all("confidence" in verdict for verdict in judge_edges(hopeless, np.ones(4)))
 
 
-def test_where_places_repeat_loops_say_nothing():
+def test_where_places_repeat_loops_say_less():
     """A bay further, wrong poses close their triangles as well."""
     edges = edges_between([(0, 1), (1, 2), (0, 2)], 3, confidence=0.5)
     assert judge_edges(edges, np.ones(3)) == [None] * 3
-    verdicts = judge_edges([edge._replace(alike=True) for edge in edges], np.ones(3))
-    assert all("repeats" in verdict for verdict in verdicts)
+    alike = [edge._replace(alike=True) for edge in edges]
+    assert all("confidence" in verdict for verdict in judge_edges(alike, np.ones(3)))
+    surer = [edge._replace(confidence=CONFIRMED_ALIKE) for edge in alike]
+    assert judge_edges(surer, np.ones(3)) == [None] * 3
 
 
 def test_displacement_is_how_far_points_go():
