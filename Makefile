@@ -46,7 +46,7 @@ lock: $(READY)
 audit:
 	@$(PYTHON) -m venv .venv/audit
 	@.venv/audit/bin/python -m pip --disable-pip-version-check install -qq pip-audit
-	@.venv/audit/bin/pip-audit --no-deps --disable-pip -r requirements-dev.lock
+	@.venv/audit/bin/pip-audit --strict --no-deps --disable-pip -r requirements-dev.lock
 
 clean:
 	@rm -rf .venv demo dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks

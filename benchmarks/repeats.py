@@ -37,6 +37,7 @@ class Case(NamedTuple):
     floor: int
     features: np.ndarray  # (2,)
     right: bool
+    solved: bool  # one of the pair's poses is right
 
 
 def scans_of(floor: int, count: int, keypoints: int) -> list[Scan]:
@@ -52,12 +53,12 @@ def cases_of(floor: int, source: Scan, target: Scan) -> list[Case]:
     proposed, matches = propose(source.description, target.description)
     found = different(judge(proposed, source.surface, target.surface))
     truth = torch.from_numpy(inverse(target.T_world_scan) @ source.T_world_scan)
+    right = [bool(r2_success(torch.from_numpy(c.refined.T_target_source), truth)) for c in found]
     cases = []
-    for candidate in found:
+    for candidate, good in zip(found, right, strict=True):
         evidence = candidate.evidence(matches, found)
         if evidence.repeats and candidate.evidence(matches).alone > 0.5:
-            right = bool(r2_success(torch.from_numpy(candidate.refined.T_target_source), truth))
-            cases.append(Case(floor, evidence.features_of_repeats(), right))
+            cases.append(Case(floor, evidence.features_of_repeats(), good, any(right)))
     return cases
 
 
@@ -70,9 +71,11 @@ def _cases(pair: tuple[int, int, int]) -> list[Case]:
 
 
 def fit(cases: list[Case]) -> Calibration:
-    """As often right as here: on a floor most pairs that are tried do not overlap."""
+    """Pairs with a right pose count as much as those without: who asks for two scans has a reason to."""
     features, right = np.stack([c.features for c in cases]), np.array([c.right for c in cases])
-    return Calibration.fit(features, right, against=0, balanced=False)
+    solved = np.array([c.solved for c in cases])
+    weights = np.where(solved, 0.5 / solved.mean(), 0.5 / (1 - solved.mean()))
+    return Calibration.fit(features, right, against=0, weights=weights)
 
 
 def table(cases: list[Case]) -> list[list[str]]:
@@ -101,6 +104,8 @@ def main(o: argparse.Namespace) -> None:
         found = list(watched(pool.imap(_cases, pairs), "register", len(pairs)))
     cases = [case for some in found for case in some]
     fit(cases).save(o.out)
+    if o.rows:
+        np.savez(o.rows, *(np.array(column) for column in zip(*cases, strict=True)))
     print_machine()
     print(f"{len(pairs)} pairs of {o.floors} floors; {len(cases)} poses, {sum(c.right for c in cases)} right")
     print_rows(table(cases))
@@ -115,6 +120,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--first", type=int, default=11, help="seed of the first floor")
     parser.add_argument("--scans", type=int, default=9, help="of a floor")
     parser.add_argument("--keypoints", type=int, default=2000, help="of a scan")
+    parser.add_argument("--rows", type=Path, help="keep features and answers in this npz")
     parser.add_argument("-o", "--out", type=Path, default=REPEATS, help="default: beside the code")
     return parser.parse_args()
 

@@ -147,10 +147,11 @@ class Calibration:
         right: NDArray[np.bool_],
         *,
         against: int = RIVALS,
-        balanced: bool = True,
+        weights: NDArray[np.float64] | None = None,
     ) -> Self:
-        """Fit to features (M, F) of poses that are right or not, (M,); balanced: both kinds count the same.
+        """Fit to features (M, F) of poses that are right or not, (M,).
 
+        By `weights` (M,), about 1 each; without them right and wrong poses count the same as a whole.
         More of a feature may only speak for a pose, of the last `against` only against it: what a sample
         shows otherwise is an accident, and would be wrong elsewhere.
         """
@@ -159,8 +160,9 @@ class Calibration:
         mean, scale = features.mean(axis=0), features.std(axis=0) + 1e-9
         standard = np.clip((features - mean) / scale, -4.0, 4.0)
         sign = np.where(right, 1.0, -1.0)
-        share = right.mean() if balanced else 0.5
-        count = np.where(right, 0.5 / max(share, 1e-9), 0.5 / max(1 - share, 1e-9))
+        count = weights
+        if count is None:
+            count = np.where(right, 0.5 / max(right.mean(), 1e-9), 0.5 / max((~right).mean(), 1e-9))
 
         def cost(x: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
             margin = sign * (standard @ x[:-1] + x[-1])
