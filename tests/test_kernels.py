@@ -175,3 +175,23 @@ def test_chunks_cover_everything_once(items: int, threads: int, set_threads: Cal
     seen: list[int] = []
     kernels.run_in_chunks(lambda start, stop: seen.extend(range(start, stop)), items, chunk=32)  # type: ignore[arg-type]
     assert sorted(seen) == list(range(items))
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_items_may_wait_for_chunks(threads: int, set_threads: Callable[[int], None]) -> None:
+    """More items than threads, each with chunks: were the threads the same ones, all would wait for ever."""
+    set_threads(threads)
+
+    def work(item: int) -> int:
+        seen: list[int] = []
+        kernels.run_in_chunks(lambda start, stop: seen.extend(range(start, stop)), 100, chunk=10)  # type: ignore[arg-type]
+        return item * len(seen)
+
+    assert kernels.run_each(work, range(8)) == [100 * item for item in range(8)]
+
+
+def test_an_error_in_an_item_is_not_lost(set_threads: Callable[[int], None]) -> None:
+    for threads in (1, 2):
+        set_threads(threads)
+        with pytest.raises(ZeroDivisionError):
+            kernels.run_each(lambda item: 1 // item, [2, 1, 0])
