@@ -156,6 +156,17 @@ def test_a_missing_library_is_named(tmp_path, points, monkeypatch):
         read_points(tmp_path / "scan.las")
 
 
+@pytest.mark.parametrize("extension", ["las", "laz"])
+def test_an_attribute_named_like_a_standard_one(tmp_path, points, extension):
+    path = tmp_path / f"scan.{extension}"
+    own = {"overlaq": np.arange(50, dtype=np.float32), "scanner_channel": np.ones(50, np.uint8)}
+    write_points(path, points, own)
+    path.write_bytes(path.read_bytes().replace(b"overlaq", b"overlap"))
+    cloud = read_cloud(path)
+    np.testing.assert_allclose(cloud.points, points, atol=1e-3)
+    assert {len(values) for values in cloud.attributes.values()} == {50}
+
+
 def test_importing_needs_numpy_only():
     heavy = ["torch", "trimesh", "pypcd4", "laspy", "pydantic", "pye57", "numba", "scipy"]
     code = f"import sys, wsdesc.cloud.files; sys.exit(str([m for m in {heavy} if m in sys.modules] or ''))"

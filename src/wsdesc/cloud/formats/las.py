@@ -33,7 +33,10 @@ def read(path: Path, faces: bool) -> Reading:
     with laspy.open(path, laz_backend=backend, read_evlrs=False) as file, np.errstate(all="ignore"):
         if (file.header.point_count, file.header.point_format.size) != (layout.points, layout.row):
             raise ValueError("it is damaged: its header cannot be told")
-        names = [n for n in file.header.point_format.dimension_names if n not in ("X", "Y", "Z")]
+        every = dict.fromkeys(
+            file.header.point_format.dimension_names
+        )  # a file may name one of its own so, too
+        names = [name for name in every if name not in ("X", "Y", "Z")]
         check_columns(len(names))
         for chunk in file.chunk_iterator(at_once):
             points.append(np.stack([chunk.x, chunk.y, chunk.z], axis=1))  # (≤ at_once, 3)
