@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,7 +42,7 @@ def _prepare(fpfh: Fpfh, source: Tensor, target: Tensor, unit: float, common: bo
     return _Pair(fpfh.cloud(p - p_origin), fpfh.cloud(q - q_origin), p_origin, q_origin)
 
 
-class _OnFpfh:
+class _OnFpfh(ABC):
     """A motion from two clouds and their FPFH."""
 
     def __init__(self, oriented: bool) -> None:
@@ -58,9 +59,9 @@ class _OnFpfh:
         found = self._solve(o3d.pipelines.registration, pair.source, pair.target, *features)
         return pair.placed(found.transformation, unit) if found.fitness > 0 else None
 
+    @abstractmethod
     def _solve(self, registration: Any, p: Any, q: Any, features_p: Any, features_q: Any) -> Any:
         """Open3D's result on its clouds and features."""
-        raise NotImplementedError
 
 
 class FpfhRansac(_OnFpfh):
