@@ -33,9 +33,7 @@ def read(path: Path, faces: bool) -> Reading:
     with laspy.open(path, laz_backend=backend, read_evlrs=False) as file, np.errstate(all="ignore"):
         if (file.header.point_count, file.header.point_format.size) != (layout.points, layout.row):
             raise ValueError("it is damaged: its header cannot be told")
-        every = dict.fromkeys(
-            file.header.point_format.dimension_names
-        )  # a file may name one of its own so, too
+        every = dict.fromkeys(file.header.point_format.dimension_names)  # one of its own may be named alike
         names = [name for name in every if name not in ("X", "Y", "Z")]
         check_columns(len(names))
         for chunk in file.chunk_iterator(at_once):
