@@ -256,3 +256,16 @@ def test_a_description_that_was_cut_off_is_refused(described, tmp_path):
         (tmp_path / "a.npz").write_bytes(whole[:length])
         with pytest.raises(FileFormatError, match=r"a\.npz"):
             Description.load(tmp_path / "a.npz")
+
+
+@pytest.mark.parametrize(("noise", "told_apart"), [(0.0, False), (0.009, None), (0.012, True)])
+def test_a_room_that_is_there_twice(pair, noise, told_apart):
+    """Beside the room stands its copy, a little worn: which one it is, or why that cannot be told."""
+    source, target, T = pair
+    copy = target + np.array([np.ptp(target[:, 0]) + 1, 0, 0])
+    copy += np.random.default_rng(0).normal(0, noise, copy.shape)
+    found = wsdesc.register(source, np.concatenate([target, copy]), keypoints=(1400,), resolution=0.025)
+    assert found.success or any("another pose" in warning for warning in found.warnings)
+    assert told_apart is None or found.success == told_apart
+    if found.success:
+        assert farthest(found.T_target_source, T, source) < 0.1

@@ -128,7 +128,7 @@ def register_described(
         inliers=int(best.hypothesis.inliers.sum()),
         matches=matches,
         resolution=p.resolution,
-        warnings=_warnings(free, evidence),
+        warnings=_warnings(free, evidence, sure),
         timings=clock.seconds,
         evidence=evidence,
         information=best.refined.information,
@@ -141,12 +141,14 @@ def _surfaces(p: Description, q: Description) -> tuple[Surface, Surface]:
     return source, target
 
 
-def _warnings(free: Freedom, evidence: Evidence) -> list[str]:
+def _warnings(free: Freedom, evidence: Evidence, sure: float) -> list[str]:
     found = [free.warning] if free.warning else []
     if evidence.ambiguous:
         found.append(
             "another pose fits the scans nearly as well: they may show something symmetric, or nothing common"
         )
+    elif evidence.repeats and sure < SUCCESS:
+        found.append("another pose would be believed if it were alone: the place may be built of equal parts")
     return found
 
 
