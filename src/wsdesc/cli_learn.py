@@ -53,20 +53,22 @@ def train(
     """Learn a descriptor from unlabelled scans that overlap. Stops and goes on at any time."""
     from wsdesc.learn import options as presets
 
-    base = presets.TrainOptions.load(config) if config else presets.preset(preset)
-    changes: dict[str, Any] = {
+    given: dict[str, Any] = {
         "steps": steps,
         "seed": seed,
         "start": start,
+        "descriptor": None if start is None else _descriptor_of(start),
         "oracle": oracle_loss if oracle else None,
         "self_training": "infonce" if self_training else None,
     }
-    values = {**base.model_dump(), **{name: value for name, value in changes.items() if value is not None}}
+    changes = {name: value for name, value in given.items() if value is not None}
+    if config:
+        options = presets.TrainOptions.load(config, **changes)
+    else:
+        options = presets.TrainOptions.read({**presets.preset(preset).model_dump(), **changes})
     if synthetic is not None:
-        values["data"]["synthetic"] = synthetic
-    if start is not None:
-        values["descriptor"] = _descriptor_of(start)
-    options = presets.TrainOptions.read(values)
+        data_options = {**options.data.model_dump(), "synthetic": synthetic}
+        options = presets.TrainOptions.read({**options.model_dump(), "data": data_options})
     _check_board(tensorboard)
 
     from wsdesc.describe.backends import choose_device

@@ -39,12 +39,12 @@ class Options(BaseModel):
             raise InputError(f"{where}: {first['msg']}") from error
 
     @classmethod
-    def load(cls, path: str | Path) -> Self:
-        """Read a YAML file."""
+    def load(cls, path: str | Path, **changes: Any) -> Self:
+        """Read a YAML file; `changes`, by name, stand in for what it says."""
         from wsdesc.plain_yaml import read_yaml
 
         try:
-            return cls.read(read_yaml(path))
+            return cls.read({**read_yaml(path), **changes})
         except InputError as error:
             raise InputError(f"{path}: {error}") from error
 

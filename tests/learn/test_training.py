@@ -40,6 +40,21 @@ def bits(path: Path) -> bytes:
     return path.read_bytes()
 
 
+def test_what_the_optimisers_know_lies_in_memory_as_the_weights_do(tmp_path):
+    """Or fused steps on CUDA refuse it: convolutions have their channels last, files have not."""
+    first, again = Trainer(tiny()), Trainer(tiny())
+    for parameter in first.model.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    first._update(go_on=True)
+    save_checkpoint(tmp_path / "state", first, 1)
+    load_checkpoint(tmp_path / "state", again)
+    for which, optimizer in again.optimizers.items():
+        before = first.optimizers[which]
+        for p, q in zip(optimizer.param_groups[0]["params"], before.param_groups[0]["params"], strict=True):
+            assert optimizer.state[p]["exp_avg"].stride() == p.stride()
+            assert all(torch.equal(optimizer.state[p][name], before.state[q][name]) for name in before.state[q])
+
+
 def test_a_run_leaves_weights_options_and_a_log(source, tmp_path):
     seen = []
     weights = train(tiny(steps=3), source, tmp_path / "run", watch=seen.append)

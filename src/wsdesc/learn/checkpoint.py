@@ -77,3 +77,5 @@ def _restore(optimizer: Optimizer, tensors: dict[str, Tensor]) -> None:
         number, key = name.split(".", 1)
         state.setdefault(int(number), {})[key] = tensor
     optimizer.load_state_dict({**whole, "state": state})
+    for parameter, known in optimizer.state.items():  # fused steps on CUDA need both in the same order
+        known |= {k: torch.empty_like(parameter).copy_(v) for k, v in known.items() if v.ndim}
