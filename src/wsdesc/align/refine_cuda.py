@@ -14,16 +14,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn.functional import normalize
 
 from wsdesc.align.observability import FEWEST
 from wsdesc.align.observability_cuda import (
-    TINY,
     Places,
     about_centre,
     informations,
-    seen,
+    moments,
     touching,
+    views_of,
     weights_of,
 )
 from wsdesc.align.refine import DOUBT, REACH, STEPS, STILL, WEAK, WIDTHS, Refined, merit, motion_of, rigid
@@ -37,11 +36,12 @@ _SOFT = 1e-3  # variance of a place across its surface, in units of that along i
 class _Stage(NamedTuple):
     """Some steps of Gauss-Newton. Lengths in resolutions."""
 
-    equations: Callable[[Places, float], Tensor]
+    weigh: Callable[[Places, float], tuple[Tensor, Tensor, Tensor]]
     reach: float  # within which partners are looked for
     steps: int  # at most
     still: float  # a step that moves the overlap by less is the last
     weak: float  # share of the strongest eigenvalue below which a motion is left as it is
+    everywhere: float = 0.0  # weight of distances in all directions
 
 
 def refine_all(
@@ -53,9 +53,8 @@ def refine_all(
     reach = REACH * resolution
     T, still = poses, np.zeros(len(poses), bool)
     if refined:
-        for width in WIDTHS:
-            T, _ = _descend(source, target, T, _Stage(_generalised, width, 20, 0.03, 1e-9), resolution)
-        T, still = _descend(source, target, T, _Stage(_planes, REACH, STEPS, STILL, WEAK), resolution)
+        for stage in _STAGES:
+            T, still = _descend(source, target, T, stage, resolution)
     found = agreements(source, target, np.concatenate([poses, T]), reach)
     before, after = found[: len(T)], found[len(T) :]
     worse = [merit(a, reach) < (1 - DOUBT) * merit(b, reach) for b, a in zip(before, after, strict=True)]
@@ -76,60 +75,85 @@ def _descend(
     enough places stay where they are."""
     T, rested = poses.copy(), np.zeros(len(poses), bool)
     moving = list(range(len(poses)))
-    reach = stage.reach * resolution
     for _ in range(stage.steps):
-        motions = torch.from_numpy(T[moving]).to(source.points.device)
-        rows = stage.equations(touching(source, target, motions, reach), reach).cpu().numpy()
+        rows = _sums(touching(source, target, T[moving], stage.reach * resolution), stage, resolution)
         for k, row in zip(list(moving), rows, strict=True):
-            matrix, pull, centre = row[:36].reshape(6, 6), row[36:42], row[42:45]
-            extent, count = float(row[45]), row[46]
-            if count < FEWEST or not extent > 0:
+            T_step, moved = _step(row, stage)
+            if T_step is None:
                 moving.remove(k)
                 continue
-            values, vectors = np.linalg.eigh(matrix)
-            T_step, moved = motion_of(values, vectors, pull @ vectors, centre, extent, stage.weak)
-            T[k] = rigid(T_step @ T[k])
+            T[k] = T_step @ T[k]
             if moved < stage.still * resolution:
                 rested[k] = True
                 moving.remove(k)
         if not moving:
             break
-    return T, rested
+    return np.stack([rigid(pose) for pose in T]), rested
 
 
-def _planes(places: Places, reach: float) -> Tensor:
-    """Equations of the distances between planes, along the mean of both normals."""
-    weights, count = weights_of(places, reach)
-    normals = normalize(places.source_normals + places.target_normals, dim=-1)
-    centre, extent, arms = about_centre(places.source, weights)
-    gaps = ((places.target - places.source) * normals).sum(-1)
-    return _equations(seen(arms, normals), weights, gaps, centre, extent, count)
+def _sums(places: Places, stage: _Stage, resolution: float) -> Floats:
+    """What the steps of all poses follow from: (H, 99).
 
-
-def _generalised(places: Places, reach: float) -> Tensor:
-    """Equations of distances that count the less, the more uncertain both surfaces are in their direction.
-
-    A place is uncertain along its plane and nearly certain across it: C = 1 − (1 − s) n nᵀ. Of the inverse of
-    the sum of two such C what matters is along the mean normal; in all directions it is about a half.
+    Σ of products of views along the mean normals and gaps (49), of 1, points and gaps (49), and the number of
+    places.
     """
-    weights = places.share / places.share.sum(1, keepdim=True).clamp(min=TINY)
-    stiff = 1 / (2 - (1 - _SOFT) * (1 + places.cosine)) - 0.5  # (H, M)
-    normals = normalize(places.source_normals + places.target_normals, dim=-1)
-    centre, extent, arms = about_centre(places.source, weights)
-    gap = places.target - places.source  # (H, M, 3)
-    axes = torch.eye(3, dtype=gap.dtype, device=gap.device).expand(*gap.shape, 3)
-    directions = torch.cat([normals[:, :, None], axes], 2)  # (H, M, 4, 3)
-    gaps = torch.cat([(gap * normals).sum(-1, keepdim=True), gap], 2)
-    half = torch.full_like(stiff, 0.5)
-    scale = weights[..., None] * torch.stack([stiff, half, half, half], 2)  # (H, M, 4)
-    views = seen(arms[:, :, None].expand_as(directions), directions).flatten(1, 2)  # (H, 4M, 6)
-    return _equations(views, scale.flatten(1), gaps.flatten(1), centre, extent, (weights > 0).sum(1))
+    along, weights, count = stage.weigh(places, stage.reach * resolution)
+    normals = places.source_normals + places.target_normals
+    normals = normals * (2 + 2 * places.cosine[..., None]).rsqrt()  # the mean of two unit vectors
+    views = torch.cat([views_of(places.source, normals), (places.gap * normals).sum(-1, keepdim=True)], -1)
+    plain = torch.cat([torch.ones_like(weights)[..., None], places.source, places.gap], -1)
+    sums = (moments(along, views, views), moments(weights, plain, plain), count[:, None])
+    return torch.cat([x.flatten(1) for x in sums], 1).cpu().numpy()
 
 
-def _equations(
-    views: Tensor, weights: Tensor, gaps: Tensor, centre: Tensor, extent: Tensor, count: Tensor
-) -> Tensor:
-    """(H, 47): matrix (36), right side (6), centre (3), extent and number of places."""
-    pull = (weights[..., None] * views).mT  # (H, 6, M)
-    matrix, right = pull @ views, pull @ gaps[..., None]
-    return torch.cat([matrix.flatten(1), right[..., 0], centre, extent[:, None], count[:, None]], 1)
+def _planes(places: Places, reach: float) -> tuple[Tensor, Tensor, Tensor]:
+    """Distances between planes, along the mean of both normals."""
+    weights, count = weights_of(places, reach)
+    return weights, weights, count
+
+
+def _generalised(places: Places, reach: float) -> tuple[Tensor, Tensor, Tensor]:
+    """Distances that count the less, the more uncertain both surfaces are in their direction.
+
+    A place is uncertain along its plane and nearly certain across it: C = 1 − (1 − s) n nᵀ. Of the inverse
+    of the sum of two such C what matters is along the mean normal; in all directions it is about a half.
+    """
+    stiff = 1 / (2 - (1 - _SOFT) * (1 + places.cosine)) - 0.5
+    return stiff * places.share, places.share, (places.share > 0).sum(1)
+
+
+def _step(row: Floats, stage: _Stage) -> tuple[Floats | None, float]:
+    """The motion T_target_target that the sums (99,) of a pose ask for, and how far it moves the overlap."""
+    along, plain, count = row[:49].reshape(7, 7), row[49:98].reshape(7, 7), row[98]
+    total = plain[0, 0]
+    if count < FEWEST or not total > 0:
+        return None, 0.0
+    centre, extent, _, change = about_centre(plain[0, 1:4] / total, plain[1:4, 1:4] / total)
+    if not extent > 0:
+        return None, 0.0
+    matrix, pull = along[:6, :6] / total, along[:6, 6] / total
+    if stage.everywhere:
+        isotropic = _in_all_directions(plain / total)
+        matrix = matrix + stage.everywhere * isotropic[:, :6]
+        pull = pull + stage.everywhere * isotropic[:, 6]
+    values, vectors = np.linalg.eigh(change @ matrix @ change.T)
+    return motion_of(values, vectors, (change @ pull) @ vectors, centre, extent, stage.weak)
+
+
+def _in_all_directions(mean: Floats) -> Floats:
+    """Matrix and right side (6, 7) of plain distances, from mean products (7, 7) of 1, points and gaps."""
+    (x, y, z), second, across = mean[0, 1:4], mean[1:4, 1:4], mean[1:4, 4:]
+    result = np.zeros((6, 7))
+    result[:3, :3] = np.eye(3)
+    result[3:, :3] = [[0, -z, y], [z, 0, -x], [-y, x, 0]]
+    result[:3, 3:6] = result[3:, :3].T
+    result[3:, 3:6] = np.trace(second) * np.eye(3) - second
+    result[:3, 6] = mean[0, 4:]
+    result[3:, 6] = across[1, 2] - across[2, 1], across[2, 0] - across[0, 2], across[0, 1] - across[1, 0]
+    return result
+
+
+_STAGES = (
+    *(_Stage(_generalised, width, 20, 0.03, weak=1e-9, everywhere=0.5) for width in WIDTHS),
+    _Stage(_planes, REACH, STEPS, STILL, WEAK),
+)

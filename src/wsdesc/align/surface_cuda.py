@@ -6,13 +6,14 @@ Sums are taken in float64, which costs nothing at this size; only the search for
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple, Self
+from functools import cached_property
+from typing import Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from wsdesc.align.surface import FLATTEST, NEIGHBOURS, RARE, REFERENCE, SAMPLE, SHARPNESS
+from wsdesc.align.surface import FLATTEST, NEIGHBOURS, RARE, REFERENCE, SAMPLE, SHARPNESS, Floats
 from wsdesc.cloud.nearest import nearest, neighbours_of_each
 from wsdesc.cloud.neighbours import NeighbourGrid, check_points
 
@@ -39,42 +40,37 @@ class DeviceSurface:
         rarity = _rarity(normals[sample], normals[order[:REFERENCE]])
         return cls(points.detach().double(), normals, bend, sample, rarity)
 
+    @cached_property
+    def placed(self) -> Tensor:
+        """(N, 6) points and normals side by side, so that one look-up brings both."""
+        return torch.cat([self.points, self.normals], 1)
 
-class Contacts(NamedTuple):
-    """The sample of one surface, moved onto another in H poses, and what is nearest; the other's frame."""
+    @cached_property
+    def asking(self) -> Tensor:
+        """(S, 6) the same of the sample."""
+        return self.placed[self.sample]
 
-    points: Tensor  # (H, S, 3) of the sample, moved
-    normals: Tensor  # (H, S, 3)
-    partner: Tensor  # (H, S) int64 into the other surface
-    distance: Tensor  # (H, S) infinite where there is none within the reach
-    offset: (
-        Tensor  # (H, S) from the partner's tangent plane, not negative; its distance where it has no normal
-    )
-    cosine: Tensor  # (H, S) between both normals, 0 … 1; 0 where either is missing
-
-
-def contacts(asking: DeviceSurface, other: DeviceSurface, T_other_asking: Tensor, reach: float) -> Contacts:
-    """Lay the sample of `asking` onto `other`, in poses (H, 4, 4), and look for the nearest points."""
-    R, t = T_other_asking[:, :3, :3], T_other_asking[:, None, :3, 3]
-    points = asking.points[asking.sample] @ R.mT + t  # (H, S, 3)
-    normals = asking.normals[asking.sample] @ R.mT
-    partner = nearest(other.points, points.view(-1, 3)).view(points.shape[:2])
-    across, gap = other.normals[partner], points - other.points[partner]
-    distance = gap.square().sum(-1).sqrt()
-    found = distance < reach
-    distance = distance.where(found, torch.inf)
-    offset = torch.where(found & across.any(-1), (gap * across).sum(-1).abs(), distance)
-    cosine = torch.where(found, (normals * across).sum(-1).abs(), 0.0).clamp(max=1.0)
-    return Contacts(points, normals, partner, distance, offset, cosine)
+    def partners_in(self, other: DeviceSurface, moved: Tensor) -> Tensor:
+        """(H, S) int64: who is nearest in `other` to the sample where H poses `moved` (H, S, 3) it to."""
+        return nearest(other.points, moved.reshape(-1, 3)).view(moved.shape[:2])
 
 
-def inverses(T_b_a: Tensor) -> Tensor:
-    """T_a_b (H, 4, 4) of rigid motions."""
-    T_a_b = torch.zeros_like(T_b_a)
-    T_a_b[:, :3, :3] = T_b_a[:, :3, :3].mT
-    T_a_b[:, :3, 3:] = -T_b_a[:, :3, :3].mT @ T_b_a[:, :3, 3:]
-    T_a_b[:, 3, 3] = 1
-    return T_a_b
+def laid(placed: Tensor, T: Tensor) -> Tensor:
+    """Points with normals (S, 6) or (H, S, 6), moved by poses (H, 4, 4): (H, S, 6)."""
+    rows = placed.expand(len(T), -1, -1).reshape(len(T), -1, 3)  # points and normals in turn
+    moved = (rows @ T[:, :3, :3].mT).view(len(T), -1, 6)
+    moved[..., :3] += T[:, None, :3, 3]
+    return moved
+
+
+def on_device(poses: Floats, surface: DeviceSurface) -> tuple[Tensor, Tensor]:
+    """Poses T_b_a (H, 4, 4) and their inverses T_a_b, where the surface is."""
+    back = np.zeros_like(poses)
+    back[:, :3, :3] = poses[:, :3, :3].transpose(0, 2, 1)
+    back[:, :3, 3:] = -back[:, :3, :3] @ poses[:, :3, 3:]
+    back[:, 3, 3] = 1
+    T_b_a, T_a_b = torch.from_numpy(np.stack([poses, back])).to(surface.points.device)
+    return T_b_a, T_a_b
 
 
 def _local_planes(grid: NeighbourGrid) -> tuple[Tensor, Tensor]:

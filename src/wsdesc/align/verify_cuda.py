@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from wsdesc.align.surface import Floats
-from wsdesc.align.surface_cuda import Contacts, DeviceSurface, contacts, inverses
+from wsdesc.align.surface_cuda import DeviceSurface, laid, on_device
 from wsdesc.align.verify import ALIGNED, CROSSED, FACING, FLAT, MISS, Agreement, Side, agreement_of
 
 
@@ -14,35 +14,41 @@ def agreements(source: DeviceSurface, target: DeviceSurface, poses: Floats, reac
     """What `agreement` says about each of the poses T_target_source (H, 4, 4)."""
     if len(poses) == 0:
         return []
-    T = torch.from_numpy(poses).to(source.points.device)
-    forth = _side(contacts(source, target, T, MISS * reach), source, target, reach)
-    back = _side(contacts(target, source, inverses(T), MISS * reach), target, source, reach)
+    T_target_source, T_source_target = on_device(poses, source)
+    forth = _side(source, target, T_target_source, reach)
+    back = _side(target, source, T_source_target, reach)
     rows = torch.stack([forth, back], dim=1).tolist()  # H times two sides
     return [agreement_of(Side(*there), Side(*here), reach) for there, here in rows]
 
 
-def _side(c: Contacts, asking: DeviceSurface, other: DeviceSurface, reach: float) -> Tensor:
-    """(H, fields of `Side`)."""
-    on = c.distance <= reach  # (H, S)
-    bend, bend_there = asking.bend[asking.sample], other.bend[c.partner]
-    known = on & asking.normals[asking.sample].any(-1) & other.normals[c.partner].any(-1)
+def _side(asking: DeviceSurface, other: DeviceSurface, T_other_asking: Tensor, reach: float) -> Tensor:
+    """(H, fields of `Side`): the sample of `asking`, laid onto `other`, and who is nearest to it there."""
+    here = laid(asking.asking, T_other_asking)  # (H, S, 6)
+    partner = asking.partners_in(other, here[..., :3])  # (H, S)
+    across, gap = other.normals[partner], here[..., :3] - other.points[partner]
+    distance = gap.square().sum(-1).sqrt()
+    near, on = distance < MISS * reach, distance <= reach
+    offset = torch.where(across.any(-1), (gap * across).sum(-1).abs(), distance)
+    cosine = (here[..., 3:] * across).sum(-1).abs()  # 0 where either has no normal
+
+    bend, bend_there = asking.bend[asking.sample], other.bend[partner]
+    known = on & asking.normals[asking.sample].any(-1) & across.any(-1)
     low, high = torch.minimum(bend, bend_there), torch.maximum(bend, bend_there)
-    flat = known & (high < FLAT)
-    hovering = c.distance.isfinite() & ~on & (c.offset > FACING * c.distance)
-    bent = on & (high >= FLAT)
+    flat, bent = known & (high < FLAT), on & (high >= FLAT)
+    hovering = near & ~on & (offset > FACING * distance)
     sums = {
         "asked": torch.ones_like(on),
         "on": on,
         "informative": asking.rarity * on,
-        "aligned": known & (c.cosine > ALIGNED),
+        "aligned": known & (cosine > ALIGNED),
         "flat": flat,
-        "crossed": flat & (c.cosine < CROSSED),
+        "crossed": flat & (cosine < CROSSED),
         "hovering": hovering,
         "bend_min": low * known,
         "bend_max": high * known,
         "detail_min": low * bent,
         "detail_max": high * bent + (hovering & (bend >= FLAT)),
-        "offset_squared": c.offset.where(on, 0.0).square(),
-        "distance_squared": c.distance.where(on, 0.0).square(),
+        "offset_squared": offset.square() * on,
+        "distance_squared": distance.square() * on,
     }
-    return torch.stack([sums[name].to(c.distance.dtype) for name in Side._fields]).sum(-1).T
+    return torch.stack([sums[name].to(distance.dtype) for name in Side._fields]).sum(-1).T
