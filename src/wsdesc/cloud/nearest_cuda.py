@@ -20,7 +20,7 @@ def nearest(points: Tensor, queries: Tensor, apart: bool = False) -> Tensor:
     return index
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n", "m"])  # else some numbers of points would be compiled for anew
 def _nearest(points, n, queries, m, index, QUERIES: tl.constexpr, POINTS: tl.constexpr, APART: tl.constexpr):
     q = tl.program_id(0) * QUERIES + tl.arange(0, QUERIES)
     asked = q < m
