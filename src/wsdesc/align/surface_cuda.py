@@ -41,6 +41,11 @@ class DeviceSurface:
         return cls(points.detach().double(), normals, bend, sample, rarity)
 
     @cached_property
+    def sought(self) -> Tensor:
+        """(N, 3) float32: what the nearest points are looked for in."""
+        return self.points.float().contiguous()
+
+    @cached_property
     def placed(self) -> Tensor:
         """(N, 6) points and normals side by side, so that one look-up brings both."""
         return torch.cat([self.points, self.normals], 1)
@@ -52,7 +57,7 @@ class DeviceSurface:
 
     def partners_in(self, other: DeviceSurface, moved: Tensor) -> Tensor:
         """(H, S) int64: who is nearest in `other` to the sample where H poses `moved` (H, S, 3) it to."""
-        return nearest(other.points, moved.reshape(-1, 3)).view(moved.shape[:2])
+        return nearest(other.sought, moved.reshape(-1, 3)).view(moved.shape[:2])
 
 
 def laid(placed: Tensor, T: Tensor) -> Tensor:
