@@ -10,18 +10,21 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from pydantic import Field
 
-from wsdesc.align.candidates import Solver, judge, propose
+from wsdesc.align.candidates import AnySurface, Solver, judge, propose
 from wsdesc.align.confidence import Evidence, confidence
 from wsdesc.align.observability import Freedom, Information, freedom
 from wsdesc.align.refine import REACH
 from wsdesc.align.surface import Surface
+from wsdesc.align.surface_cuda import DeviceSurface
 from wsdesc.callable import make_callable
 from wsdesc.clock import Clock, Watch
 from wsdesc.cloud.clean import with_offsets
 from wsdesc.cloud.units import INDOOR_RESOLUTION, different_units, measure
+from wsdesc.describe.backends import choose_device
 from wsdesc.describe.description import DEFAULT_MODEL, Description, cleaned_points, load_model, prepared
 from wsdesc.kernels import run_each
 from wsdesc.notebook import InNotebook
@@ -78,15 +81,21 @@ def register(source: Any, target: Any, *, watch: Watch | None = None, **options:
     with clock("read"):
         clouds = run_each(cleaned_points, (source, target))
     with clock("thin"):
-        strange = different_units(*(cloud.points for cloud in clouds))
-        resolution = o.resolution or measure(*(cloud.points for cloud in clouds)).resolution
+        home = torch.device(choose_device(o.device))
+        gpu = home.type == "cuda"
+        points = [torch.from_numpy(cloud.points).to(home) if gpu else cloud.points for cloud in clouds]
+        strange = different_units(*points)
+        resolution = o.resolution or measure(*points).resolution
         if strange and o.resolution is None:
             return _nothing(resolution, [strange], clock.seconds)
         model, name = load_model(o.model, o.device)
-        p, q = (prepared(cloud, resolution, name, o.seed, max(o.keypoints)) for cloud in clouds)
+        # On a GPU the keypoints of later rounds are chosen when needed: each waits for the one before.
+        most, where = (o.keypoints[0], home) if gpu else (max(o.keypoints), torch.device("cpu"))
+        p, q = (prepared(cloud, resolution, name, o.seed, most, where) for cloud in clouds)
     with clock("surfaces"):
         surfaces = _surfaces(p, q)
     for count in o.keypoints:
+        p, q = p.spread(count, o.seed), q.spread(count, o.seed)
         with clock("describe", p.missing(count) + q.missing(count)) as advance:
             p, q = p.more(model, count, advance), q.more(model, count, advance)
         result = register_described(p, q, o, surfaces, clock)
@@ -99,7 +108,7 @@ def register_described(
     p: Description,
     q: Description,
     options: RegisterOptions | None = None,
-    surfaces: tuple[Surface, Surface] | None = None,
+    surfaces: tuple[AnySurface, AnySurface] | None = None,
     clock: Clock | None = None,
 ) -> Registration:
     """Register two scans that are described already: p the source, q the target."""
@@ -132,11 +141,13 @@ def register_described(
         timings=clock.seconds,
         evidence=evidence,
         information=best.refined.information,
-        described=(p, q),
+        described=(p.to("cpu"), q.to("cpu")),
     )
 
 
-def _surfaces(p: Description, q: Description) -> tuple[Surface, Surface]:
+def _surfaces(p: Description, q: Description) -> tuple[AnySurface, AnySurface]:
+    if p.points.is_cuda:
+        return DeviceSurface.of(p.points), DeviceSurface.of(q.points)
     source, target = run_each(lambda scan: Surface.of(scan.points.numpy()), (p, q))
     return source, target
 

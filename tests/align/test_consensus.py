@@ -11,7 +11,7 @@ from scipy.spatial.transform import Rotation
 from torch import Tensor
 
 from wsdesc.align.compatibility import CLOSEST, closest_partners, compatibility_bits
-from wsdesc.align.consensus import _most_trusted, consensus
+from wsdesc.align.consensus import consensus, most_trusted
 from wsdesc.align.hypotheses import Hypothesis
 from wsdesc.errors import InputError
 
@@ -228,14 +228,14 @@ def test_weights_decide_between_equal_motions() -> None:
     assert consensus(source, target, weights=torch.zeros(100)) == []
 
 
-def test_of_too_many_matches_the_most_trusted_are_used() -> None:
+def test_of_too_many_matches_themost_trusted_are_used() -> None:
     source, target, T, right = matches(2000, 0.05, 3)
     found = consensus(source, target, weights=1 + right.double(), limit=200)
     assert is_near(found[0], T, source.mean(0))
     assert found[0].inliers.shape == (2000,)
     assert is_near(consensus(source, target, limit=600)[0], T, source.mean(0))
-    assert np.array_equal(_most_trusted(np.ones(6), 3), [0, 2, 4])
-    assert np.array_equal(_most_trusted(np.array([0.0, 1, 3, 0, 2]), 2), [2, 4])
+    assert np.array_equal(most_trusted(np.ones(6), 3), [0, 2, 4])
+    assert np.array_equal(most_trusted(np.array([0.0, 1, 3, 0, 2]), 2), [2, 4])
 
 
 @pytest.mark.parametrize("count", [0, 1, 2])

@@ -13,17 +13,23 @@ from wsdesc.align.consensus import consensus
 from wsdesc.align.hypotheses import Hypothesis, ransac_hypotheses
 from wsdesc.align.observability import freedom
 from wsdesc.align.refine import REACH, Refined, refine, unrefined
-from wsdesc.align.surface import Surface, inverse
-from wsdesc.align.verify import agreement, plausibility, quality
+from wsdesc.align.refine_cuda import refine_all
+from wsdesc.align.surface import Floats, Surface, inverse
+from wsdesc.align.surface_cuda import DeviceSurface
+from wsdesc.align.verify import Agreement, agreement, plausibility, quality
+from wsdesc.align.verify_cuda import agreements
 from wsdesc.cloud.units import INDOOR_RESOLUTION
 from wsdesc.describe.description import Description
+from wsdesc.errors import InputError
 from wsdesc.kernels import run_each
 from wsdesc.match.hard import either, mutual
 
 Solver = Literal["consensus", "ransac"]
+AnySurface = Surface | DeviceSurface  # both of a pair are of one kind
 
 _THRESHOLD = {"consensus": 0.075, "ransac": 0.05}  # between matched keypoints
 _SAME_POSE, _SAME_COSINE = 10.0, 0.996  # resolutions and 5°: closer poses are not each other's rivals
+_APART = "one of the surfaces is on a GPU and the other is not: bring both to one device"
 _ONE_WAY = 0.5  # weight of a match that is not mutual
 
 
@@ -74,24 +80,42 @@ def propose(
 
 
 def judge(
-    proposed: list[Hypothesis], source: Surface, target: Surface, *, finalists: int = 4, refined: bool = True
+    proposed: list[Hypothesis],
+    source: AnySurface,
+    target: AnySurface,
+    *,
+    finalists: int = 4,
+    refined: bool = True,
 ) -> list[Candidate]:
     """The motions that agree best with the clouds, so many of them refined; the most plausible first."""
     rough = 2 * REACH * INDOOR_RESOLUTION  # before refinement poses are off by some centimetres
-
-    def worth(h: Hypothesis) -> float:
-        return quality(agreement(source, target, h.T_target_source.numpy(), rough))
-
-    def candidate(h: Hypothesis) -> Candidate:
-        improve = refine if refined else unrefined
-        return Candidate(h, improve(source, target, h.T_target_source.numpy(), resolution=INDOOR_RESOLUTION))
-
-    worths = run_each(worth, proposed)
+    poses = [h.T_target_source.numpy() for h in proposed]
+    worths = [quality(a) for a in _agreements(source, target, poses, rough)]
     order = sorted(range(len(proposed)), key=lambda k: -worths[k])[:finalists]
-    if refined:  # what all refinements share is made once
-        run_each(lambda surface: (surface.gicp, surface.gicp_sample), (source, target))
-    candidates = run_each(candidate, [proposed[k] for k in order])
+    ends = _refined(source, target, [poses[k] for k in order], refined)
+    candidates = [Candidate(proposed[k], end) for k, end in zip(order, ends, strict=True)]
     return sorted(candidates, key=lambda c: -plausibility(c.refined.agreement))
+
+
+def _agreements(source: AnySurface, target: AnySurface, poses: list[Floats], reach: float) -> list[Agreement]:
+    """One after the other on threads, or all at once where the surfaces are."""
+    if isinstance(source, Surface) and isinstance(target, Surface):
+        return run_each(lambda T: agreement(source, target, T, reach), poses)
+    if isinstance(source, DeviceSurface) and isinstance(target, DeviceSurface):
+        return agreements(source, target, np.reshape(poses, (-1, 4, 4)), reach)
+    raise InputError(_APART)
+
+
+def _refined(source: AnySurface, target: AnySurface, poses: list[Floats], refined: bool) -> list[Refined]:
+    if isinstance(source, Surface) and isinstance(target, Surface):
+        improve = refine if refined else unrefined
+        if refined:  # what all refinements share is made once
+            run_each(lambda surface: (surface.gicp, surface.gicp_sample), (source, target))
+        return run_each(lambda T: improve(source, target, T, resolution=INDOOR_RESOLUTION), poses)
+    if isinstance(source, DeviceSurface) and isinstance(target, DeviceSurface):
+        stack = np.reshape(poses, (-1, 4, 4))
+        return refine_all(source, target, stack, resolution=INDOOR_RESOLUTION, refined=refined)
+    raise InputError(_APART)
 
 
 def different(candidates: Sequence[Candidate]) -> list[Candidate]:

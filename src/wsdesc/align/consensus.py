@@ -29,10 +29,10 @@ from wsdesc.align.rigid import rigid_from_moments
 from wsdesc.errors import InputError
 from wsdesc.kernels import device_function, kernel, run_in_chunks
 
-_SHORTEST = 4.0  # thresholds that an edge must be long; the members of a clique are that far apart
-_STARTS = 8  # cliques grown around a match
-_NO_ACCIDENT = 24  # members of a clique that need no other beside it
-_CANDIDATES = 4  # distinct motions refitted for each one asked for; refitting changes their order
+SHORTEST = 4.0  # thresholds that an edge must be long; the members of a clique are that far apart
+STARTS = 8  # cliques grown around a match
+NO_ACCIDENT = 24  # members of a clique that need no other beside it
+CANDIDATES = 4  # distinct motions refitted for each one asked for; refitting changes their order
 
 
 def consensus(
@@ -67,14 +67,17 @@ def consensus(
         raise InputError(f"threshold must be a positive length, not {threshold}")
     if limit < 3:
         raise InputError(f"limit must be at least 3, not {limit}")
-    used = _most_trusted(w, limit)
+    if source.is_cuda:
+        from wsdesc.align import consensus_cuda
+
+        trust = torch.from_numpy(w).to(source.device)
+        return consensus_cuda.consensus(source, target.to(source), trust, threshold, hypotheses, limit)
+    used = most_trusted(w, limit)
     if len(used) < 3:
         return []
     p, q, middle_p, middle_q = centred(p, q)
     some = (p[:, used], q[:, used], w[used])
-    best = best_distinct(
-        _candidates(*some, threshold, _CANDIDATES * hypotheses), *some, threshold, hypotheses
-    )
+    best = best_distinct(_candidates(*some, threshold, CANDIDATES * hypotheses), *some, threshold, hypotheses)
     if best and len(used) < len(w):  # all are counted, but only for motions that are worth it
         poses = np.stack([hypothesis.T_target_source.numpy() for hypothesis in best])
         best = best_distinct(poses, p, q, w, threshold, hypotheses)
@@ -93,7 +96,7 @@ def _weights(weights: Tensor | None, count: int) -> NDArray[np.float64]:
     return w
 
 
-def _most_trusted(w: NDArray[np.float64], limit: int) -> NDArray[np.int64]:
+def most_trusted(w: NDArray[np.float64], limit: int) -> NDArray[np.int64]:
     """Which matches to look at, in their order; those without weight have nothing to say."""
     some = np.flatnonzero(w)
     if len(some) <= limit:
@@ -109,7 +112,7 @@ def _candidates(
     """Distinct motions (S, 4, 4) of cliques, those with most votes first, not yet refitted."""
     p, q = np.ascontiguousarray(p), np.ascontiguousarray(q)
     count = p.shape[1]
-    bits = compatibility_bits(p, q, threshold, _SHORTEST * threshold)
+    bits = compatibility_bits(p, q, threshold, SHORTEST * threshold)
     partners, _ = closest_partners(p, q, threshold, bits)
     sizes = np.zeros(count, dtype=np.int64)
     means = np.zeros((2, count, 3))
@@ -160,14 +163,14 @@ def _grow_cliques(
                     strain[a, b] = stretch(p, q, within, partners[i, a], partners[i, b])
                     strain[b, a] = strain[a, b]
         size, best_value = 0, 0.0
-        for first in range(min(near, _STARTS)):
+        for first in range(min(near, STARTS)):
             n, value = _grow(first, near, links, strain, cost, members)
             if value > best_value:
                 size, best_value = n, value
                 best[0] = i
                 for m in range(1, n):
                     best[m] = partners[i, members[m]]
-            if size >= _NO_ACCIDENT:
+            if size >= NO_ACCIDENT:
                 break
         sizes[i] = size
         if size >= 3:

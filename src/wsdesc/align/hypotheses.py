@@ -20,8 +20,8 @@ from wsdesc.errors import InputError
 
 SAME_ANGLE = math.radians(10)  # motions that differ by less than this, and by less than that, are one
 SAME_THRESHOLDS = 5
-_ROUNDS = 10  # of refitting
-_WIDE = 2.0  # thresholds within which matches are gathered in the first round
+ROUNDS = 10  # of refitting
+WIDE = 2.0  # thresholds within which matches are gathered in the first round
 
 
 class Hypothesis(NamedTuple):
@@ -65,7 +65,7 @@ def ransac_hypotheses(
         if not found.success:
             break
         T = found.T_target_source.numpy()
-        left &= squared_residuals(T[None], p, q)[0] > (_WIDE * threshold) ** 2
+        left &= squared_residuals(T[None], p, q)[0] > (WIDE * threshold) ** 2
         poses.append(T)
         if len(distinct(np.stack(poses), p, q, threshold)) == hypotheses:
             break
@@ -167,14 +167,14 @@ def _polish(
     Sums by numpy, as those of torch and BLAS change with the number of threads.
     """
     best, best_scores = poses, np.full(len(poses), -np.inf)
-    for step in range(_ROUNDS + 1):
+    for step in range(ROUNDS + 1):
         squared = squared_residuals(poses, p, q)  # (S, M)
         scores = (weights * np.maximum(1 - squared / threshold**2, 0)).sum(axis=1)
         better = scores > best_scores
         best = np.where(better[:, None, None], poses, best)
         best_scores = np.where(better, scores, best_scores)
-        band = threshold * max(1.0, _WIDE - step / 2)
-        if step == _ROUNDS or (band == threshold and not better.any()):
+        band = threshold * max(1.0, WIDE - step / 2)
+        if step == ROUNDS or (band == threshold and not better.any()):
             break
         share = weights * np.maximum(1 - squared / band**2, 0)  # the pull of a match fades towards the rim
         poses = _fits(share, p, q)

@@ -117,9 +117,16 @@ def information_of(places: Places) -> Information:
         np.hstack([n, np.cross(arms / extent, n)]) for n in (places.source_normals, places.target_normals)
     ]
     product = np.einsum("n,ni,nj->ij", weights, *seen)
+    return information_from(product, centre, extent, spread[0], count)
+
+
+def information_from(
+    product: Floats, centre: Floats, extent: float, thinnest: float, count: int
+) -> Information:
+    """From the mean product (6, 6) of what both scans see of twists, and the overlap's least variance."""
     values, vectors = np.linalg.eigh((product + product.T) / 2)
     matrix = np.einsum("ik,k,jk->ij", vectors, np.maximum(values, 0.0), vectors)
-    return Information(matrix, centre, extent, float(np.sqrt(max(spread[0], 0.0))), count)
+    return Information(matrix, centre, extent, float(np.sqrt(max(thinnest, 0.0))), count)
 
 
 def freedom(known: Information, reach: float) -> Freedom:

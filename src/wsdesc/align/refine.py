@@ -19,9 +19,9 @@ from wsdesc.align.verify import Agreement, agreement
 WIDTHS = (8.0, 3.0)  # resolutions within which generalised ICP looks for partners, one stage after the other
 REACH = 2.0  # the same of the last steps, and of what a pose is judged by
 STEPS = 12  # of the joint problem, at most
-_STILL = 3e-4  # resolutions; a step that moves the overlap by less is the last
-_DOUBT = 0.01  # share of the merit that a sample cannot tell from chance
-_WEAK = 1e-3  # share of the strongest eigenvalue below which a motion is left as it is
+STILL = 3e-4  # resolutions; a step that moves the overlap by less is the last
+DOUBT = 0.01  # share of the merit that a sample cannot tell from chance
+WEAK = 1e-3  # share of the strongest eigenvalue below which a motion is left as it is
 
 
 class Refined(NamedTuple):
@@ -48,10 +48,10 @@ def refine(source: Surface, target: Surface, T_target_source: ArrayLike, *, reso
     if min(len(source.points), len(target.points)) >= 5:  # fewer have no covariances
         for width in WIDTHS:
             T = _both_ways(source, target, T, width * resolution, resolution)
-    T, still = _settle(source, target, T, reach, _STILL * resolution)
+    T, still = _settle(source, target, T, reach, STILL * resolution)
 
     before, after = (agreement(source, target, pose, reach) for pose in (T_given, T))
-    kept = merit(after, reach) < (1 - _DOUBT) * merit(before, reach)
+    kept = merit(after, reach) < (1 - DOUBT) * merit(before, reach)
     T, judged = (T_given, before) if kept else (T, after)
     known = information_of(touching(source, target, T, reach))
     return Refined(T, still and not kept, judged.rmse_plane, known, judged)
@@ -100,7 +100,7 @@ def _gicp(
         rotation_epsilon=1e-3,
         translation_epsilon=0.03 * resolution,
     )
-    return _rigid(np.asarray(result.T_target_source))
+    return rigid(np.asarray(result.T_target_source))
 
 
 def _settle(source: Surface, target: Surface, T: Floats, reach: float, still: float) -> tuple[Floats, bool]:
@@ -110,7 +110,7 @@ def _settle(source: Surface, target: Surface, T: Floats, reach: float, still: fl
         T_step, moved = _step(places)
         if T_step is None:
             return T, False
-        T = _rigid(T_step @ T)
+        T = rigid(T_step @ T)
         if moved < still:
             return T, True
     return T, False
@@ -132,8 +132,18 @@ def _step(places: Places) -> tuple[Floats | None, float]:
     gaps = np.einsum("ni,ni->n", places.target - places.source, normals)
     values, vectors = np.linalg.eigh(np.einsum("n,ni,nj->ij", weights, seen, seen))
     slope = np.einsum("ik,n,ni,n->k", vectors, weights, seen, gaps, optimize=True)
+    return motion_of(values, vectors, slope, centre, extent)
+
+
+def motion_of(
+    values: Floats, vectors: Floats, slope: Floats, centre: Floats, extent: float, weak: float = WEAK
+) -> tuple[Floats, float]:
+    """The step (4, 4) about `centre` that a quadratic problem of twists asks for, and how far it moves.
+
+    `values` (6,) ascending and `vectors` (6, 6) decompose its matrix; `slope` (6,) is what pulls along these.
+    """
     # What the overlap does not determine stays as it is instead of following the noise.
-    twist = vectors @ np.where(values > _WEAK * values[-1], slope / np.maximum(values, 1e-300), 0.0)
+    twist = vectors @ np.where(values > weak * values[-1], slope / np.maximum(values, 1e-300), 0.0)
     T = np.eye(4)
     T[:3, :3] = Rotation.from_rotvec(twist[3:] / extent).as_matrix()
     T[:3, 3] = centre + twist[:3] - T[:3, :3] @ centre
@@ -149,7 +159,7 @@ def _middle(T_a: Floats, T_b: Floats) -> Floats:
     return T
 
 
-def _rigid(T: Floats) -> Floats:
+def rigid(T: Floats) -> Floats:
     """The same motion with its rotation made exact, as products of many lose it."""
     T = T.copy()
     T[:3, :3] = Rotation.from_matrix(T[:3, :3]).as_matrix()

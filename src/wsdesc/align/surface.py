@@ -21,8 +21,9 @@ Floats = NDArray[np.float64]
 SAMPLE = 3000  # points a cloud is asked with; shares are then good to a percent
 NEIGHBOURS = 20  # of a normal: a disc of 2.5 voxels on a downsampled surface
 FLATTEST = 1e-6  # squared width over squared length below which neighbours are a line, not a surface
-_REFERENCE = 400  # points that say how frequent a direction is
-_SHARPNESS = 16  # power of the cosine that counts as the same direction: half weight at 17 degrees
+REFERENCE = 400  # points that say how frequent a direction is
+SHARPNESS = 16  # power of the cosine that counts as the same direction: half weight at 17 degrees
+RARE = 0.02  # a direction that one point in fifty has is rare, one that none has is noise
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +49,7 @@ class Surface:
         normals, bend = _local_planes(points, tree)
         order = np.random.default_rng(0).permutation(len(points))
         sample = np.sort(order[:SAMPLE])
-        return cls(points, normals, bend, tree, sample, _rarity(normals[sample], normals[order[:_REFERENCE]]))
+        return cls(points, normals, bend, tree, sample, _rarity(normals[sample], normals[order[:REFERENCE]]))
 
     @cached_property
     def gicp(self) -> tuple[Any, Any]:
@@ -145,8 +146,7 @@ def _local_planes(points: Floats, tree: Any) -> tuple[Floats, Floats]:
 def _rarity(normals: Floats, reference: Floats) -> Floats:
     """Weights inverse to how many of the reference normals point the same way, signs aside."""
     cosine = np.einsum("ni,mi->nm", normals, reference)
-    for _ in range(_SHARPNESS.bit_length() - 1):
+    for _ in range(SHARPNESS.bit_length() - 1):
         cosine *= cosine
-    # The floor: a direction that one point in fifty has is rare, one that none has is noise.
-    weight = normals.any(axis=1) / np.maximum(cosine.mean(axis=1), 0.02)
+    weight = normals.any(axis=1) / np.maximum(cosine.mean(axis=1), RARE)
     return np.asarray(weight / weight.sum() if weight.any() else np.full(len(normals), 1 / len(normals)))

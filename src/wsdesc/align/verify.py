@@ -52,7 +52,12 @@ def agreement(source: Surface, target: Surface, T_target_source: ArrayLike, reac
     check_length(reach, "reach")
     forth = _side(contact(source, target, T, MISS * reach), source, target, reach)
     back = _side(contact(target, source, inverse(T), MISS * reach), target, source, reach)
-    both = _Side(*(a + b for a, b in zip(forth, back, strict=True)))
+    return agreement_of(forth, back, reach)
+
+
+def agreement_of(forth: Side, back: Side, reach: float) -> Agreement:
+    """The agreement from what was counted on either side."""
+    both = Side(*(a + b for a, b in zip(forth, back, strict=True)))
     return Agreement(
         overlap_source=_share(forth.on, forth.asked),
         overlap_target=_share(back.on, back.asked),
@@ -83,7 +88,7 @@ def plausibility(a: Agreement) -> float:
     return a.normals * a.uncrossed * a.clear * max(a.tight, 0.01) * a.details**3
 
 
-class _Side(NamedTuple):
+class Side(NamedTuple):
     """Sums over one cloud's sample, so that both sides can be added."""
 
     asked: float
@@ -101,7 +106,7 @@ class _Side(NamedTuple):
     distance_squared: float
 
 
-def _side(c: Contact, asking: Surface, other: Surface, reach: float) -> _Side:
+def _side(c: Contact, asking: Surface, other: Surface, reach: float) -> Side:
     on = c.distance <= reach
     bend, bend_there = asking.bend[asking.sample], other.bend[c.partner]
     known = on & asking.normals[asking.sample].any(axis=1) & other.normals[c.partner].any(axis=1)
@@ -109,7 +114,7 @@ def _side(c: Contact, asking: Surface, other: Surface, reach: float) -> _Side:
     hovering = np.isfinite(c.distance) & ~on & (c.offset > FACING * c.distance)
     low, high = np.minimum(bend, bend_there), np.maximum(bend, bend_there)
     bent = on & (high >= FLAT)
-    return _Side(
+    return Side(
         asked=len(on),
         on=on.sum(),
         informative=asking.rarity[on].sum(),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -9,6 +11,8 @@ from torch import Tensor
 from wsdesc.cloud.neighbours import check_points
 from wsdesc.errors import InputError
 from wsdesc.kernels import device_function, kernel
+
+_ONE_PROGRAM = 1 << 16  # points whose distances fit the registers of one program on a GPU
 
 
 def voxel_downsample(points: Tensor, size: float) -> Tensor:
@@ -60,6 +64,8 @@ def farthest_points(points: Tensor, keep: int, generator: torch.Generator | None
     if points.dtype == torch.float64:  # geographic coordinates must not lose their digits below
         points = points - points[first]
     if points.is_cuda:
+        if len(points) > _ONE_PROGRAM or not find_spec("triton"):
+            return _step_by_step(points, keep, first)
         from wsdesc.cloud import sampling_cuda
 
         return sampling_cuda.farthest_points(points, keep, first)
@@ -67,6 +73,20 @@ def farthest_points(points: Tensor, keep: int, generator: torch.Generator | None
     columns = points.float().T.contiguous().numpy()  # (3, N): one axis after the other vectorises
     _farthest_points(columns[0], columns[1], columns[2], first, chosen)
     return torch.from_numpy(chosen)
+
+
+def _step_by_step(points: Tensor, keep: int, first: int) -> Tensor:
+    """In plain torch: large clouds fill a GPU at each step, so launches do not matter."""
+    columns = points.float().T.contiguous()
+    nearest = columns.new_full((columns.shape[1],), torch.inf)
+    latest = torch.tensor([first], device=columns.device)
+    chosen = []
+    for _ in range(keep):
+        chosen.append(latest)
+        squared = (columns - columns.index_select(1, latest)).square_().sum(0)
+        nearest = torch.minimum(nearest, squared).index_fill_(0, latest, -1)  # never again
+        latest = nearest.argmax(0, keepdim=True)
+    return torch.cat(chosen) if chosen else latest[:0]
 
 
 def _check_number(keep: int) -> None:

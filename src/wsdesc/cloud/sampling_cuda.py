@@ -7,33 +7,17 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-_ONE_PROGRAM = 1 << 16  # points whose distances fit the registers of one program
-
 
 def farthest_points(points: Tensor, keep: int, first: int) -> Tensor:
     """points (N, 3) on a CUDA device → (keep,) int64, beginning with `first`."""
     columns = points.float().T.contiguous()
     chosen = torch.empty(keep, dtype=torch.int64, device=points.device)
-    if len(points) > _ONE_PROGRAM:
-        return _step_by_step(columns, chosen, first)
     block = max(1024, triton.next_power_of_2(len(points)))
     _farthest_points[(1,)](columns, chosen, len(points), keep, first, BLOCK=block, num_warps=16)
     return chosen
 
 
-def _step_by_step(columns: Tensor, chosen: Tensor, first: int) -> Tensor:
-    """Large clouds fill the device at each step, so launches do not matter."""
-    nearest = columns.new_full((columns.shape[1],), torch.inf)
-    latest = torch.tensor(first, device=columns.device)
-    for k in range(len(chosen)):
-        chosen[k] = latest
-        squared = (columns - columns[:, latest, None]).square_().sum(0)
-        nearest = torch.minimum(nearest, squared).index_fill_(0, latest, -1)
-        latest = nearest.argmax()
-    return chosen
-
-
-@triton.jit
+@triton.jit(do_not_specialize=["n", "keep", "first"])  # else some of these would be compiled for anew
 def _farthest_points(columns, chosen, n, keep, first, BLOCK: tl.constexpr):
     i = tl.arange(0, BLOCK)
     there = i < n

@@ -80,7 +80,8 @@ def measure(*clouds: Any) -> Scale:
     """
     if not clouds:
         raise InputError("there are no clouds to find the resolution of")
-    measured = run_each(lambda cloud: (spacing(cloud), extent(cloud)), [_finite(cloud) for cloud in clouds])
+    each = (lambda work, items: [work(item) for item in items]) if _on_gpu(clouds[0]) else run_each
+    measured = each(lambda cloud: (spacing(cloud), extent(cloud)), [_finite(cloud) for cloud in clouds])
     between, across = (_upper_median(list(values)) for values in zip(*measured, strict=True))
     resolution = min(max(SPACINGS * between, FINEST * across), COARSEST * across)
     return Scale(between, across, max(resolution, LEAST_SPACINGS * between))
@@ -116,6 +117,10 @@ def spacing(points: Any, sample: int = 2000, seed: int = 0) -> float:
     from scipy.spatial import cKDTree
 
     rng = np.random.default_rng(seed)
+    if _on_gpu(points):
+        from wsdesc.cloud import units_cuda
+
+        return units_cuda.spacing(points, _some(len(points), sample, rng))
     points = _finite(points)
     if len(points) > _LARGE:
         some = points[_in_random_cells(points, extent(points, seed=seed) / 32, _LARGE / len(points), rng)]
@@ -139,6 +144,10 @@ def extent(points: Any, sample: int = 50_000, seed: int = 0) -> float:
     No side counts as shorter than a twentieth of the longest: the scan of a plane has an extent, too.
     """
     rng = np.random.default_rng(seed)
+    if _on_gpu(points):
+        from wsdesc.cloud import units_cuda
+
+        return units_cuda.extent(points, _some(len(points), sample, rng))
     points = _finite(points)
     points = points[_some(len(points), sample, rng)]
     points = points[first_occurrences(points)]
@@ -160,8 +169,15 @@ def extent(points: Any, sample: int = 50_000, seed: int = 0) -> float:
     return float(np.maximum(sides, sides.max() / 20).prod() ** (1 / 3))
 
 
-def _finite(points: Any) -> np.ndarray:
-    """(N, 3) float64, N ≥ 1, without the points that are not finite."""
+def _on_gpu(points: Any) -> bool:
+    """Whether these are points of a cleaned cloud that were brought to a GPU: they are measured there."""
+    return bool(getattr(points, "is_cuda", False))
+
+
+def _finite(points: Any) -> Any:
+    """(N, 3) float64, N ≥ 1, without the points that are not finite; on a GPU there are none."""
+    if _on_gpu(points):
+        return points
     array = as_points(points).astype(np.float64, copy=False)
     if all_finite(array):
         return array

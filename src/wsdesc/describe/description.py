@@ -58,7 +58,21 @@ class Description:
     @property
     def keypoints(self) -> np.ndarray:
         """The same in the file's own coordinates, (K, 3) float64."""
-        return np.asarray(self.offset + self.unit * self.places.double().numpy())
+        return np.asarray(self.offset + self.unit * self.places.double().cpu().numpy())
+
+    def to(self, device: str | torch.device) -> Description:
+        """The same with all tensors on `device`."""
+        names = ("points", "order", "descriptors", "frames")
+        return replace(self, **{name: getattr(self, name).to(device) for name in names})
+
+    def spread(self, count: int, seed: int) -> Description:
+        """With `count` keypoints at least that one may have, where the scan has as many points.
+
+        By the same seed those it had come first.
+        """
+        if len(self.order) >= min(count, len(self.points)):
+            return self
+        return replace(self, order=farthest_points(self.points, count, torch.Generator().manual_seed(seed)))
 
     def missing(self, count: int) -> int:
         """How many keypoints `more` would describe."""
@@ -75,8 +89,8 @@ class Description:
             )
 
     def more(self, model: WSDesc, count: int, advance: Advance = lambda done: None) -> Description:
-        """Describe further keypoints until there are `count`, or none left."""
-        device = next(model.parameters()).device
+        """Describe further keypoints until there are `count`, or none left; what is new comes to the rest."""
+        device, home = next(model.parameters()).device, self.points.device
         new = self.order[len(self.descriptors) : count]
         if len(new) == 0:
             return self
@@ -85,14 +99,15 @@ class Description:
             points = self.points.to(device)
             scene = model.prepare(points, points[new.to(device)])
             for some in scene.split(_AT_ONCE if device.type == "cpu" else len(new)):
-                parts.append(model.describe(model.voxels(some)).float().cpu())
-                frames.append(some.axes.float().cpu())
+                parts.append(model.describe(model.voxels(some)).float().to(home))
+                frames.append(some.axes.float().to(home))
                 advance(len(some.keypoints))
         return replace(self, descriptors=torch.cat(parts), frames=torch.cat(frames))
 
     def save(self, path: str | Path) -> None:
         """Write it as npz, whole or not at all."""
-        arrays: dict[str, Any] = {name: np.asarray(getattr(self, name)) for name in _ARRAYS}
+        here = self.to("cpu")
+        arrays: dict[str, Any] = {name: np.asarray(getattr(here, name)) for name in _ARRAYS}
         with atomic_write(path) as temporary, temporary.open("wb") as file:
             np.savez_compressed(file, **arrays, resolution=self.resolution, model=self.model)
 
@@ -149,10 +164,20 @@ def describe(
     return prepared(cleaned, resolution, name, seed, keypoints).more(network, keypoints, advance)
 
 
-def prepared(cleaned: Cleaned, resolution: float, model: str, seed: int, most: int) -> Description:
-    """A description without descriptors: the scan thinned, rid of outliers, up to `most` keypoints chosen."""
+def prepared(
+    cleaned: Cleaned,
+    resolution: float,
+    model: str,
+    seed: int,
+    most: int,
+    device: str | torch.device = "cpu",
+) -> Description:
+    """A description without descriptors: the scan thinned, rid of outliers, up to `most` keypoints chosen.
+
+    It is made, and stays, on `device`.
+    """
     unit = resolution / INDOOR_RESOLUTION
-    points = voxel_downsample(torch.from_numpy(cleaned.points), resolution)  # (N, 3)
+    points = voxel_downsample(torch.from_numpy(cleaned.points).to(device), resolution)  # (N, 3)
     points = without_strays(points, resolution) / unit
     if len(points) < _FEWEST:
         raise InputError(
@@ -160,7 +185,7 @@ def prepared(cleaned: Cleaned, resolution: float, model: str, seed: int, most: i
             "needed: is the scan complete, and the resolution in its unit?"
         )
     order = farthest_points(points, most, torch.Generator().manual_seed(seed))
-    nothing = torch.empty(0, 3, 3)
+    nothing = torch.empty(0, 3, 3, device=points.device)
     return Description(
         points, order, nothing[:, :, 0].new_empty(0, 0), nothing, resolution, cleaned.offset, model
     )
