@@ -8,15 +8,13 @@ The goal is 20 fragments a second on 16 cores. Processes are spawned and rooms m
 from __future__ import annotations
 
 import argparse
-import multiprocessing
 import os
 import sys
 import time
-from concurrent.futures import ProcessPoolExecutor
 from typing import NamedTuple
 
 from common import print_machine, print_table
-from wsdesc.learn.sources import make_room
+from wsdesc.learn.sources import make_room, room_makers
 
 GOAL = 20  # fragments a second on 16 cores
 SHARE = 0.45  # of the median's surface, below which a training drops points
@@ -38,7 +36,7 @@ def make(room: int) -> tuple[int, float]:
 
 def measure(workers: int, rooms: int) -> Speed:
     """So many processes at work, on `rooms` rooms each."""
-    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
+    with room_makers(workers) as pool:
         warm = 2 * workers  # imports and kernels are no part of it; two each, since nobody says who takes one
         list(pool.map(make, range(warm)))
         start = time.perf_counter()

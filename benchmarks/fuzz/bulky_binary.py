@@ -110,6 +110,8 @@ def las(folder: Path) -> Iterator[Case]:
         at = start + 8 + row + 4 + 4 * layer
         lie[at : at + 4] = b"\xf0\xff\xff\xff"
         yield "laz", f"layer {layer} of four thousand million bytes", bytes(lie)
+    lie[layered.index(b"laszip encoded") + 52] = 1  # the number of its compressor, which says: no layers
+    yield "laz", "a layer of four thousand million bytes where there are said to be none", bytes(lie)
     for place in (len(layered), 2**55, -2):
         lie = bytearray(layered)
         lie[start : start + 8] = struct.pack("<q", place)

@@ -97,15 +97,18 @@ class RoomPairs:
         for room in [r for r in self._made if r < first]:
             del self._made[room]
         if self._pool is None:
-            spawn = multiprocessing.get_context("spawn")
-            self._pool = ProcessPoolExecutor(self.workers, spawn, _begin)
+            self._pool = room_makers(self.workers)
         for room in range(first, last + 1):
             if room not in self._made:
                 self._made[room] = self._pool.submit(self.make, self.seed, room, self.share)
 
 
+def room_makers(workers: int) -> ProcessPoolExecutor:
+    """Processes that make rooms, each on one thread, and end with the one that started them."""
+    return ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _begin)
+
+
 def _begin() -> None:
-    """What a worker does before it makes rooms."""
     torch.set_num_threads(1)
     end_with_parent()
 

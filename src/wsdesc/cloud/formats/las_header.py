@@ -17,7 +17,7 @@ from wsdesc.cloud.formats.limits import check_unpacked
 _VLR = struct.Struct("<2x16sHH32x")  # of a record beside the points: who wrote it, its number, its length
 _POINT, _RGB, _RGB_NIR, _WAVES, _BYTES = 10, 11, 12, 13, 14  # items of layered compression
 _LAYERS = {_POINT: 9, _RGB: 1, _RGB_NIR: 2, _WAVES: 1}  # compressed parts of each; a byte has one itself
-_LAYERED = 3  # the compressor of point formats 6 and later
+_LAYERED = 3  # the version of items from which on they are in layers: point formats 6 and later
 _VARIABLE = 2**32 - 1  # in place of the points of a chunk: the table says how many each has
 _LONGEST_PACKED_ROW = 8192  # bytes of a compressed point; unpacking keeps some kB for each of them
 
@@ -64,7 +64,7 @@ def _check_compression(file: BinaryIO, layout: Layout, size: int) -> None:
     for record in _records_of_laszip(file, layout):
         if len(record) < 34:
             raise ValueError("it is damaged: what it says about its compression is too short")
-        (compressor,), (at_once,) = struct.unpack_from("<H", record), struct.unpack_from("<I", record, 12)
+        (at_once,) = struct.unpack_from("<I", record, 12)
         items = list(struct.iter_unpack("<HHH", record[34 : 34 + (len(record) - 34) // 6 * 6]))
         items = items[: int.from_bytes(record[32:34], "little")]  # kind, size and version of each
         if sum(item for _, item, _ in items) != layout.row or layout.row > _LONGEST_PACKED_ROW:
@@ -72,7 +72,7 @@ def _check_compression(file: BinaryIO, layout: Layout, size: int) -> None:
         chunks = _chunks(file, layout.start, size)
         if chunks > size:
             raise ValueError("it is damaged: its table of chunks is longer than the file")
-        if compressor == _LAYERED:
+        if any(version >= _LAYERED for *_, version in items):  # what the record calls its compressor is not read
             if at_once != _VARIABLE:
                 chunks = -(-layout.points // max(at_once, 1))
             layers = sum(item if kind == _BYTES else _LAYERS.get(kind, 0) for kind, item, _ in items)
