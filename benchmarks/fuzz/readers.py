@@ -1,4 +1,7 @@
-"""Every function of WSDesc that opens a file which may come from somebody else."""
+"""Every function of WSDesc that opens a file which may come from somebody else.
+
+They are imported when first called: only what is imported then is watched.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +13,13 @@ from pathlib import Path
 
 import numpy as np
 
-from wsdesc.cloud.files import read_cloud
 from wsdesc.errors import InputError
 
 # What to watch for coverage while it is imported. Compiled libraries are watched through what they return.
 WATCHED = [
     *("wsdesc.cloud", "wsdesc.datasets.threedmatch", "wsdesc.datasets.modelnet40", "wsdesc.datasets.hdf5"),
-    *("wsdesc.options", "wsdesc.plain_yaml", "wsdesc.describe.pretrained", "wsdesc.learn.pairs"),
+    *("wsdesc.options", "wsdesc.plain_yaml", "wsdesc.learn.options", "wsdesc.learn.pairs"),
+    *("wsdesc.describe.description", "wsdesc.describe.pretrained"),
     *("wsdesc.evaluate.eth", "wsdesc.evaluate.scenes", "wsdesc.cli_view"),
     *("laspy", "pypcd4", "pye57", "yaml"),
 ]
@@ -32,6 +35,8 @@ class Reader:
 
 
 def _points(path: Path) -> None:
+    from wsdesc.cloud.files import read_cloud
+
     cloud = read_cloud(path, nonfinite="drop")
     assert cloud.points.dtype == np.float64, cloud.points.dtype
     assert len(cloud.points) > 0, "no points and no error"
@@ -40,6 +45,8 @@ def _points(path: Path) -> None:
 
 
 def _mesh(path: Path) -> None:
+    from wsdesc.cloud.files import read_cloud
+
     _points(path)
     with suppress(InputError):  # it has no faces
         points = read_cloud(path, sample=20, nonfinite="drop").points

@@ -12,8 +12,6 @@ from pathlib import Path
 import numpy as np
 from benchmarks.fuzz.readers import seal_e57
 
-from wsdesc.cloud.files import write_points
-
 _COUNT = 12
 _RANDOM_NAME = re.compile(rb"\{[0-9a-f-]{36}\}")
 _LAS_FORMATS = (0, 3, 6, 7)  # old and layered compression, without and with colours
@@ -31,6 +29,8 @@ def _numbers() -> np.random.Generator:
 
 
 def _written(path: Path, more: bool) -> bytes:
+    from wsdesc.cloud.files import write_points  # late, as readers are
+
     rng = _numbers()
     points = rng.normal(size=(_COUNT, 3)).round(3)
     attributes = {

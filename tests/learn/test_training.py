@@ -52,7 +52,9 @@ def test_what_the_optimisers_know_lies_in_memory_as_the_weights_do(tmp_path):
         before = first.optimizers[which]
         for p, q in zip(optimizer.param_groups[0]["params"], before.param_groups[0]["params"], strict=True):
             assert optimizer.state[p]["exp_avg"].stride() == p.stride()
-            assert all(torch.equal(optimizer.state[p][name], before.state[q][name]) for name in before.state[q])
+            assert all(
+                torch.equal(optimizer.state[p][name], before.state[q][name]) for name in before.state[q]
+            )
 
 
 def test_a_run_leaves_weights_options_and_a_log(source, tmp_path):

@@ -72,7 +72,8 @@ def _check_compression(file: BinaryIO, layout: Layout, size: int) -> None:
         chunks = _chunks(file, layout.start, size)
         if chunks > size:
             raise ValueError("it is damaged: its table of chunks is longer than the file")
-        if any(version >= _LAYERED for *_, version in items):  # what the record calls its compressor is not read
+        # The library goes by the items, whatever the record calls its compressor.
+        if any(version >= _LAYERED for *_, version in items):
             if at_once != _VARIABLE:
                 chunks = -(-layout.points // max(at_once, 1))
             layers = sum(item if kind == _BYTES else _LAYERS.get(kind, 0) for kind, item, _ in items)
