@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 
-from wsdesc import WSDesc, WSDescError
+from wsdesc import WSDesc, WSDescError, cli_learn
 from wsdesc.datasets.synthetic import make_fragments
 from wsdesc.learn.found import FoundPairs
 from wsdesc.learn.options import TrainOptions
@@ -73,6 +75,26 @@ def test_it_trains_and_goes_on(model, clouds, tmp_path):
     assert train(options, source, tmp_path / "parts", resume=True).read_bytes() == whole.read_bytes()
     before, after = model.state_dict(), WSDesc.from_pretrained(whole).state_dict()
     assert any(not torch.equal(before[name], after[name]) for name in before)
+
+
+RECIPES = sorted((Path(__file__).parents[2] / "recipes").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.stem)
+def test_a_recipe_can_be_followed_from_given_weights(recipe, tmp_path, monkeypatch):
+    """The command says what a recipe leaves open; here it gets no further than to ask for scans."""
+
+    def asked(scans, options, **more):
+        raise LookupError(options)
+
+    monkeypatch.setattr("wsdesc.learn.data.gather", asked)
+    with pytest.raises(LookupError) as seen:
+        cli_learn.train([tmp_path], config=recipe, start="indoor", steps=7, synthetic=0.25)
+    (options,) = seen.value.args
+    assert (options.start, options.steps, options.data.synthetic) == ("indoor", 7, 0.25)
+    known = TrainOptions.load(recipe, start="indoor")
+    assert options.data.window == known.data.window
+    assert options.self_training == known.self_training
 
 
 def test_it_needs_weights_to_start_from():
