@@ -228,7 +228,7 @@ def test_weights_decide_between_equal_motions() -> None:
     assert consensus(source, target, weights=torch.zeros(100)) == []
 
 
-def test_of_too_many_matches_themost_trusted_are_used() -> None:
+def test_of_too_many_matches_the_most_trusted_are_used() -> None:
     source, target, T, right = matches(2000, 0.05, 3)
     found = consensus(source, target, weights=1 + right.double(), limit=200)
     assert is_near(found[0], T, source.mean(0))
