@@ -85,6 +85,9 @@ def _pcd(folder: Path) -> Iterator[Case]:
         yield "pcd", f"88 times its size, {kind}{size}", header(count, kind, size, "binary_compressed") + body
     counts = header(3, "F", 4, "binary").replace(b"COUNT 1 1 1", b"COUNT 1 1 400000000")
     yield "pcd", "400 million values a point", counts + bytes(SIZE)
+    for data in ("ascii", "binary"):
+        none = header(0, "F", 4, data).replace(b"COUNT 1 1 1", b"COUNT 1 1 400000000")
+        yield "pcd", f"400 million values a point, but no point, {data}", none + b"0 0 0\n" * 9
 
 
 def _mesh(folder: Path) -> Iterator[Case]:

@@ -74,7 +74,9 @@ def _require(needed: int, left: int, points: int) -> None:
 def _read_text(file: BinaryIO, row: np.dtype, points: int, left: int) -> dict[str, np.ndarray]:
     numbers = sum(int(np.prod(row[name].shape)) for name in row.names or ())
     _require(points * 2 * numbers - 1, left, points)
-    rows = np.loadtxt(file, row, comments=None, max_rows=max(points, 1), ndmin=1, encoding="latin-1")
+    rows = np.empty(0, row)
+    if points > 0:  # else a point may be said to have any number of values
+        rows = np.loadtxt(file, row, comments=None, max_rows=points, ndmin=1, encoding="latin-1")
     if len(rows) < points:
         raise ValueError(f"it is cut off: {points} points are promised, {len(rows)} follow")
     return {name: np.ascontiguousarray(rows[name]) for name in _columns(row)}
