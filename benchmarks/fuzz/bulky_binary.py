@@ -37,6 +37,13 @@ def arrays(folder: Path) -> Iterator[Case]:
     for shape in (f"({LIE}, 3)", "(-1, 3)", f"({2**62}, 4)", f"(0, {LIE})", f"({LIE}, 0)"):
         yield "npy", f"shape {shape}", _npy_head(shape) + bytes(240)
         yield "npz", f"shape {shape}", _zip({"points.npy": _npy_head(shape) + bytes(240)})
+    for kind in ("npy", "npz"):
+        head = b"\x93NUMPY\2\0" + struct.pack("<I", 2**32 - 16) + bytes(240)
+        yield (
+            kind,
+            "a header of four thousand million bytes",
+            head if kind == "npy" else _zip({"points.npy": head}),
+        )
     yield "npy", "a million columns", _npy_head(f"(1, {SIZE})", "|i1") + bytes(SIZE)
     yield "npy", "an object", _npy_head("(3, 3)", "|O") + bytes(72)
     yield "npz", "many arrays", _zip({f"{k}.npy": _npy_head("(1,)") + bytes(8) for k in range(3500)})

@@ -13,7 +13,7 @@ from numpy.lib import format as npy
 from wsdesc.cloud.formats.limits import check_columns, check_unpacked
 
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # all that numpy writes; others unpack without bound
-_LONGEST_HEADER = 20_000  # bytes; numpy itself refuses half of it
+LONGEST_HEADER = 20_000  # bytes; numpy itself refuses half of it
 _PART = 2**20  # bytes
 _NUMBER = 8  # bytes of memory for each, as most of them become float64
 
@@ -28,7 +28,7 @@ def read_arrays(path: str | Path, kinds: str = "biuf") -> dict[str, np.ndarray]:
         arrays, numbers = {}, 0
         for info in members:
             content = _content(archive, info)
-            shape, fortran, dtype, start = _header(content)
+            shape, fortran, dtype, start = header_of(content)
             if dtype.kind not in kinds or dtype.itemsize == 0:
                 continue
             if min(shape, default=0) < 0 or start + prod(shape) * dtype.itemsize != len(content):
@@ -58,9 +58,9 @@ def _content(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytearray:
     return content
 
 
-def _header(content: bytearray) -> tuple[tuple[int, ...], bool, np.dtype, int]:
-    """Shape, whether columns come first, type, and where the numbers begin."""
-    file = io.BytesIO(content[:_LONGEST_HEADER])
+def header_of(content: bytes | bytearray) -> tuple[tuple[int, ...], bool, np.dtype, int]:
+    """Shape, whether columns come first, type, and where the numbers begin, of an npy file's first bytes."""
+    file = io.BytesIO(content[:LONGEST_HEADER])
     version = npy.read_magic(file)
     reader = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
     shape, fortran, dtype = reader(file)

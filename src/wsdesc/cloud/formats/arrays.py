@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from wsdesc.cloud.formats import Reading
-from wsdesc.cloud.formats.archive import read_arrays
+from wsdesc.cloud.formats.archive import LONGEST_HEADER, header_of, read_arrays
 from wsdesc.cloud.formats.columns import from_columns, xyz_names
 from wsdesc.cloud.formats.limits import check_columns
 from wsdesc.errors import InputError
@@ -20,6 +20,9 @@ def read(path: Path, faces: bool) -> Reading:
 
 
 def _read_npy(path: Path) -> Reading:
+    # Numpy makes room for as long a header as the file claims.
+    with path.open("rb") as file:
+        header_of(file.read(LONGEST_HEADER))
     # Mapping, unlike loading, compares the promised size with the file's before it allocates.
     return _from_array(np.load(path, mmap_mode="r", allow_pickle=False))
 
