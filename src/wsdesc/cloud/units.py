@@ -80,7 +80,7 @@ def measure(*clouds: Any) -> Scale:
     """
     if not clouds:
         raise InputError("there are no clouds to find the resolution of")
-    each = (lambda work, items: [work(item) for item in items]) if _on_gpu(clouds[0]) else run_each
+    each: Any = map if _on_gpu(clouds[0]) else run_each  # a GPU does one after the other
     measured = each(lambda cloud: (spacing(cloud), extent(cloud)), [_finite(cloud) for cloud in clouds])
     between, across = (_upper_median(list(values)) for values in zip(*measured, strict=True))
     resolution = min(max(SPACINGS * between, FINEST * across), COARSEST * across)
