@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numba
 import torch
@@ -109,6 +109,10 @@ class Kernel:
         self.__name__ = function.__name__
 
     def __call__(self, *args: Any) -> Any:
+        return self.ready_for(*args)(*args)
+
+    def ready_for(self, *args: Any) -> Callable[..., Any]:
+        """The function itself, compiled for such arguments, whose calls cost less than finding that out."""
         signature = tuple(numba.typeof(a) for a in args)
         if signature not in self._ready:
             with self._lock:
@@ -119,7 +123,7 @@ class Kernel:
                 finally:
                     timer.cancel()
                 self._ready.add(signature)
-        return self.compiled(*args)
+        return cast(Callable[..., Any], self.compiled)
 
 
 def kernel(function: Callable[..., Any] | None = None, **options: Any) -> Any:
@@ -149,11 +153,14 @@ def run_in_chunks(compiled: Kernel, items: int, *args: Any, chunk: int = 64) -> 
     """Call `compiled(start, stop, *args)` over [0, items) in chunks, on as many threads as torch uses."""
     count = torch.get_num_threads()
     bounds = [(start, min(start + chunk, items)) for start in range(0, items, chunk)]
+    if not bounds:
+        return
+    run = compiled.ready_for(*bounds[0], *args)
     if count == 1 or len(bounds) == 1:
         for start, stop in bounds:
-            compiled(start, stop, *args)
+            run(start, stop, *args)
         return
-    futures = [_threads(count, "chunks").submit(compiled, start, stop, *args) for start, stop in bounds]
+    futures = [_threads(count, "chunks").submit(run, start, stop, *args) for start, stop in bounds]
     for future in futures:
         future.result()
 

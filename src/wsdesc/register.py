@@ -91,7 +91,8 @@ def register(source: Any, target: Any, *, watch: Watch | None = None, **options:
         model, name = load_model(o.model, o.device)
         # On a GPU the keypoints of later rounds are chosen when needed: each waits for the one before.
         most, where = (o.keypoints[0], home) if gpu else (max(o.keypoints), torch.device("cpu"))
-        p, q = (prepared(cloud, resolution, name, o.seed, most, where) for cloud in clouds)
+        each: Any = map if gpu else run_each  # a GPU does one after the other
+        p, q = each(lambda cloud: prepared(cloud, resolution, name, o.seed, most, where), clouds)
     with clock("surfaces"):
         surfaces = _surfaces(p, q)
     for count in o.keypoints:

@@ -55,11 +55,18 @@ class Camera:
 
         Each image is shifted by a part of a pixel, (F, 2).
         """
+        across, down = self.directions(poses, shift)
+        return np.asarray(across[:, None] + down[:, :, None])
+
+    def directions(
+        self, poses: NDArray[np.float64], shift: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """What the columns (F, W, 3) and the rows (F, H, 3) of the images add to their rays."""
         u = (np.arange(self.width) - (self.width - 1) / 2 + shift[:, :1]) / self.focal
         v = (np.arange(self.height) - (self.height - 1) / 2 + shift[:, 1:]) / self.focal
-        right, down, forward = np.moveaxis(poses[:, None, None, :3, :3], -1, 0)
-        across = (forward + u[:, None, :, None] * right).astype(np.float32)
-        return np.asarray(across + (v[:, :, None, None] * down).astype(np.float32))
+        right, down, forward = np.moveaxis(poses[:, None, :3, :3], -1, 0)
+        across = forward + u[:, :, None] * right
+        return across.astype(np.float32), (v[:, :, None] * down).astype(np.float32)
 
 
 def look(room: Room, camera: Camera, poses: NDArray[np.float64], shift: NDArray[np.float64]) -> Hits:

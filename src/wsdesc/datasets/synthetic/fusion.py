@@ -16,6 +16,47 @@ _CELLS = _SIDE**3
 _EDGES = np.array([[e >> 2, e >> 1 & 1, e & 1] for e in range(1, 8)], dtype=np.float32)
 
 
+@kernel
+def _enclose(images, across, down, centres, low, high):  # type: ignore[no-untyped-def]
+    """Widen the box from `low` to `high` until it holds all that was measured."""
+    frames, height, width = images.shape
+    for f in range(frames):
+        for i in range(height):
+            for j in range(width):
+                depth = images[f, i, j]
+                if depth > 0:
+                    for a in range(3):
+                        x = (across[f, j, a] + down[f, i, a]) * depth + centres[f, a]
+                        low[a], high[a] = min(low[a], x), max(high[a], x)
+
+
+@kernel
+def _mark(images, across, down, centres, low, band, scale, index):  # type: ignore[no-untyped-def]
+    """Set `index` to 0 at the blocks of what was measured, and of what lies a band before and behind it."""
+    frames, height, width = images.shape
+    for f in range(frames):
+        for i in range(height):
+            for j in range(width):
+                depth = images[f, i, j]
+                if depth > 0:
+                    rx, ry, rz = (
+                        across[f, j, 0] + down[f, i, 0],
+                        across[f, j, 1] + down[f, i, 1],
+                        across[f, j, 2] + down[f, i, 2],
+                    )
+                    x, y, z = (
+                        rx * depth + centres[f, 0],
+                        ry * depth + centres[f, 1],
+                        rz * depth + centres[f, 2],
+                    )
+                    for step in range(-1, 2):
+                        offset = np.float32(step) * band
+                        a = int((x + offset * rx - low[0]) * scale)
+                        b = int((y + offset * ry - low[1]) * scale)
+                        c = int((z + offset * rz - low[2]) * scale)
+                        index[a, b, c] = 0
+
+
 @device_function
 def _depth_at(image, u, v):  # type: ignore[no-untyped-def]
     """Depth between four pixels if they belong to one surface, else that of the nearest; 0 if unknown."""
@@ -32,6 +73,35 @@ def _depth_at(image, u, v):  # type: ignore[no-untyped-def]
     return image[i + (fv > 0.5), j + (fu > 0.5)]
 
 
+@device_function
+def _out_of_view(p, x, y, z, reach, focal, left, top, width, height):  # type: ignore[no-untyped-def]
+    """Whether no point within `reach` of (x, y, z) is in an image of this size, by its pyramid."""
+    px = p[0, 0] * x + p[0, 1] * y + p[0, 2] * z + p[0, 3]
+    py = p[1, 0] * x + p[1, 1] * y + p[1, 2] * z + p[1, 3]
+    depth = p[2, 0] * x + p[2, 1] * y + p[2, 2] * z + p[2, 3]
+    right, bottom = left + width, top + height
+    return (
+        depth < -reach
+        or focal * px - left * depth < -reach * np.hypot(focal, left)
+        or right * depth - focal * px < -reach * np.hypot(focal, right)
+        or focal * py - top * depth < -reach * np.hypot(focal, top)
+        or bottom * depth - focal * py < -reach * np.hypot(focal, bottom)
+    )
+
+
+@device_function
+def _project(p, x, y, z, focal, left, top, u, v, depth):  # type: ignore[no-untyped-def]
+    """Pixels and depths of a block's voxels: all at once, which vector units do."""
+    ax, ay, az, a = p[0, 0], p[0, 1], p[0, 2], p[0, 3]
+    bx, by, bz, b = p[1, 0], p[1, 1], p[1, 2], p[1, 3]
+    cx, cy, cz, c = p[2, 0], p[2, 1], p[2, 2], p[2, 3]
+    for k in range(_CELLS):
+        depth[k] = cx * x[k] + cy * y[k] + cz * z[k] + c
+        scale = focal / depth[k]
+        u[k] = (ax * x[k] + ay * y[k] + az * z[k] + a) * scale - left
+        v[k] = (bx * x[k] + by * y[k] + bz * z[k] + b) * scale - top
+
+
 @kernel
 def _integrate(  # type: ignore[no-untyped-def]
     start, stop, blocks, low, voxel, band, images, poses, shift, focal, value
@@ -40,29 +110,41 @@ def _integrate(  # type: ignore[no-untyped-def]
 
     `poses` (F, 3, 4) map the volume's frame into each camera's. Voxels that are seen less than twice get NaN.
     """
-    one = np.float32(1.0)
+    one, half = np.float32(1.0), np.float32((_SIDE - 1) / 2)
+    reach = np.float32(1.05 * 3**0.5) * half * voxel  # of a block's outer voxels from its middle
+    height, width = images.shape[1:]
+    total, weight = np.empty(_CELLS, np.float32), np.empty(_CELLS, np.float32)
+    times = np.empty(_CELLS, np.int32)
+    x, y, z = np.empty(_CELLS, np.float32), np.empty(_CELLS, np.float32), np.empty(_CELLS, np.float32)
+    u, v, depths = np.empty(_CELLS, np.float32), np.empty(_CELLS, np.float32), np.empty(_CELLS, np.float32)
     for b in range(start, stop):
+        x0 = np.float32(blocks[b, 0] * _SIDE)
+        y0 = np.float32(blocks[b, 1] * _SIDE)
+        z0 = np.float32(blocks[b, 2] * _SIDE)
+        middle = low[0] + voxel * (x0 + half), low[1] + voxel * (y0 + half), low[2] + voxel * (z0 + half)
         for c in range(_CELLS):
-            x = low[0] + voxel * np.float32(blocks[b, 0] * _SIDE + c // (_SIDE * _SIDE))
-            y = low[1] + voxel * np.float32(blocks[b, 1] * _SIDE + c // _SIDE % _SIDE)
-            z = low[2] + voxel * np.float32(blocks[b, 2] * _SIDE + c % _SIDE)
-            total, weight, times = np.float32(0.0), np.float32(0.0), 0
-            for f in range(len(images)):
-                p = poses[f]
-                depth = p[2, 0] * x + p[2, 1] * y + p[2, 2] * z + p[2, 3]
+            x[c] = low[0] + voxel * (x0 + np.float32(c // (_SIDE * _SIDE)))
+            y[c] = low[1] + voxel * (y0 + np.float32(c // _SIDE % _SIDE))
+            z[c] = low[2] + voxel * (z0 + np.float32(c % _SIDE))
+        total[:], weight[:], times[:] = 0, 0, 0
+        for f in range(len(images)):
+            p = poses[f]
+            if _out_of_view(p, *middle, reach, focal, shift[f, 0], shift[f, 1], width, height):
+                continue
+            _project(p, x, y, z, focal, shift[f, 0], shift[f, 1], u, v, depths)
+            for c in range(_CELLS):
+                depth = depths[c]
                 if depth < 0.1:
                     continue
-                scale = focal / depth
-                u = (p[0, 0] * x + p[0, 1] * y + p[0, 2] * z + p[0, 3]) * scale - shift[f, 0]
-                v = (p[1, 0] * x + p[1, 1] * y + p[1, 2] * z + p[1, 3]) * scale - shift[f, 1]
-                measured = _depth_at(images[f], u, v)
+                measured = _depth_at(images[f], u[c], v[c])
                 distance = (measured - depth) / band
                 if measured > 0 and distance > -1:
                     near = one / (depth * depth)
-                    total += near * min(distance, one)
-                    weight += near
-                    times += 1
-            value[b, c] = total / weight if times > 1 else np.float32(np.nan)
+                    total[c] += near * min(distance, one)
+                    weight[c] += near
+                    times[c] += 1
+        for c in range(_CELLS):
+            value[b, c] = total[c] / weight[c] if times[c] > 1 else np.float32(np.nan)
 
 
 @kernel
@@ -106,19 +188,18 @@ def fuse(
 
     `band` is the distance at which a surface ceases to matter.
     """
+    across, down = camera.directions(poses, shift)
+    views = images, across, down, poses[:, :3, 3].astype(np.float32)
+    low, high = np.full(3, np.inf, dtype=np.float32), np.full(3, -np.inf, dtype=np.float32)
+    _enclose(*views, low, high)
+    if not np.isfinite(low).all():
+        return np.empty((0, 3), dtype=np.float32)
     block = _SIDE * voxel
-    seen = images > 0
-    rays = camera.rays(poses, shift)[seen]
-    surface = rays * images[seen][:, None] + poses[:, :3, 3].astype(np.float32)[np.nonzero(seen)[0]]
-    if len(surface) == 0:
-        return surface
-    low = surface.min(axis=0) - 2 * np.float32(band)
-    shape = np.ceil((surface.max(axis=0) + 2 * band - low) / block).astype(int) + 1
+    low -= 2 * np.float32(band)
+    shape = np.ceil((high + 2 * band - low) / block).astype(int) + 1
     index = np.full(shape, -1, dtype=np.int32)
-    for offset in (-band, 0.0, band):
-        cell = ((surface + np.float32(offset) * rays - low) * np.float32(1 / block)).astype(np.int32)
-        index[cell[:, 0], cell[:, 1], cell[:, 2]] = 0
-    blocks = np.argwhere(index == 0)
+    _mark(*views, low, np.float32(band), np.float32(1 / block), index)
+    blocks = np.stack(np.unravel_index(np.flatnonzero(index == 0), index.shape), axis=-1)
     index[tuple(blocks.T)] = np.arange(len(blocks), dtype=np.int32)
 
     value = np.empty((len(blocks), _CELLS), dtype=np.float32)
@@ -130,7 +211,7 @@ def fuse(
     run_in_chunks(_integrate, len(blocks), *volume, images, *optics, value, chunk=2048)
     run_in_chunks(_cross, len(blocks), blocks, index, value, crossing, chunk=4096)
 
-    b, c, e = np.nonzero(np.isfinite(crossing))
+    b, c, e = np.unravel_index(np.flatnonzero(np.isfinite(crossing)), crossing.shape)
     at = (blocks[b] * _SIDE + np.stack(np.unravel_index(c, (_SIDE,) * 3), axis=-1)).astype(np.float32)
     at += crossing[b, c, e][:, None] * _EDGES[e]
     return np.asarray(low + np.float32(voxel) * at)

@@ -23,7 +23,7 @@ from wsdesc.datasets.synthetic.furniture import (
 from wsdesc.datasets.synthetic.raycast import Tree
 from wsdesc.datasets.synthetic.scatter import FLOOR, Maker
 from wsdesc.datasets.synthetic.seats import bed, chair, drum, office_chair, sofa
-from wsdesc.datasets.synthetic.shapes import Triangles, bar, blob, box, flat, join, place, rod
+from wsdesc.datasets.synthetic.shapes import Triangles, bar, blob, box, extent, flat, join, place, rod
 from wsdesc.datasets.synthetic.walls import wall
 
 _BY_WALL: dict[str, list[Maker]] = {
@@ -124,7 +124,7 @@ class Room:
     def _stand(self, thing: Triangles, xy: NDArray[np.float64], yaw: float) -> bool:
         """Put a thing on the floor, unless it would leave the room or stand in another."""
         thing = place(thing, (*xy, 0.0), yaw=yaw)
-        low, high = thing.min(axis=(0, 1)), thing.max(axis=(0, 1))
+        low, high = extent(thing)
         reach = np.maximum(-low, high)
         if (reach > self.size * (0.5, 0.5, 1.0) - 0.01).any():
             return False

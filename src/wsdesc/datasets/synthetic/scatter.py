@@ -30,7 +30,7 @@ from wsdesc.datasets.synthetic.clutter import (
     toy,
     vessel,
 )
-from wsdesc.datasets.synthetic.shapes import Triangles, join, place
+from wsdesc.datasets.synthetic.shapes import Triangles, extent, join, place
 
 Maker = Callable[[np.random.Generator], Triangles]
 
@@ -65,7 +65,7 @@ def scatter(
         # Things on a desk mostly face its front, a few lie any way.
         yaw = rng.normal(0, 0.3) if rng.random() < 0.7 else rng.uniform(0, 2 * np.pi)
         thing = place(thing, yaw=yaw)
-        low, high = thing.min(axis=(0, 1)), thing.max(axis=(0, 1))
+        low, high = extent(thing)
         thing = thing - np.array([*(low + high)[:2] / 2, 0.0])
         half = (high - low)[:2] / 2
         room = np.array([width, depth]) / 2 - 0.8 * half

@@ -24,6 +24,12 @@ def join(*shapes: Triangles) -> Triangles:
     return np.concatenate(shapes) if shapes else np.zeros((0, 3, 3))
 
 
+def extent(shape: Triangles) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The low and the high corner of the box around a shape."""
+    x, y, z = np.ascontiguousarray(shape.reshape(-1, 3).T)
+    return np.array([x.min(), y.min(), z.min()]), np.array([x.max(), y.max(), z.max()])
+
+
 def rotation(yaw: float = 0.0, pitch: float = 0.0, roll: float = 0.0) -> NDArray[np.float64]:
     """Turn by roll about x, then pitch about y, then yaw about z (radians)."""
     (cy, cp, cr), (sy, sp, sr) = np.cos([yaw, pitch, roll]), np.sin([yaw, pitch, roll])
