@@ -129,8 +129,9 @@ def main(o: argparse.Namespace) -> None:
     table += [[name, *(_ms(steps[device].get(name, [])) for device in devices)] for name in names]
     print_rows([*table, ["all", *(_ms(totals[device]) for device in devices)]])
     print("ms of each pair, " + devices[-1] + ":", " ".join(f"{1e3 * s:.0f}" for s in totals[devices[-1]]))
-    for device in sorted(set(changing)):
-        print(f"{device}: not the same bits each time for {changing.count(device)} of the pairs")
+    for device in devices:
+        others = changing.count(device)
+        print(f"{device}: the same bits each time" + (f", but for {others} of the pairs" if others else ""))
     if len(devices) == 1:
         sys.exit(bool(changing))
     print("difference of both: median, largest; of the poses where both are called a success")

@@ -10,7 +10,7 @@ from wsdesc.align.verify import Agreement
 
 def agreement(**changes):
     shares = (0.5, 0.45, 0.5, 0.45, 0.95, 0.97, 0.93, 0.55, 0.4, 0.75)  # in the order of the fields
-    return Agreement(*shares, rmse_plane=0.01, rmse_point=0.02)._replace(**changes)
+    return Agreement(*shares, rmse_plane=0.01, rmse_point=0.02, misfit=0.004)._replace(**changes)
 
 
 def evidence(a, inliers=150, matches=2000, rivals=()):
@@ -60,8 +60,20 @@ def test_where_places_repeat_only_details_count():
     assert beside(1.0, alone=0.99) <= 0.5
 
 
+def test_where_places_repeat_the_pose_that_fits_finer_is_likelier():
+    """Equal bays differ by millimetres, which only the right pose does not show."""
+
+    def beside(misfit, alone=0.99):
+        rival = agreement(details=0.2, misfit=misfit)
+        return confidence(evidence(agreement(), rivals=[Rival(rival, 50.0, alone)]))
+
+    assert beside(0.002) < beside(0.004) < beside(0.016)
+    assert beside(0.002, alone=0.1) == beside(0.016, alone=0.1), "nobody would believe it"
+    assert 0 <= beside(np.inf) <= 1
+
+
 def test_nothing_known_is_finite():
-    nothing = Agreement(*[0.0] * 10, np.inf, np.inf)
+    nothing = Agreement(*[0.0] * 10, np.inf, np.inf, np.inf)
     free = Freedom("empty", 0.0, np.eye(6), "empty")
     e = Evidence.of(nothing, free, inliers=0, matches=0, score=0.0)
     assert np.isfinite(e.features()).all()

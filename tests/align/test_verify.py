@@ -16,7 +16,7 @@ from wsdesc.errors import InputError
 
 STEP = 0.04  # resolution of the clouds here
 REACH = 2 * STEP
-SHARES = [name for name in Agreement._fields if not name.startswith("rmse")]
+SHARES = [name for name in Agreement._fields if not name.startswith(("rmse", "misfit"))]
 
 
 def motion(seed: int) -> np.ndarray:
@@ -177,8 +177,8 @@ def test_units_do_not_matter(room: tuple) -> None:
     scaled[:3, 3] *= 1024
     a = agreement(Surface.of(1024 * source.points), Surface.of(1024 * target.points), scaled, 1024 * REACH)
     b = agreement(*room, REACH)
-    np.testing.assert_allclose(a[:-2], b[:-2], atol=1e-3)
-    np.testing.assert_allclose(a[-2:], np.multiply(1024, b[-2:]), rtol=1e-2)
+    np.testing.assert_allclose(a[:-3], b[:-3], atol=1e-3)
+    np.testing.assert_allclose(a[-3:], np.multiply(1024, b[-3:]), rtol=1e-2)
 
 
 def test_same_result_twice(room: tuple) -> None:
@@ -271,6 +271,32 @@ def test_a_small_shared_part_of_rooms_is_judged_alone() -> None:
     target[:, 0] -= 3 * (target[:, 2] > 1)  # its walls are elsewhere
     known = information(Surface.of(source), Surface.of(target), np.eye(4), REACH)
     assert freedom(known, REACH).kind == "plane"
+
+
+def test_the_misfit_is_that_of_most_walls() -> None:
+    """A floor, however large, says no more than a wall."""
+    g = np.random.default_rng(0)
+    parts = [rectangle(g, 2, 0, (-2, -2), (2, 2)), *(rectangle(g, k, 1, (-1, 0), (1, 2)) for k in (0, 1))]
+    source = Surface.of(np.concatenate(parts))
+    off = [np.array([0, 0, 0.004]), np.array([0.004, 0, 0]), np.array([0, 0.004, 0])]
+    target = Surface.of(np.concatenate([part + shift for part, shift in zip(parts, off, strict=True)]))
+    assert agreement(source, target, np.eye(4), REACH).misfit == pytest.approx(0.004, rel=0.1)
+    parts[0][:, 2] += 0.004 * (parts[0][:, 0] < 1.8)  # but for a strip of the floor
+    part_off = agreement(Surface.of(np.concatenate(parts)), target, np.eye(4), REACH).misfit
+    assert part_off < 0.004
+    assert agreement(source, Surface.of(target.points + 9), np.eye(4), REACH).misfit == np.inf
+
+
+def test_what_is_built_alike_is_not_equal_to_the_millimetre() -> None:
+    floor, (a, b) = Floor(1), floor_scans(1, 3)[:2]
+    T_b_a = np.linalg.inv(b.T_world_fragment) @ a.T_world_fragment
+    step = np.eye(4)
+    step[:3, 3] = b.T_world_fragment[:3, :3].T @ [floor.pitch, 0.0, 0.0]
+    source, target = (
+        Surface.of(voxel_downsample(torch.from_numpy(s.points), 0.1).numpy().astype(float)) for s in (a, b)
+    )
+    right, wrong = (agreement(source, target, T, 0.2) for T in (T_b_a, step @ T_b_a))
+    assert wrong.misfit > 1.2 * right.misfit
 
 
 def test_details_tell_a_bay_from_the_next():

@@ -58,6 +58,9 @@ class Evidence(NamedTuple):
     rival_score: float  # and of its score among the matches
     rival_alone: float  # the largest probability that another pose would have if it were alone
     plausible: float  # the plausibility itself
+    finer: (
+        float  # misfit of the finest other pose that would be believed alone, over this one's; 1 without any
+    )
 
     @classmethod
     def of(
@@ -72,6 +75,7 @@ class Evidence(NamedTuple):
     ) -> Self:
         """From the agreement of a pose, how firmly it is held, its matches, and its rivals."""
         best = plausibility(a)
+        others = [r.agreement.misfit for r in rivals if r.alone > 0.5]
         return cls(
             overlap=min(a.overlap_source, a.overlap_target),
             overlap_large=max(a.overlap_source, a.overlap_target),
@@ -89,6 +93,7 @@ class Evidence(NamedTuple):
             rival_score=max((r.score for r in rivals), default=0.0) / max(score, 1e-9),
             rival_alone=max((r.alone for r in rivals), default=0.0),
             plausible=best,
+            finer=_ratio(min(others), a.misfit) if others else 1.0,
         )
 
     @property
@@ -120,8 +125,10 @@ class Evidence(NamedTuple):
         return np.array([*map(_log_odds, shares), *others])
 
     def features_of_repeats(self) -> NDArray[np.float64]:
-        """(2,) what tells the right one of several believable poses: what stands in the equal parts."""
-        return np.log10([max(self.plausible, 1e-6), 1 / min(max(self.rival, 1e-3), 1e3)])
+        """(3,) what tells the right one of several believable poses: what stands in the equal parts, and that
+        these are not equal to the millimetre."""
+        finer = min(max(self.finer, 0.5), 1.6)  # beyond, it is another kind of surface that overlaps
+        return np.log10([max(self.plausible, 1e-6), 1 / min(max(self.rival, 1e-3), 1e3), finer])
 
 
 @dataclass(frozen=True)
@@ -193,18 +200,23 @@ def confidence(evidence: Evidence) -> float:
     """The probability that a pose with this evidence is right, 0 … 1.
 
     Of two different poses that fit nearly as well, at most one is right: then it is a half at most, however
-    much speaks for both. The fit cannot know, as rooms are seldom symmetric; halls and corridors are. And
-    where several poses would be believed if each were alone, most of the evidence is worth nothing.
+    much speaks for both. The fit cannot know, as rooms are seldom symmetric; halls and corridors are. But
+    where several poses would be believed if each were alone, most of the evidence is worth nothing, and a fit
+    to such places says what the rest is worth.
     """
-    probability = evidence.alone
     if evidence.repeats:
-        probability = min(probability, float(_fitted(REPEATS).probability(evidence.features_of_repeats())))
-    return min(probability, 0.5) if evidence.ambiguous else probability
+        return min(evidence.alone, float(_fitted(REPEATS).probability(evidence.features_of_repeats())))
+    return min(evidence.alone, 0.5) if evidence.ambiguous else evidence.alone
 
 
 @lru_cache(maxsize=2)
 def _fitted(path: Path) -> Calibration:
     return Calibration.load(path)
+
+
+def _ratio(a: float, b: float) -> float:
+    """Of two lengths, either of which may be zero or infinite."""
+    return min(max(a, 1e-9), 1e9) / min(max(b, 1e-9), 1e9)
 
 
 def _log_odds(share: float) -> float:

@@ -22,7 +22,7 @@ FLAT = 0.06  # bend of a place whose normal can be trusted
 
 
 class Agreement(NamedTuple):
-    """What the clouds say about a pose. All but the two errors lie in 0 … 1, and more speaks for the pose.
+    """What the clouds say about a pose. All but the last three lie in 0 … 1, and more speaks for the pose.
 
     Swapping the clouds and inverting the pose swaps what has two sides and leaves the rest. Where nothing
     overlaps, everything is 0.
@@ -40,6 +40,7 @@ class Agreement(NamedTuple):
     tight: float  # 1 less the point-to-plane error in units of what chance would give within the reach
     rmse_plane: float  # of the overlapping points, in the unit of the points; infinite without any
     rmse_point: float
+    misfit: float  # how far flat places typically are from each other's plane; infinite without any
 
 
 def agreement(source: Surface, target: Surface, T_target_source: ArrayLike, reach: float) -> Agreement:
@@ -72,6 +73,7 @@ def agreement_of(forth: Side, back: Side, reach: float) -> Agreement:
         tight=max(0.0, 1 - _root(3 * both.offset_squared / reach**2, both.on)) if both.on else 0.0,
         rmse_plane=_root(both.offset_squared, both.on),
         rmse_point=_root(both.distance_squared, both.on),
+        misfit=float(both.level_offset / both.level) ** 2 if both.level > 0 else float("inf"),
     )
 
 
@@ -97,6 +99,8 @@ class Side(NamedTuple):
     aligned: float
     flat: float  # within the reach, and both places flat
     crossed: float
+    level: float  # within the reach, both places flat, and their normals agree; every direction the same say
+    level_offset: float  # the square roots of their distances from the plane
     hovering: float
     bend_min: float
     bend_max: float
@@ -114,6 +118,7 @@ def _side(c: Contact, asking: Surface, other: Surface, reach: float) -> Side:
     hovering = np.isfinite(c.distance) & ~on & (c.offset > FACING * c.distance)
     low, high = np.minimum(bend, bend_there), np.maximum(bend, bend_there)
     bent = on & (high >= FLAT)
+    level = asking.rarity * (flat & (c.cosine > ALIGNED))
     return Side(
         asked=len(on),
         on=on.sum(),
@@ -121,6 +126,8 @@ def _side(c: Contact, asking: Surface, other: Surface, reach: float) -> Side:
         aligned=(known & (c.cosine > ALIGNED)).sum(),
         flat=flat.sum(),
         crossed=(flat & (c.cosine < CROSSED)).sum(),
+        level=level.sum(),
+        level_offset=np.where(level > 0, level * np.sqrt(np.where(on, c.offset, 0.0)), 0.0).sum(),
         hovering=hovering.sum(),
         bend_min=low[known].sum(),
         bend_max=high[known].sum(),

@@ -35,6 +35,7 @@ def _side(asking: DeviceSurface, other: DeviceSurface, T_other_asking: Tensor, r
     known = on & asking.normals[asking.sample].any(-1) & across.any(-1)
     low, high = torch.minimum(bend, bend_there), torch.maximum(bend, bend_there)
     flat, bent = known & (high < FLAT), on & (high >= FLAT)
+    level = asking.rarity * (flat & (cosine > ALIGNED))
     hovering = near & ~on & (offset > FACING * distance)
     sums = {
         "asked": torch.ones_like(on),
@@ -43,6 +44,8 @@ def _side(asking: DeviceSurface, other: DeviceSurface, T_other_asking: Tensor, r
         "aligned": known & (cosine > ALIGNED),
         "flat": flat,
         "crossed": flat & (cosine < CROSSED),
+        "level": level,
+        "level_offset": offset.sqrt() * level,
         "hovering": hovering,
         "bend_min": low * known,
         "bend_max": high * known,

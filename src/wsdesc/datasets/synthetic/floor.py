@@ -1,6 +1,7 @@
 """A floor of a building, scanned by laser from tripods: bays that are built alike and used differently.
 
-Here wrong poses fit nearly as well as right ones: a bay further, or turned by half about the middle.
+Here wrong poses fit nearly as well as right ones: a bay further, or turned by half about the middle. But
+nobody builds to the millimetre: of two equal bays the walls stand some millimetres differently.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ _IN_THE_CORRIDOR: list[Maker] = [bin_, cabinet, big_plant, cartons, chair]
 _RANGE = (0.5, 30.0)  # metres that the scanner measures
 _RAYS = (1000, 420)  # around, and from straight down to straight up
 _NOISE = 0.004  # metres
+_TOLERANCE = 0.005, 0.001  # metres and radians that a wall or a pillar is off its plan, a standard deviation
 
 
 class Floor:
@@ -46,7 +48,7 @@ class Floor:
                 things = [place(panel, (0, self.depth, 0))]
                 things += [place(extra, (0, self.depth, 0)) for extra in extras]
                 things += self._structure(front, bay == self.bays - 1)
-                things += self._furniture(rng)
+                things = [_built(rng, thing) for thing in things] + self._furniture(rng)
                 at = ((bay - (self.bays - 1) / 2) * self.pitch, self.corridor / 2)
                 yaw = np.pi * side
                 self.things += [
@@ -85,7 +87,7 @@ class Floor:
         """What stands between a bay, whose front is at y = 0, and its neighbours."""
         if not self.closed:
             pillar = place(box(0.4, 0.4, self.height), (-self.pitch / 2, 0, 0))
-            return [join(pillar, place(pillar, (0, self.depth / 2, 0)))]
+            return [pillar, place(pillar, (0, self.depth / 2, 0))]
         side = place(_upright(self.depth, self.height), (-self.pitch / 2, self.depth / 2, 0), yaw=np.pi / 2)
         return [front] if last else [front, side]
 
@@ -143,6 +145,13 @@ def _scan(
     T_world_scan[:3, :3], T_world_scan[:3, 3] = rotation(yaw), at
     points = np.einsum("ji,nj->ni", T_world_scan[:3, :3], rays[kept] * depth[:, None]).astype(np.float32)
     return Fragment(voxel_mean(points, resolution), T_world_scan)
+
+
+def _built(rng: np.random.Generator, thing: Triangles) -> Triangles:
+    """As it came out, not as it was planned."""
+    middle = thing.sum(axis=(0, 1)) / max(1, 3 * len(thing))
+    turned = place(thing - middle, yaw=rng.normal(0, _TOLERANCE[1]))
+    return place(turned, middle + rng.normal(0, _TOLERANCE[0], 3))
 
 
 def _upright(length: float, height: float) -> Triangles:
