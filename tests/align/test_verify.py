@@ -287,7 +287,9 @@ def test_the_misfit_is_that_of_most_walls() -> None:
     assert agreement(source, Surface.of(target.points + 9), np.eye(4), REACH).misfit == np.inf
 
 
-def test_what_is_built_alike_is_not_equal_to_the_millimetre() -> None:
+@pytest.fixture(scope="module")
+def bays() -> tuple[Agreement, Agreement]:
+    """Of two scans of a floor at their right pose, and a bay further."""
     floor, (a, b) = Floor(1), floor_scans(1, 3)[:2]
     T_b_a = np.linalg.inv(b.T_world_fragment) @ a.T_world_fragment
     step = np.eye(4)
@@ -295,20 +297,17 @@ def test_what_is_built_alike_is_not_equal_to_the_millimetre() -> None:
     source, target = (
         Surface.of(voxel_downsample(torch.from_numpy(s.points), 0.1).numpy().astype(float)) for s in (a, b)
     )
-    right, wrong = (agreement(source, target, T, 0.2) for T in (T_b_a, step @ T_b_a))
-    assert wrong.misfit > 1.2 * right.misfit
+    return agreement(source, target, T_b_a, 0.2), agreement(source, target, step @ T_b_a, 0.2)
 
 
-def test_details_tell_a_bay_from_the_next():
+def test_details_tell_a_bay_from_the_next(bays: tuple) -> None:
     """Bays are built alike: surfaces agree nearly as well one bay further, what stands there does not."""
-    floor, (a, b) = Floor(1), floor_scans(1, 3)[:2]
-    T_b_a = np.linalg.inv(b.T_world_fragment) @ a.T_world_fragment
-    step = np.eye(4)
-    step[:3, 3] = b.T_world_fragment[:3, :3].T @ [floor.pitch, 0.0, 0.0]
-    source, target = (
-        Surface.of(voxel_downsample(torch.from_numpy(s.points), 0.1).numpy().astype(float)) for s in (a, b)
-    )
-    right, wrong = (agreement(source, target, T, 0.2) for T in (T_b_a, step @ T_b_a))
+    right, wrong = bays
     assert wrong.normals > 0.8 * right.normals
     assert wrong.details < 0.7 * right.details
     assert plausibility(wrong) < 0.5 * plausibility(right)
+
+
+def test_what_is_built_alike_is_not_equal_to_the_millimetre(bays: tuple) -> None:
+    right, wrong = bays
+    assert wrong.misfit > 1.2 * right.misfit
