@@ -26,7 +26,7 @@ from wsdesc.cloud.units import INDOOR_RESOLUTION
 
 HOME = 5 * INDOOR_RESOLUTION  # metres: motions that move a scan's points less than this apart are the same
 DRIFT = 3.0  # times that: what may have added up along a tree
-SURE = 0.8  # probability of a pose that needs no other to be believed
+SURE = 0.9  # probability of a pose that needs no other to be believed: what registration calls a success
 CHANCE = 0.02  # probability that a wrong pose agrees with others all the same
 LEAST = 0.02  # probability below which a pose is not considered
 _SWEEPS = 20  # over all scans, at most; each improves the odds, a few are enough

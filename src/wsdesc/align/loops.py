@@ -23,7 +23,7 @@ from wsdesc.align.surface import Floats, inverse
 ALONE = SURE  # the confidence of an edge that no loop confirms: one wrong of them bends the whole model,
 CONFIRMED = 0.3  # of one that a triangle confirms,
 CONFIRMED_ALIKE = 0.6  # and where places repeat: a bay further, wrong poses close their triangles as well
-MARGIN = math.log(4)  # log odds of a scan's place against its second best, as those of ALONE against nothing
+MARGIN = math.log(4)  # log odds of a scan's place against its second best
 
 
 class Loop(NamedTuple):
