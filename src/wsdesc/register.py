@@ -155,11 +155,13 @@ def _surfaces(p: Description, q: Description) -> tuple[AnySurface, AnySurface]:
 
 def _warnings(free: Freedom, evidence: Evidence, sure: float) -> list[str]:
     found = [free.warning] if free.warning else []
+    if sure >= SUCCESS:
+        return found
     if evidence.ambiguous:
         found.append(
             "another pose fits the scans nearly as well: they may show something symmetric, or nothing common"
         )
-    elif evidence.repeats and sure < SUCCESS:
+    elif evidence.repeats:
         found.append("another pose would be believed if it were alone: the place may be built of equal parts")
     return found
 
