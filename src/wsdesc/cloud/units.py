@@ -194,11 +194,19 @@ def _some(count: int, most: int, rng: np.random.Generator) -> np.ndarray:
 
 def _cells(points: np.ndarray, size: float) -> np.ndarray:
     """(N,) int64, one number for each cell of a grid; cells 2²⁰ from the origin and beyond are one."""
-    numbers = np.zeros(len(points), np.int64)
-    for axis in range(3):
-        cell = np.clip(np.floor(points[:, axis] / size), -(2**20), 2**20 - 1)
-        numbers = (numbers << 21) | (cell.astype(np.int64) + 2**20)
+    numbers = np.empty(len(points), np.int64)
+    run_in_chunks(_number_cells, len(points), points, size, numbers, chunk=1 << 18)
     return numbers
+
+
+@kernel
+def _number_cells(start, stop, points, size, numbers):  # type: ignore[no-untyped-def]
+    for n in range(start, stop):
+        number = np.int64(0)
+        for axis in range(3):
+            cell = min(max(np.floor(points[n, axis] / size), -(2.0**20)), 2.0**20 - 1)
+            number = (number << 21) | (np.int64(cell) + 2**20)
+        numbers[n] = number
 
 
 def _in_random_cells(
@@ -207,22 +215,10 @@ def _in_random_cells(
     """Which points (N,) lie in cells that were chosen, each with the probability `share`."""
     if not size > 0:
         return slice(None)
-    chosen = np.empty(len(points), np.bool_)
-    lucky = rng.random(1 << 16) < share
-    run_in_chunks(_choose, len(points), points, points[0], size, lucky, chosen, chunk=1 << 18)
+    numbers = _cells(points - points[0], size).view(np.uint64)
+    shuffled = (numbers * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(48)  # (N,) below 2¹⁶
+    chosen: np.ndarray = (rng.random(1 << 16) < share)[shuffled]
     return chosen
-
-
-@kernel
-def _choose(start, stop, points, origin, size, lucky, chosen):  # type: ignore[no-untyped-def]
-    """Whether the cell of each point is among the lucky ones; that of `_cells`, shuffled."""
-    for n in range(start, stop):
-        number = np.uint64(0)
-        for axis in range(3):
-            cell = np.floor((points[n, axis] - origin[axis]) / size)
-            cell = min(max(cell, -(2.0**20)), 2.0**20 - 1)
-            number = (number << np.uint64(21)) | np.uint64(np.int64(cell) + 2**20)
-        chosen[n] = lucky[(number * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(48)]
 
 
 def _upper_median(values: list[float]) -> float:

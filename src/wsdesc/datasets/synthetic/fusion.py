@@ -17,44 +17,31 @@ _EDGES = np.array([[e >> 2, e >> 1 & 1, e & 1] for e in range(1, 8)], dtype=np.f
 
 
 @kernel
-def _enclose(images, across, down, centres, low, high):  # type: ignore[no-untyped-def]
-    """Widen the box from `low` to `high` until it holds all that was measured."""
+def _collect(images, across, down, centres, rays, surface):  # type: ignore[no-untyped-def]
+    """The rays of all pixels with a depth, and where they end: (N, 3) each, N of them."""
     frames, height, width = images.shape
+    n = 0
     for f in range(frames):
         for i in range(height):
             for j in range(width):
                 depth = images[f, i, j]
                 if depth > 0:
                     for a in range(3):
-                        x = (across[f, j, a] + down[f, i, a]) * depth + centres[f, a]
-                        low[a], high[a] = min(low[a], x), max(high[a], x)
+                        rays[n, a] = across[f, j, a] + down[f, i, a]
+                        surface[n, a] = rays[n, a] * depth + centres[f, a]
+                    n += 1
 
 
 @kernel
-def _mark(images, across, down, centres, low, band, scale, index):  # type: ignore[no-untyped-def]
-    """Set `index` to 0 at the blocks of what was measured, and of what lies a band before and behind it."""
-    frames, height, width = images.shape
-    for f in range(frames):
-        for i in range(height):
-            for j in range(width):
-                depth = images[f, i, j]
-                if depth > 0:
-                    rx, ry, rz = (
-                        across[f, j, 0] + down[f, i, 0],
-                        across[f, j, 1] + down[f, i, 1],
-                        across[f, j, 2] + down[f, i, 2],
-                    )
-                    x, y, z = (
-                        rx * depth + centres[f, 0],
-                        ry * depth + centres[f, 1],
-                        rz * depth + centres[f, 2],
-                    )
-                    for step in range(-1, 2):
-                        offset = np.float32(step) * band
-                        a = int((x + offset * rx - low[0]) * scale)
-                        b = int((y + offset * ry - low[1]) * scale)
-                        c = int((z + offset * rz - low[2]) * scale)
-                        index[a, b, c] = 0
+def _mark(rays, surface, low, band, scale, index):  # type: ignore[no-untyped-def]
+    """Set `index` to 0 at the blocks of the surface, and of what lies a band before and behind it."""
+    for n in range(len(surface)):
+        for step in range(-1, 2):
+            offset = np.float32(step) * band
+            x = int((surface[n, 0] + offset * rays[n, 0] - low[0]) * scale)
+            y = int((surface[n, 1] + offset * rays[n, 1] - low[1]) * scale)
+            z = int((surface[n, 2] + offset * rays[n, 2] - low[2]) * scale)
+            index[x, y, z] = 0
 
 
 @device_function
@@ -188,17 +175,18 @@ def fuse(
 
     `band` is the distance at which a surface ceases to matter.
     """
-    across, down = camera.directions(poses, shift)
-    views = images, across, down, poses[:, :3, 3].astype(np.float32)
-    low, high = np.full(3, np.inf, dtype=np.float32), np.full(3, -np.inf, dtype=np.float32)
-    _enclose(*views, low, high)
-    if not np.isfinite(low).all():
-        return np.empty((0, 3), dtype=np.float32)
+    rays = np.empty((int((images > 0).sum()), 3), dtype=np.float32)
+    surface = np.empty_like(rays)
+    if len(surface) == 0:
+        return surface
+    centres = poses[:, :3, 3].astype(np.float32)
+    _collect(images, *camera.directions(poses, shift), centres, rays, surface)
     block = _SIDE * voxel
+    low, high = (np.array([f(x) for x in surface.T]) for f in (np.min, np.max))
     low -= 2 * np.float32(band)
     shape = np.ceil((high + 2 * band - low) / block).astype(int) + 1
     index = np.full(shape, -1, dtype=np.int32)
-    _mark(*views, low, np.float32(band), np.float32(1 / block), index)
+    _mark(rays, surface, low, np.float32(band), np.float32(1 / block), index)
     blocks = np.stack(np.unravel_index(np.flatnonzero(index == 0), index.shape), axis=-1)
     index[tuple(blocks.T)] = np.arange(len(blocks), dtype=np.int32)
 
