@@ -23,7 +23,7 @@ import numpy as np
 from wsdesc.cloud.clean import first_occurrences
 from wsdesc.cloud.cloud import all_finite, as_points
 from wsdesc.errors import InputError
-from wsdesc.kernels import kernel, run_each, run_in_chunks
+from wsdesc.kernels import device_function, kernel, run_each, run_in_chunks
 
 INDOOR_RESOLUTION = 0.025  # in metres: the working resolution at which one unit is one
 SPACINGS = 2.0  # the resolution in spacings,
@@ -199,14 +199,19 @@ def _cells(points: np.ndarray, size: float) -> np.ndarray:
     return numbers
 
 
+@device_function
+def _cell_of(x, y, z, size):  # type: ignore[no-untyped-def]
+    number = np.int64(0)
+    for place in (x, y, z):
+        cell = min(max(np.floor(place / size), -(2.0**20)), 2.0**20 - 1)
+        number = (number << 21) | (np.int64(cell) + 2**20)
+    return number
+
+
 @kernel
 def _number_cells(start, stop, points, size, numbers):  # type: ignore[no-untyped-def]
     for n in range(start, stop):
-        number = np.int64(0)
-        for axis in range(3):
-            cell = min(max(np.floor(points[n, axis] / size), -(2.0**20)), 2.0**20 - 1)
-            number = (number << 21) | (np.int64(cell) + 2**20)
-        numbers[n] = number
+        numbers[n] = _cell_of(points[n, 0], points[n, 1], points[n, 2], size)
 
 
 def _in_random_cells(
@@ -215,10 +220,19 @@ def _in_random_cells(
     """Which points (N,) lie in cells that were chosen, each with the probability `share`."""
     if not size > 0:
         return slice(None)
-    numbers = _cells(points - points[0], size).view(np.uint64)
-    shuffled = (numbers * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(48)  # (N,) below 2¹⁶
-    chosen: np.ndarray = (rng.random(1 << 16) < share)[shuffled]
+    chosen = np.empty(len(points), np.bool_)
+    lucky = rng.random(1 << 16) < share
+    run_in_chunks(_choose, len(points), points, points[0], size, lucky, chosen, chunk=1 << 18)
     return chosen
+
+
+@kernel
+def _choose(start, stop, points, origin, size, lucky, chosen):  # type: ignore[no-untyped-def]
+    """Whether the cell of each point is among the lucky ones, by its shuffled number."""
+    for n in range(start, stop):
+        x, y, z = points[n, 0] - origin[0], points[n, 1] - origin[1], points[n, 2] - origin[2]
+        number = np.uint64(_cell_of(x, y, z, size)) * np.uint64(0x9E3779B97F4A7C15)
+        chosen[n] = lucky[number >> np.uint64(48)]
 
 
 def _upper_median(values: list[float]) -> float:
