@@ -23,17 +23,17 @@ import torch
 from scipy.spatial.transform import Rotation
 
 from common import print_machine, watched
-from wsdesc.align.confidence import FITTED, Calibration, Evidence
-from wsdesc.align.surface import Surface
+from wsdesc.alignment.confidence import FITTED, Calibration, Evidence
+from wsdesc.alignment.surface import Surface
 from wsdesc.cloud.files import read_points
 from wsdesc.cloud.units import INDOOR_RESOLUTION
 from wsdesc.datasets.synthetic import make_fragments, overlap
 from wsdesc.datasets.synthetic.floor import floor_scans
 from wsdesc.datasets.threedmatch import read_pose
-from wsdesc.describe.description import Description, describe
-from wsdesc.evaluate.metrics import r2_success
-from wsdesc.evaluate.reliability import reliability
-from wsdesc.register import RegisterOptions, register_described
+from wsdesc.descriptor.description import Description, describe
+from wsdesc.evaluation.metrics import r2_success
+from wsdesc.evaluation.reliability import reliability
+from wsdesc.registration.pipeline import RegisterOptions, register_described
 
 LEAST, NONE = 0.1, 0.005  # overlaps of pairs that count as overlapping, and as not
 FLOOR_RESOLUTION = 0.1  # metres; one for all, so that scans of two floors can be compared

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from wsdesc import WSDescError, read_points
-from wsdesc.errors import InputError
+from wsdesc.core.errors import InputError
 
 T = TypeVar("T")
 

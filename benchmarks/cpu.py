@@ -23,19 +23,17 @@ from torch import Tensor
 
 from common import median_ms, print_machine, scan_or_room
 from wsdesc import WSDesc, local_frames, voxelize
-from wsdesc.align import ransac
+from wsdesc.alignment import ransac
 from wsdesc.cloud.neighbours import NeighbourGrid
 from wsdesc.cloud.sampling import farthest_points, random_sample
-from wsdesc.match import mutual
+from wsdesc.matching import mutual
 
 SUPPORT = 1.1  # about what training arrives at
 
-IMPORT = (
-    "import wsdesc; [getattr(wsdesc, name) for name in wsdesc.__all__]; import wsdesc.match, wsdesc.align"
-)
+IMPORT = "import wsdesc; [getattr(wsdesc, name) for name in wsdesc.__all__]"
 PIPELINE = """
 import torch
-from wsdesc import WSDesc, align, match
+from wsdesc import WSDesc, alignment as align, matching as match
 generator = torch.Generator().manual_seed(0)
 points = torch.rand(5000, 3, generator=generator) * torch.tensor([3.0, 3.0, 0.5])
 model, keys = WSDesc(width=0.25).eval(), points[:64]

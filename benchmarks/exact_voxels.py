@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from wsdesc import WSDesc, voxelize
-from wsdesc.describe.extractor import Scene
-from wsdesc.describe.voxelize.reference import band_width
+from wsdesc.descriptor.model import Scene
+from wsdesc.descriptor.voxelize.reference import band_width
 
 
 def exact_voxels(model: WSDesc, scene: Scene) -> Tensor:

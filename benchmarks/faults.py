@@ -30,7 +30,7 @@ import torch
 from common import or_explain, print_machine, print_rows
 from faults_files import broken, differences, temporary
 from faults_work import COMMANDS, prepare, warm_up
-from wsdesc.errors import InputError
+from wsdesc.core.errors import InputError
 
 FAULTS = ("kill", "term", "full", "memory")
 _ROOM = 64 << 20  # bytes of the disk that is not full
@@ -62,7 +62,7 @@ def start(arguments: list[str], log: Path, limits: dict[int, int]) -> int:
         for kind, limit in limits.items():
             resource.setrlimit(kind, (limit, limit))
         sys.argv = ["wsdesc", *arguments]
-        from wsdesc.cli import main
+        from wsdesc.cli.app import main
 
         main()
     except SystemExit as end:

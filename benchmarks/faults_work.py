@@ -11,7 +11,7 @@ import numpy as np
 from wsdesc import register, write_points
 from wsdesc.datasets.synthetic import make_fragments
 from wsdesc.datasets.threedmatch import LogEntry, write_log
-from wsdesc.learn.options import TrainOptions
+from wsdesc.learning.options import TrainOptions
 
 _ROOM = 3  # seed
 
@@ -45,12 +45,12 @@ def warm_up(folder: Path) -> None:
     """
     import matplotlib.pyplot  # noqa: F401
 
-    import wsdesc.cli
-    import wsdesc.evaluate.threedmatch
-    import wsdesc.reconstruct  # noqa: F401
-    from wsdesc.learn.chance import generator_of
-    from wsdesc.learn.data import gather
-    from wsdesc.learn.trainer import Trainer
+    import wsdesc.cli.app
+    import wsdesc.evaluation.threedmatch
+    import wsdesc.reconstruction.pipeline  # noqa: F401
+    from wsdesc.core.rng import generator_of
+    from wsdesc.learning.data import gather
+    from wsdesc.learning.trainer import Trainer
 
     scans = sorted((folder / "data" / "room").glob("*.ply"))
     for solver in ("consensus", "ransac"):

@@ -24,9 +24,9 @@ import numpy as np
 
 from common import or_explain, print_machine, print_table, watched
 from wsdesc import reconstruct, register
+from wsdesc.core.errors import InputError
 from wsdesc.datasets.synthetic import make_fragments
-from wsdesc.describe.description import Description, describe
-from wsdesc.errors import InputError
+from wsdesc.descriptor.description import Description, describe
 
 SMALL: dict[str, Any] = {"keypoints": (60,), "hypotheses": 2, "finalists": 1}
 _GROWTH = 0.02  # of the memory after warm-up

@@ -19,11 +19,11 @@ from scipy.spatial import cKDTree
 from scipy.spatial.transform import Rotation
 
 from common import or_explain, print_machine, print_rows
-from wsdesc.align.choice import choose
-from wsdesc.align.loops import judge_edges, place
-from wsdesc.align.observability import Information
-from wsdesc.align.posegraph import Edge, solve
-from wsdesc.align.surface import inverse
+from wsdesc.alignment.observability import Information
+from wsdesc.alignment.surface import inverse
+from wsdesc.reconstruction.disambiguation import choose
+from wsdesc.reconstruction.loop_closure import judge_edges, place
+from wsdesc.reconstruction.pose_graph import Edge, solve
 
 APART, NEAREST, RADIUS = 0.75, 12, 1.5
 FIRM = Information(0.3 * np.eye(6), np.zeros(3), 1.0, 0.5, 2000)

@@ -24,13 +24,13 @@ from torch import Tensor
 from common import or_explain, print_machine, watched
 from exact_voxels import exact_voxels
 from wsdesc import WSDesc, read_points
-from wsdesc.align.candidates import propose
 from wsdesc.cloud.units import measure
-from wsdesc.describe.backends import choose_device
-from wsdesc.describe.description import Description, cleaned_points, prepared
-from wsdesc.errors import InputError
-from wsdesc.evaluate import rotation_error_deg
-from wsdesc.match import mutual
+from wsdesc.core.devices import choose_device
+from wsdesc.core.errors import InputError
+from wsdesc.descriptor.description import Description, cleaned_points, prepared
+from wsdesc.evaluation import rotation_error_deg
+from wsdesc.matching import mutual
+from wsdesc.registration.candidates import propose
 
 # What is promised, of float32 against float64 and of CUDA against the CPU.
 DEGREES, MILLIMETRES = 0.05, 1.0

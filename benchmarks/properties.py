@@ -1,8 +1,8 @@
-"""What `wsdesc.register` promises whatever happens to its scans, counted over synthetic rooms.
+"""What `wsdesc.registration.pipeline` promises whatever happens to its scans, counted over synthetic rooms.
 
     python benchmarks/properties.py [--rooms 40] [--rows rows.json]
 
-Each room's pair is registered, then disturbed in every way of `wsdesc.evaluate.disturb` and registered again,
+Each room's pair is registered, then perturbed in every way of `evaluation.perturb` and registered again,
 with the defaults. A pose is right if it puts the source's points within 10 cm (root mean square) of where
 they belong. "Kept": right and called a success, of those that were before. "Wrong, called a success" must
 not be.
@@ -21,7 +21,7 @@ import numpy as np
 from common import or_explain, percent, print_machine, print_rows, watched
 from wsdesc import register
 from wsdesc.datasets.synthetic import room_pair
-from wsdesc.evaluate.disturb import EXACT, LOSSY, Posed
+from wsdesc.evaluation.perturb import EXACT, LOSSY, Posed
 
 DISTURBANCES = {**EXACT, **LOSSY}
 RIGHT = 0.1  # metres

@@ -33,10 +33,10 @@ from scipy.spatial.transform import Rotation
 
 from common import or_explain, print_machine, print_table
 from wsdesc import read_points, write_points
+from wsdesc.core.errors import InputError
 from wsdesc.datasets.synthetic import make_fragments
 from wsdesc.datasets.synthetic.floor import floor_scans
 from wsdesc.datasets.threedmatch import find_fragments, read_log, read_pose
-from wsdesc.errors import InputError
 
 A_ROOM = 10  # fragments of each synthetic room
 SHARED = 0.2  # of both scans, from which on two overlap

@@ -25,11 +25,11 @@ import torch
 from common import or_explain, print_machine, print_rows, watched
 from precision import CUDA_DEGREES, CUDA_MILLIMETRES
 from wsdesc import Registration, read_points, register
-from wsdesc.clock import Advance
+from wsdesc.core.devices import choose_device
+from wsdesc.core.errors import InputError
+from wsdesc.core.progress import Advance
 from wsdesc.datasets.synthetic import room_pair
-from wsdesc.describe.backends import choose_device
-from wsdesc.errors import InputError
-from wsdesc.evaluate import rotation_error_deg
+from wsdesc.evaluation import rotation_error_deg
 
 Pair = tuple[np.ndarray, np.ndarray]  # (N, 3) and (M, 3)
 

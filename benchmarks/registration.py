@@ -22,8 +22,8 @@ from scipy.spatial.transform import Rotation
 
 from common import Pair, or_explain, percent, print_machine, print_rows, read_pairs, watched
 from wsdesc import read_points, register
-from wsdesc.evaluate import r1_counts, r1_success, r2_success, rotation_error_deg, translation_error
-from wsdesc.evaluate.reliability import draw_reliability, reliability
+from wsdesc.evaluation import r1_counts, r1_success, r2_success, rotation_error_deg, translation_error
+from wsdesc.evaluation.reliability import draw_reliability, reliability
 
 
 def turned(path: Path, seed: int) -> tuple[np.ndarray, np.ndarray]:

@@ -21,12 +21,12 @@ import torch
 
 from calibrate import Scan, scan_of
 from common import or_explain, print_machine, print_rows, watched
-from wsdesc.align.candidates import different, judge, propose
-from wsdesc.align.confidence import REPEATS, Calibration
-from wsdesc.align.surface import inverse
+from wsdesc.alignment.confidence import REPEATS, Calibration
+from wsdesc.alignment.surface import inverse
 from wsdesc.cloud.units import working_resolution
 from wsdesc.datasets.synthetic.floor import floor_scans
-from wsdesc.evaluate.metrics import r2_success
+from wsdesc.evaluation.metrics import r2_success
+from wsdesc.registration.candidates import different, judge, propose
 
 BINS = (0.0, 0.1, 0.3, 0.5, 0.8, 0.9, 1.0)
 

@@ -14,7 +14,7 @@ import time
 from typing import NamedTuple
 
 from common import print_machine, print_table
-from wsdesc.learn.sources import make_room, room_makers
+from wsdesc.learning.sources import make_room, room_makers
 
 GOAL = 20  # fragments a second on 16 cores
 SHARE = 0.45  # of the median's surface, below which a training drops points

@@ -27,15 +27,15 @@ from torch import Tensor
 
 from common import or_explain, percent, print_machine, print_rows, watched
 from wsdesc import WSDesc, read_points
-from wsdesc.align import ransac
-from wsdesc.align.consensus import consensus
-from wsdesc.align.hypotheses import ransac_hypotheses
+from wsdesc.alignment import ransac
+from wsdesc.alignment.consensus import consensus
+from wsdesc.alignment.hypotheses import ransac_hypotheses
 from wsdesc.cloud.sampling import random_sample, voxel_downsample
+from wsdesc.core.errors import InputError
 from wsdesc.datasets.synthetic import make_fragments, overlap
 from wsdesc.datasets.threedmatch import find_fragments, read_pose
-from wsdesc.errors import InputError
-from wsdesc.evaluate import r2_success
-from wsdesc.match import mutual, nearest
+from wsdesc.evaluation import r2_success
+from wsdesc.matching import mutual, nearest
 
 CLASSES = (0.1, 0.3, 0.5, 1.01)  # bounds of the classes of overlap
 FIRST_ROOM = 90_000  # seeds of the rooms: none that a training would reach soon

@@ -18,11 +18,11 @@ import torch
 
 from common import or_explain, percent, print_machine, print_rows, read_pairs, watched
 from wsdesc import read_points
-from wsdesc.align.refine import REACH, merit, refine, rigid
-from wsdesc.align.surface import Surface
-from wsdesc.align.verify import agreement
+from wsdesc.alignment.refine import REACH, merit, refine, rigid
+from wsdesc.alignment.surface import Surface
+from wsdesc.alignment.verify import agreement
 from wsdesc.cloud.sampling import voxel_downsample
-from wsdesc.evaluate import rotation_error_deg, translation_error
+from wsdesc.evaluation import rotation_error_deg, translation_error
 
 
 def main(o: argparse.Namespace) -> None:

@@ -10,7 +10,9 @@ import sys
 import numpy as np
 import torch
 
-from wsdesc import WSDesc, align, match, read_points
+from wsdesc import WSDesc, read_points
+from wsdesc import alignment as align
+from wsdesc import matching as match
 from wsdesc.cloud.sampling import farthest_points, voxel_downsample
 
 

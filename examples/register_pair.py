@@ -19,6 +19,6 @@ print(f"points are off by {1000 * np.linalg.norm(moved - true, axis=1).mean():.1
 source, target = (
     wsdesc.describe(cloud, resolution=0.025, keypoints=800) for cloud in (pair.source, pair.target)
 )
-again = wsdesc.register.register_described(source, target)
+again = wsdesc.registration.pipeline.register_described(source, target)
 print(f"from descriptions: confidence {again.confidence:.3f}")
 print("trusted:", result.success, again.success)

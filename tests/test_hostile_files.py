@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from wsdesc.cloud.files import read_points
-from wsdesc.errors import InputError
+from wsdesc.core.errors import InputError
 
 ROOT = Path(__file__).parents[1]
 places = st.floats(0, 1, exclude_max=True)

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from wsdesc.cloud.atomic import atomic_write, check_links
 from wsdesc.cloud.files import read_cloud, read_points, write_points
-from wsdesc.errors import FileFormatError
-from wsdesc.evaluate.report import Report
-from wsdesc.executors import locked, make_folder
+from wsdesc.core.atomic import atomic_write, check_links
+from wsdesc.core.errors import FileFormatError
+from wsdesc.core.executors import locked, make_folder
+from wsdesc.evaluation.report import Report
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from wsdesc.describe.extractor import WSDesc
-from wsdesc.errors import FileFormatError, WSDescError
-from wsdesc.learn.options import TrainOptions
+from wsdesc.core.errors import FileFormatError, WSDescError
+from wsdesc.descriptor.model import WSDesc
+from wsdesc.learning.options import TrainOptions
 
 SMALL = {"width": 0.01, "resolution": 4, "dimension": 2}
 

@@ -11,7 +11,7 @@ import pytest
 
 import wsdesc
 from wsdesc.datasets.synthetic import make_fragments
-from wsdesc.describe.description import Description
+from wsdesc.descriptor.description import Description
 
 SMALL = {"keypoints": (60,), "hypotheses": 2, "finalists": 1}
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from benchmarks.fuzz.readers import Reader
 
-from wsdesc.errors import WSDescError
+from wsdesc.core.errors import WSDescError
 
 SECONDS = 2.0  # of processor time, which other programs do not disturb, for a file of up to 1 MB
 MEMORY = 2**30  # bytes beyond what the process had before

@@ -13,14 +13,14 @@ from pathlib import Path
 
 import numpy as np
 
-from wsdesc.errors import InputError
+from wsdesc.core.errors import InputError
 
 # What to watch for coverage while it is imported. Compiled libraries are watched through what they return.
 WATCHED = [
     *("wsdesc.cloud", "wsdesc.datasets.threedmatch", "wsdesc.datasets.modelnet40", "wsdesc.datasets.hdf5"),
-    *("wsdesc.options", "wsdesc.plain_yaml", "wsdesc.learn.options", "wsdesc.learn.pairs"),
-    *("wsdesc.describe.description", "wsdesc.describe.pretrained"),
-    *("wsdesc.evaluate.eth", "wsdesc.evaluate.scenes", "wsdesc.cli_view"),
+    *("wsdesc.core.options", "wsdesc.core.plain_yaml", "wsdesc.learning.options", "wsdesc.learning.pairs"),
+    *("wsdesc.descriptor.description", "wsdesc.descriptor.pretrained"),
+    *("wsdesc.evaluation.eth", "wsdesc.evaluation.scenes", "wsdesc.cli.view"),
     *("laspy", "pypcd4", "pye57", "yaml"),
 ]
 
@@ -80,20 +80,20 @@ def _pose(path: Path) -> None:
 
 
 def _motion(path: Path) -> None:
-    from wsdesc.cli_view import read_pose
+    from wsdesc.cli.view import read_pose
 
     read_pose(path)
 
 
 def _keypoints(path: Path) -> None:
-    from wsdesc.evaluate.scenes import read_keypoints
+    from wsdesc.evaluation.scenes import read_keypoints
 
     read_keypoints(path, 10)
 
 
 def _eth(path: Path) -> None:
     """A scene of two scans whose poses are the file."""
-    from wsdesc.evaluate.eth import read_eth_scenes
+    from wsdesc.evaluation.eth import read_eth_scenes
 
     for name in ("Hokuyo_0.csv", "Hokuyo_1.csv"):
         (path.parent / name).touch()
@@ -102,25 +102,25 @@ def _eth(path: Path) -> None:
 
 
 def _description(path: Path) -> None:
-    from wsdesc.describe.description import Description
+    from wsdesc.descriptor.description import Description
 
     Description.load(path)
 
 
 def _weights(path: Path) -> None:
-    from wsdesc.describe.extractor import WSDesc
+    from wsdesc.descriptor.model import WSDesc
 
     WSDesc.from_pretrained(path)
 
 
 def _options(path: Path) -> None:
-    from wsdesc.learn.options import TrainOptions
+    from wsdesc.learning.options import TrainOptions
 
     TrainOptions.load(path)
 
 
 def _pairs(path: Path) -> None:
-    from wsdesc.learn.pairs import PairGraph
+    from wsdesc.learning.pairs import PairGraph
 
     PairGraph.load(path)
 

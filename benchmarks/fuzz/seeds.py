@@ -153,7 +153,7 @@ def _text_of_poses(size: int) -> bytes:
 def _description(folder: Path) -> list[bytes]:
     import torch
 
-    from wsdesc.describe.description import Description
+    from wsdesc.descriptor.description import Description
 
     numbers = torch.from_numpy(_numbers().normal(size=(9, 3)))
     frames = torch.eye(3).expand(4, 3, 3)
@@ -173,7 +173,7 @@ def _e57(folder: Path) -> list[bytes]:
 def _weights(folder: Path) -> list[bytes]:
     import torch
 
-    from wsdesc.describe.extractor import WSDesc
+    from wsdesc.descriptor.model import WSDesc
 
     torch.manual_seed(0)
     WSDesc(width=0.01, resolution=4, dimension=2).save(folder / "a.safetensors")
@@ -181,7 +181,7 @@ def _weights(folder: Path) -> list[bytes]:
 
 
 def _yaml(folder: Path) -> list[bytes]:
-    from wsdesc.learn.options import PRESETS
+    from wsdesc.learning.options import PRESETS
 
     PRESETS["small"].save(folder / "a.yaml")
     return [(folder / "a.yaml").read_bytes(), b"steps: 12\nloss: {lambda_o: 1e-3}\nstart: ~\n"]

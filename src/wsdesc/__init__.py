@@ -1,27 +1,52 @@
 """WSDesc aligns 3D scans, and learns to do it from unlabelled scans.
 
-The public names live in the rooms of the package and are fetched on first use, so that importing
-`wsdesc` (and asking the command for help) does not wait for torch.
+Public names are imported on first use, so that `import wsdesc` and `wsdesc --help` do not wait for torch.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from wsdesc.cloud.files import read_points, write_points
-    from wsdesc.describe import describe
-    from wsdesc.describe.extractor import WSDesc
-    from wsdesc.describe.lrf import local_frames
-    from wsdesc.describe.voxelize import voxelize
-    from wsdesc.errors import WSDescError
-    from wsdesc.learn.losses import BatchHardLoss, RigidityLoss
-    from wsdesc.reconstruct import Reconstruction, reconstruct
-    from wsdesc.register import Registration, register
+    from wsdesc.cloud.cloud import Cloud
+    from wsdesc.cloud.files import read_cloud, read_points, write_points
+    from wsdesc.core.errors import WSDescError
+    from wsdesc.descriptor.description import Description, describe
+    from wsdesc.descriptor.lrf import local_frames
+    from wsdesc.descriptor.model import WSDesc
+    from wsdesc.descriptor.voxelize import voxelize
+    from wsdesc.learning.losses import BatchHardLoss, RigidityLoss
+    from wsdesc.reconstruction.pipeline import Reconstruction, reconstruct
+    from wsdesc.registration.pipeline import Registration, register
 
 __version__ = "0.2.0"
 
-__all__ = [
+_MODULE_OF = {
+    "BatchHardLoss": "learning.losses",
+    "Cloud": "cloud.cloud",
+    "Description": "descriptor.description",
+    "Reconstruction": "reconstruction.pipeline",
+    "Registration": "registration.pipeline",
+    "RigidityLoss": "learning.losses",
+    "WSDesc": "descriptor.model",
+    "WSDescError": "core.errors",
+    "describe": "descriptor.description",
+    "local_frames": "descriptor.lrf",
+    "read_cloud": "cloud.files",
+    "read_points": "cloud.files",
+    "reconstruct": "reconstruction.pipeline",
+    "register": "registration.pipeline",
+    "voxelize": "descriptor.voxelize",
+    "write_points": "cloud.files",
+}
+_PACKAGES = (
+    "alignment", "cloud", "core", "datasets", "descriptor", "evaluation", "learning", "matching", "peers",
+    "reconstruction", "registration", "view",
+)  # fmt: skip
+
+__all__ = [  # the keys of _MODULE_OF, spelled out for editors
     "BatchHardLoss",
+    "Cloud",
+    "Description",
     "Reconstruction",
     "Registration",
     "RigidityLoss",
@@ -29,6 +54,7 @@ __all__ = [
     "WSDescError",
     "describe",
     "local_frames",
+    "read_cloud",
     "read_points",
     "reconstruct",
     "register",
@@ -36,28 +62,14 @@ __all__ = [
     "write_points",
 ]
 
-_HOME_OF = {
-    "BatchHardLoss": "wsdesc.learn.losses",
-    "Reconstruction": "wsdesc.reconstruct",
-    "Registration": "wsdesc.register",
-    "RigidityLoss": "wsdesc.learn.losses",
-    "WSDesc": "wsdesc.describe.extractor",
-    "WSDescError": "wsdesc.errors",
-    "describe": "wsdesc.describe",
-    "local_frames": "wsdesc.describe.lrf",
-    "read_points": "wsdesc.cloud.files",
-    "reconstruct": "wsdesc.reconstruct",
-    "register": "wsdesc.register",
-    "voxelize": "wsdesc.describe.voxelize",
-    "write_points": "wsdesc.cloud.files",
-}
-
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME_OF:
-        raise AttributeError(f"module 'wsdesc' has no attribute {name!r}")
-    return getattr(import_module(_HOME_OF[name]), name)
+    if name in _MODULE_OF:
+        return getattr(import_module(f"wsdesc.{_MODULE_OF[name]}"), name)
+    if name in _PACKAGES:
+        return import_module(f"wsdesc.{name}")
+    raise AttributeError(f"module 'wsdesc' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+    return sorted([*globals(), *__all__, *_PACKAGES])

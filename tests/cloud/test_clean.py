@@ -11,7 +11,7 @@ from hypothesis.extra import numpy as hnp
 
 from wsdesc.cloud import clean as cleaning
 from wsdesc.cloud.clean import clean, first_occurrences, with_offsets
-from wsdesc.errors import InputError
+from wsdesc.core.errors import InputError
 
 UTM = np.array([5e5, 5e6, 300])
 

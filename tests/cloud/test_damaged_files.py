@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from wsdesc.cloud.files import read_cloud, write_points
-from wsdesc.errors import WSDescError
+from wsdesc.core.errors import WSDescError
 
 FORMATS = ["ply", "pcd", "xyz", "csv", "pts", "npy", "npz", "obj", "off", "stl", "las", "laz", "e57"]
 

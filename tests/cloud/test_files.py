@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from wsdesc.cloud.files import read_cloud, read_points, write_points
-from wsdesc.errors import FileFormatError, InputError, MissingExtraError, WSDescError
+from wsdesc.core.errors import FileFormatError, InputError, MissingExtraError, WSDescError
 
 EXACT = ["ply", "pcd", "xyz", "txt", "csv", "pts", "npy", "npz", "obj", "off"]
 WITH_ATTRIBUTES = ["ply", "pcd", "xyz", "txt", "csv"]

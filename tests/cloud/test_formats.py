@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from wsdesc.cloud.files import read_cloud, read_points, write_points
-from wsdesc.errors import FileFormatError
+from wsdesc.core.errors import FileFormatError
 
 XYZ = np.array([[0.1, 500000.123456789, 0.30000000000000004], [1, 2, 3], [4, 5, 6], [7, 8, 9]])
 QUAD_AND_TRIANGLE = [[0, 1, 2, 3], [0, 1, 4]]

@@ -7,7 +7,7 @@ import pytest
 from scipy.spatial.transform import Rotation
 
 from wsdesc.cloud.merge import VoxelMerge
-from wsdesc.errors import InputError
+from wsdesc.core.errors import InputError
 
 
 def plain_average(points, size):

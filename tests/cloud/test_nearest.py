@@ -15,8 +15,8 @@ from wsdesc.cloud.nearest import nearest, neighbours_of_each, squared_distances
 from wsdesc.cloud.neighbours import NeighbourGrid
 from wsdesc.cloud.sampling import farthest_points, voxel_downsample
 from wsdesc.cloud.units import extent, spacing
+from wsdesc.core.errors import InputError
 from wsdesc.datasets.synthetic import RoomPair
-from wsdesc.errors import InputError
 
 
 def test_distances_keep_their_digits() -> None:

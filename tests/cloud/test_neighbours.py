@@ -12,7 +12,7 @@ from torch import Tensor
 
 from wsdesc.cloud import neighbours
 from wsdesc.cloud.neighbours import LEAF, NeighbourGrid
-from wsdesc.errors import InputError
+from wsdesc.core.errors import InputError
 
 FLOATS = [torch.float32, torch.float64]
 

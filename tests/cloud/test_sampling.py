@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from wsdesc.cloud.sampling import farthest_points, random_sample, voxel_downsample
-from wsdesc.errors import InputError
+from wsdesc.core.errors import InputError
 
 
 def cloud(n: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:

@@ -13,7 +13,7 @@ from scipy.spatial.transform import Rotation
 from wsdesc.cloud import units
 from wsdesc.cloud.files import read_points
 from wsdesc.cloud.units import Scale, extent, measure, spacing, unit_of, working_resolution
-from wsdesc.errors import InputError
+from wsdesc.core.errors import InputError
 
 RNG = np.random.default_rng(0)
 

@@ -11,6 +11,7 @@ import pytest
 from scipy.spatial import cKDTree
 from scipy.spatial.transform import Rotation
 
+from wsdesc.core.errors import FileFormatError, InputError
 from wsdesc.datasets.modelnet40 import (
     ShapePair,
     class_names,
@@ -21,7 +22,6 @@ from wsdesc.datasets.modelnet40 import (
     read_split,
     split_files,
 )
-from wsdesc.errors import FileFormatError, InputError
 
 
 def sorted_shape(count: int = 2048, seed: int = 0) -> np.ndarray:

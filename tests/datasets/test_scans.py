@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from wsdesc.cloud.files import write_points
+from wsdesc.core.errors import FileFormatError, InputError
 from wsdesc.datasets import scans as module
 from wsdesc.datasets.scans import Scan, Sequence, check_enough, find_sequences, natural_order, read_all
-from wsdesc.errors import FileFormatError, InputError
 
 
 def cloud(seed: int, count: int = 20) -> np.ndarray:

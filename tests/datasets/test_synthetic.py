@@ -9,13 +9,13 @@ import pytest
 import torch
 from scipy.spatial import cKDTree
 
+from wsdesc.core.errors import InputError
 from wsdesc.datasets.synthetic import Fragment, Room, make_fragments, overlap, room_pair
 from wsdesc.datasets.synthetic.camera import Camera, look, measure
 from wsdesc.datasets.synthetic.fusion import fuse, voxel_mean
 from wsdesc.datasets.synthetic.raycast import Tree, cast
 from wsdesc.datasets.synthetic.shapes import box, bumpy, place, rounded
 from wsdesc.datasets.synthetic.walk import look_at
-from wsdesc.errors import InputError
 
 SEEDS = range(20)
 

@@ -7,6 +7,7 @@ import pytest
 from scipy.spatial.transform import Rotation
 
 from wsdesc.cloud.files import write_points
+from wsdesc.core.errors import FileFormatError, InputError
 from wsdesc.datasets.threedmatch import (
     InfoEntry,
     LogEntry,
@@ -18,7 +19,6 @@ from wsdesc.datasets.threedmatch import (
     write_info,
     write_log,
 )
-from wsdesc.errors import FileFormatError, InputError
 
 LOG = """0\t 1\t 12
 1.0000000000 0.0000000000 0.0000000000 0.5000000000

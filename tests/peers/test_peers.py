@@ -16,12 +16,12 @@ from torch import Tensor
 
 from wsdesc import peers
 from wsdesc.cloud.sampling import voxel_downsample
+from wsdesc.core.errors import InputError
 from wsdesc.datasets.synthetic import RoomPair
-from wsdesc.errors import InputError
-from wsdesc.evaluate import inlier_ratio, r2_success
-from wsdesc.evaluate.fragments import load_fragment
-from wsdesc.evaluate.scenes import read_test_scenes
-from wsdesc.match import mutual
+from wsdesc.evaluation import inlier_ratio, r2_success
+from wsdesc.evaluation.fragments import load_fragment
+from wsdesc.evaluation.scenes import read_test_scenes
+from wsdesc.matching import mutual
 from wsdesc.peers.base import far_origin, in_the_clouds_frames, load_package
 
 MISSING = peers.available()

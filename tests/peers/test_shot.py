@@ -11,7 +11,7 @@ from torch import Tensor
 
 from surfaces import hills, plain_normal
 from wsdesc.cloud.neighbours import NeighbourGrid
-from wsdesc.errors import InputError
+from wsdesc.core.errors import InputError
 from wsdesc.peers.shot import LENGTH, Shot, _histograms
 from wsdesc.peers.shot_frames import shot_frames, surface_normals
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
-from wsdesc.errors import WSDescError
+from wsdesc.core.errors import WSDescError
 from wsdesc.view.page import page, save_page
 from wsdesc.view.snapshot import snapshot
 

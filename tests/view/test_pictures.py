@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
-from wsdesc.errors import InputError, WSDescError
+from wsdesc.core.errors import InputError, WSDescError
 from wsdesc.view.pictures import before_after
 
 PNG = b"\x89PNG\r\n\x1a\n"

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from looking import T_TARGET_SOURCE, apply, corner, motion
 
-from wsdesc.errors import InputError
+from wsdesc.core.errors import InputError
 from wsdesc.view.geometry import between
 from wsdesc.view.pick import cells, pick
 from wsdesc.view.scene import RADIUS, Matches, Supports, confidence_colour, model_scene, pair_scene, rigid

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from looking import SIZE, count, count_exact
 
-from wsdesc.errors import InputError, MissingExtraError
+from wsdesc.core.errors import InputError, MissingExtraError
 from wsdesc.view import server
 from wsdesc.view.geometry import between
 from wsdesc.view.scene import confidence_colour

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from wsdesc.cloud.cloud import all_finite, as_array, as_points
-from wsdesc.errors import InputError
+from wsdesc.core.errors import InputError
 
 
 @dataclass

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from wsdesc.errors import InputError
+from wsdesc.core.errors import InputError
 
 
 @dataclass

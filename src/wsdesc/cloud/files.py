@@ -13,11 +13,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from wsdesc.cloud.atomic import atomic_write
 from wsdesc.cloud.cloud import Cloud, all_finite, as_array, as_points
 from wsdesc.cloud.formats import READABLE, WITHOUT_ATTRIBUTES, WRITABLE, Reading, module_for
-from wsdesc.cloud.formats.surface import sample_surface
-from wsdesc.errors import FileFormatError, InputError, WSDescError, one_line
+from wsdesc.cloud.formats.faces import sample_surface
+from wsdesc.core.atomic import atomic_write
+from wsdesc.core.errors import FileFormatError, InputError, WSDescError, one_line
 
 AnyPath = str | os.PathLike[str]
 NonFinite = Literal["raise", "drop"]

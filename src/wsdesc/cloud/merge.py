@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wsdesc.cloud.cloud import as_points
-from wsdesc.errors import InputError
+from wsdesc.core.errors import InputError
 
 _BITS = 21  # of a cell along each axis
 _HALF = 1 << (_BITS - 1)

@@ -17,8 +17,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from wsdesc.errors import InputError
-from wsdesc.kernels import device_function, kernel, run_in_chunks
+from wsdesc.core.errors import InputError
+from wsdesc.core.kernels import device_function, kernel, run_in_chunks
 
 LEAF = 32  # points in a leaf, and leaves in a branch
 _BITS = 21  # of a Morton key, an axis

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from wsdesc.cloud.neighbours import check_points
-from wsdesc.errors import InputError
-from wsdesc.kernels import device_function, kernel
+from wsdesc.core.errors import InputError
+from wsdesc.core.kernels import device_function, kernel
 
 _ONE_PROGRAM = 1 << 16  # points whose distances fit the registers of one program on a GPU
 

@@ -22,8 +22,8 @@ import numpy as np
 
 from wsdesc.cloud.clean import first_occurrences
 from wsdesc.cloud.cloud import all_finite, as_points
-from wsdesc.errors import InputError
-from wsdesc.kernels import device_function, kernel, run_each, run_in_chunks
+from wsdesc.core.errors import InputError
+from wsdesc.core.kernels import device_function, kernel, run_each, run_in_chunks
 
 INDOOR_RESOLUTION = 0.025  # in metres: the working resolution at which one unit is one
 SPACINGS = 2.0  # the resolution in spacings,

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from wsdesc.cloud.nearest import nearest
-from wsdesc.errors import InputError
+from wsdesc.core.errors import InputError
 
 
 def spacing(points: Tensor, sample: np.ndarray) -> float:

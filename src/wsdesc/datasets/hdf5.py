@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from wsdesc.cloud.formats.limits import check_unpacked
-from wsdesc.errors import FileFormatError, WSDescError
+from wsdesc.core.errors import FileFormatError, WSDescError
 
 _NUMBER = 8  # bytes, at most, that each takes in memory
 

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wsdesc.cloud.cloud import all_finite, as_points
+from wsdesc.core.errors import FileFormatError, InputError
 from wsdesc.datasets.hdf5 import dataset, open_hdf5
-from wsdesc.errors import FileFormatError, InputError
 
 Split = Literal["train", "test"]
 

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from wsdesc.cloud.files import read_points
 from wsdesc.cloud.formats import READABLE
+from wsdesc.core.errors import FileFormatError, InputError, WSDescError
 from wsdesc.datasets.modelnet40 import count_shapes, read_shapes, split_files
-from wsdesc.errors import FileFormatError, InputError, WSDescError
 
 _COLLECTIONS = (".h5", ".hdf5")
 _KNOWN = (*READABLE, *_COLLECTIONS)

@@ -17,9 +17,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from wsdesc.cloud.atomic import atomic_write
+from wsdesc.core.atomic import atomic_write
+from wsdesc.core.errors import FileFormatError, InputError
 from wsdesc.datasets.scans import natural_order
-from wsdesc.errors import FileFormatError, InputError
 
 _FRAGMENT = re.compile(r"cloud_bin_(\d+)\.ply")
 

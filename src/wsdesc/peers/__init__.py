@@ -14,7 +14,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any, Literal, NamedTuple, cast
 
-from wsdesc.errors import InputError
+from wsdesc.core.errors import InputError
 from wsdesc.peers.base import DescriptorPeer, PeerUnavailableError, PosePeer
 
 __all__ = ["DescriptorPeer", "PeerUnavailableError", "PosePeer", "available", "descriptor", "names", "pose"]

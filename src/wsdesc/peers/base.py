@@ -19,7 +19,7 @@ from torch import Tensor
 from wsdesc.cloud.neighbours import check_points
 from wsdesc.cloud.sampling import voxel_downsample
 from wsdesc.cloud.units import INDOOR_RESOLUTION
-from wsdesc.errors import InputError, WSDescError
+from wsdesc.core.errors import InputError, WSDescError
 
 _FAR = 1000.0  # units from the origin: no viewpoint lies so far away, and float32 begins to lose digits
 

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from wsdesc.cloud.neighbours import LEAF, NeighbourGrid, check_points, walk_leaves
-from wsdesc.errors import InputError
-from wsdesc.kernels import device_function, kernel, run_in_chunks
+from wsdesc.core.errors import InputError
+from wsdesc.core.kernels import device_function, kernel, run_in_chunks
 from wsdesc.peers.base import check_unit
 from wsdesc.peers.shot_frames import along_axis, shot_frames, surface_normals
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from wsdesc.cloud.neighbours import LEAF, NeighbourGrid, walk_leaves
-from wsdesc.kernels import device_function, kernel, run_in_chunks
+from wsdesc.core.kernels import device_function, kernel, run_in_chunks
 
 FEWEST = 5  # neighbours below which there is no frame
 _LINE = 1e-9  # the middle eigenvalue over the greatest, below which neighbours are a line, not a surface

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wsdesc.cloud.atomic import atomic_write
+from wsdesc.core.atomic import atomic_write
 from wsdesc.view.geometry import Floats, Placement
 from wsdesc.view.pick import CUT
 from wsdesc.view.scene import BAD, GOOD, RADIUS, Matches, Scan, Scene, Supports, confidence_colour

@@ -10,8 +10,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
 
-from wsdesc.cloud.atomic import atomic_write
-from wsdesc.errors import InputError
+from wsdesc.core.atomic import atomic_write
+from wsdesc.core.errors import InputError
 from wsdesc.view.geometry import main_axes, surface_normals, usual_spacing
 
 Points = NDArray[np.float64]

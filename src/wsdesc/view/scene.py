@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from wsdesc.errors import InputError
+from wsdesc.core.errors import InputError
 from wsdesc.view.geometry import Floats, Placement, main_axes, surface_normals, thinned, usual_spacing
 
 SOURCE, TARGET = (242, 128, 26), (41, 115, 199)  # orange and blue

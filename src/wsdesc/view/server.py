@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
-from wsdesc.errors import InputError, MissingExtraError
+from wsdesc.core.errors import InputError, MissingExtraError
 from wsdesc.view.geometry import Floats, Placement, between
 from wsdesc.view.pick import Picked, cells, pick
 from wsdesc.view.scene import BAD, GOOD, RADIUS, Scan, Scene, Supports, confidence_colour

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from wsdesc.cloud.formats import Reading
-from wsdesc.cloud.formats.archive import LONGEST_HEADER, header_of, read_arrays
 from wsdesc.cloud.formats.columns import from_columns, xyz_names
 from wsdesc.cloud.formats.limits import check_columns
-from wsdesc.errors import InputError
+from wsdesc.cloud.formats.npz import LONGEST_HEADER, header_of, read_arrays
+from wsdesc.core.errors import InputError
 
 
 def read(path: Path, faces: bool) -> Reading:

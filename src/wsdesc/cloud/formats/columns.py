@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 import numpy as np
 
 from wsdesc.cloud.formats import Reading
-from wsdesc.errors import InputError
+from wsdesc.core.errors import InputError
 
 
 def xyz_names(names: Collection[str]) -> tuple[str, str, str]:

@@ -12,7 +12,7 @@ from wsdesc.cloud.formats import Reading
 from wsdesc.cloud.formats.columns import to_columns
 from wsdesc.cloud.formats.e57_header import check_header
 from wsdesc.cloud.formats.limits import check_unpacked
-from wsdesc.errors import InputError, MissingExtraError
+from wsdesc.core.errors import InputError, MissingExtraError
 
 _CARTESIAN = ("cartesianX", "cartesianY", "cartesianZ")
 _SPHERICAL = ("sphericalRange", "sphericalAzimuth", "sphericalElevation")

@@ -11,7 +11,7 @@ from wsdesc.cloud.formats import Reading
 from wsdesc.cloud.formats.columns import to_columns
 from wsdesc.cloud.formats.las_header import check_header
 from wsdesc.cloud.formats.limits import check_columns
-from wsdesc.errors import InputError
+from wsdesc.core.errors import InputError
 
 _CHUNK = 1_000_000  # points read at a time,
 _BUFFER = 2**26  # or as many as fit into these bytes

@@ -19,7 +19,7 @@ import numpy as np
 
 from wsdesc.cloud.clean import first_occurrences
 from wsdesc.cloud.formats import Reading
-from wsdesc.cloud.formats.surface import Ragged, check_faces, fans
+from wsdesc.cloud.formats.faces import Ragged, check_faces, fans
 
 _TRIANGLE = np.dtype([("normal", "<f4", 3), ("corners", "<f4", (3, 3)), ("attribute", "<u2")])
 

@@ -16,11 +16,11 @@ import numpy as np
 
 from wsdesc.cloud.formats import Reading
 from wsdesc.cloud.formats.columns import from_columns, to_columns
+from wsdesc.cloud.formats.faces import check_faces, fans
 from wsdesc.cloud.formats.ply_elements import read_element, skip_element
 from wsdesc.cloud.formats.ply_header import Element, read_header
 from wsdesc.cloud.formats.ply_lists import Columns
-from wsdesc.cloud.formats.surface import check_faces, fans
-from wsdesc.errors import InputError
+from wsdesc.core.errors import InputError
 
 
 def read(path: Path, faces: bool) -> Reading:

@@ -13,8 +13,8 @@ from typing import BinaryIO
 
 import numpy as np
 
+from wsdesc.cloud.formats.faces import Ragged
 from wsdesc.cloud.formats.ply_header import Element, Property
-from wsdesc.cloud.formats.surface import Ragged
 
 # A column is (rows,), or (rows, length) for lists of one length, or ragged for lists of several.
 Columns = dict[str, "np.ndarray | Ragged"]

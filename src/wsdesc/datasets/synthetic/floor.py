@@ -11,6 +11,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from wsdesc.core.errors import InputError
 from wsdesc.datasets.synthetic.fragments import Fragment
 from wsdesc.datasets.synthetic.furniture import big_plant, bin_, cabinet, cartons, shelf, table, wardrobe
 from wsdesc.datasets.synthetic.fusion import voxel_mean
@@ -19,7 +20,6 @@ from wsdesc.datasets.synthetic.scatter import Maker
 from wsdesc.datasets.synthetic.seats import chair, office_chair, sofa
 from wsdesc.datasets.synthetic.shapes import Triangles, box, flat, join, place, rotation, sheet
 from wsdesc.datasets.synthetic.walls import wall
-from wsdesc.errors import InputError
 
 _BY_WALL: list[Maker] = [table, table, shelf, cabinet, wardrobe, cartons, big_plant, sofa]
 _IN_THE_MIDDLE: list[Maker] = [table, table, chair, office_chair, cartons]

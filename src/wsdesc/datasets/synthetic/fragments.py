@@ -11,11 +11,11 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.spatial import cKDTree
 from scipy.spatial.transform import Rotation
 
+from wsdesc.core.errors import InputError
 from wsdesc.datasets.synthetic.camera import Camera, measure
 from wsdesc.datasets.synthetic.fusion import fuse, voxel_mean
 from wsdesc.datasets.synthetic.room import Room
 from wsdesc.datasets.synthetic.walk import look_at, path, stations
-from wsdesc.errors import InputError
 
 RESOLUTION = 0.02
 OVERLAP_DISTANCE = 0.0375

@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from wsdesc.core.kernels import device_function, kernel, run_in_chunks
 from wsdesc.datasets.synthetic.camera import Camera
-from wsdesc.kernels import device_function, kernel, run_in_chunks
 
 _SIDE = 4  # voxels along a block's edge
 _CELLS = _SIDE**3

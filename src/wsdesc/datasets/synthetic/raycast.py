@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from wsdesc.kernels import device_function, kernel, run_in_chunks
+from wsdesc.core.kernels import device_function, kernel, run_in_chunks
 
 _BINS = 12
 _LEAF = 3

@@ -1,0 +1,84 @@
+"""The affine map that weighted correspondences ask for, differentiable and in float64.
+
+Training compares this map with a rigid one, so it must not be forced to be rigid itself.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from wsdesc.core.errors import InputError
+
+# Source points whose thickness is below 1e-4 of their extent (squared, as variances are) count as flat.
+_FLAT = 1e-8
+# Share of the variance added in every direction where the points are flat.
+_RIDGE = 1e-6
+
+
+class AffineFit(NamedTuple):
+    """target ≈ A_target_source · source + t_target_source, in float64."""
+
+    A_target_source: Tensor  # (..., 3, 3)
+    t_target_source: Tensor  # (..., 3)
+    well_posed: Tensor  # (...) bool: the weighted source points span space
+
+
+def fit_affine(source: Tensor, target: Tensor, weights: Tensor | None = None) -> AffineFit:
+    """Minimise Σ ‖wᵢ (A sᵢ + t − gᵢ)‖² over A and t; the weights multiply residuals, so their squares act.
+
+    Centring on the weighted means splits the 4×4 normal equations into a 3×3 system for A and an
+    expression for t, and keeps large coordinates from spoiling them.
+
+    Flat source points (coplanar, collinear, fewer than four, or so by their weights) leave A open across
+    the flat. Then a ridge, 1e-6 of their variance, selects the smallest such A to about that precision:
+    it sends the open directions to zero, whichever way the two frames are turned. Without any weight the
+    map is zero, and so is its gradient. All of it is finite, and flagged by `well_posed`.
+
+    Args:
+        source, target: matched points (..., K, 3).
+        weights: (..., K), None for equal ones; only their ratios matter.
+    """
+    if source.shape != target.shape or source.shape[-1] != 3:
+        raise InputError(
+            f"matched points must be two of (..., K, 3), not {tuple(source.shape)} and {tuple(target.shape)}"
+        )
+    source, target = source.double(), target.double()
+    share = _shares(torch.ones_like(source[..., 0]) if weights is None else weights.double())  # (..., K, 1)
+    mean_source = (share * source).sum(-2, keepdim=True)  # (..., 1, 3)
+    mean_target = (share * target).sum(-2, keepdim=True)
+    x, y = source - mean_source, target - mean_target
+    spread = (share * x).mT @ x  # (..., 3, 3)
+    cross = (share * x).mT @ y
+
+    with torch.no_grad():
+        total = spread.diagonal(dim1=-2, dim2=-1).sum(-1)
+        adjugate, volume = _adjugate(spread)
+        areas = adjugate.diagonal(dim1=-2, dim2=-1).sum(-1)  # volume / areas: about the smallest variance
+        well_posed = (volume > _FLAT * total * areas) & volume.isfinite()
+        ridge = torch.where(well_posed, 0, torch.where(total > 0, _RIDGE * total, 1))
+    adjugate, volume = _adjugate(
+        spread + ridge[..., None, None] * torch.eye(3, dtype=spread.dtype, device=spread.device)
+    )
+    A = (adjugate @ cross / volume[..., None, None]).mT
+    t = mean_target.squeeze(-2) - (A @ mean_source.mT).squeeze(-1)
+    return AffineFit(A, t, well_posed)
+
+
+def _adjugate(matrix: Tensor) -> tuple[Tensor, Tensor]:
+    """Adjugate and determinant of symmetric matrices (..., 3, 3); their quotient is the inverse."""
+    a, b, c = matrix.unbind(-1)
+    rows = torch.stack([torch.linalg.cross(b, c), torch.linalg.cross(c, a), torch.linalg.cross(a, b)], -2)
+    return rows, (rows[..., 0, :] * a).sum(-1)
+
+
+def _shares(weights: Tensor) -> Tensor:
+    """Squared weights that sum to one, or zeros: (..., K, 1)."""
+    if weights.shape[-1] == 0:
+        return weights[..., None]
+    largest = weights.detach().abs().amax(-1, keepdim=True)
+    squared = (weights / torch.where(largest > 0, largest, 1)).square()  # cannot underflow altogether
+    total = squared.sum(-1, keepdim=True)
+    return (squared / torch.where(total > 0, total, 1))[..., None]

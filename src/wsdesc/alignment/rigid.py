@@ -1,0 +1,80 @@
+"""The rigid motion that weighted correspondences ask for (Kabsch), in float64."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from wsdesc.core.errors import InputError
+
+
+@torch.no_grad()
+def fit_rigid(source: Tensor, target: Tensor, weights: Tensor | None = None) -> Tensor:
+    """Minimise Σ ‖wᵢ (R sᵢ + t − gᵢ)‖² over rotations R and translations t.
+
+    As in `fit_affine`, the weights multiply residuals, so their squares act; for the cost Σ cᵢ ‖rᵢ‖² give
+    the square roots of c. The result always is a proper rotation. Where the points leave it open (one
+    point, collinear points) it is the best one nearest to the identity, and without any weight the
+    motion is the identity. No gradient passes; `fit_affine` is the differentiable fit.
+
+    Args:
+        source, target: matched points (..., K, 3).
+        weights: (..., K), None for equal ones; only their ratios matter.
+
+    Returns:
+        T_target_source (..., 4, 4), float64, on the device of the points.
+    """
+    if source.shape != target.shape or source.shape[-1] != 3:
+        raise InputError(
+            f"matched points must be two of (..., K, 3), not {tuple(source.shape)} and {tuple(target.shape)}"
+        )
+    source, target = source.double(), target.double()
+    weights = torch.ones_like(source[..., 0]) if weights is None else weights.double()
+    if not bool(source.isfinite().all() & target.isfinite().all() & weights.isfinite().all()):
+        raise InputError("matched points or their weights hold NaN or infinity")
+
+    if source.shape[-2] == 0:
+        return torch.eye(4, dtype=torch.float64, device=source.device).repeat(*source.shape[:-2], 1, 1)
+    weights = weights / _or_one(weights.abs().amax(-1, keepdim=True))  # squares cannot underflow altogether
+    share = weights.square() / _or_one(weights.square().sum(-1, keepdim=True))  # (..., K)
+    share = share[..., None]
+    mean_source = (share * source).sum(-2, keepdim=True)  # (..., 1, 3)
+    mean_target = (share * target).sum(-2, keepdim=True)
+    cross = (share * (target - mean_target)).mT @ (source - mean_source)  # (..., 3, 3)
+    return rigid_from_moments(mean_source.squeeze(-2), mean_target.squeeze(-2), cross)
+
+
+def rigid_from_moments(mean_source: Tensor, mean_target: Tensor, cross: Tensor) -> Tensor:
+    """The motion T_target_source (..., 4, 4) of a fit, from all it needs to know.
+
+    Args:
+        mean_source, mean_target: weighted means (..., 3), float64.
+        cross: weighted mean (..., 3, 3) of the outer products of centred target and source points.
+    """
+    R = _nearest_rotation(cross + _preference(mean_source, mean_target, cross))
+    T = torch.zeros(*cross.shape[:-2], 4, 4, dtype=torch.float64, device=cross.device)
+    T[..., :3, :3] = R
+    T[..., :3, 3] = mean_target - (R @ mean_source[..., None]).squeeze(-1)
+    T[..., 3, 3] = 1
+    return T
+
+
+def _preference(mean_source: Tensor, mean_target: Tensor, cross: Tensor) -> Tensor:
+    """A trace of the identity, well above rounding: it decides what the points leave open."""
+    eps = torch.finfo(torch.float64).eps
+    rounding = (eps * mean_source.abs().amax(-1)) * (eps * mean_target.abs().amax(-1))
+    size = 1e-13 * torch.linalg.matrix_norm(cross) + 1e6 * rounding
+    return _or_one(size)[..., None, None] * torch.eye(3, dtype=torch.float64, device=cross.device)
+
+
+def _nearest_rotation(matrix: Tensor) -> Tensor:
+    """The rotation R with the largest trace of Rᵀ · matrix."""
+    U, _, Vt = torch.linalg.svd(matrix)
+    flip = torch.ones_like(matrix[..., 0])  # (..., 3)
+    flip[..., 2] = torch.where(torch.linalg.det(U @ Vt) < 0, -1.0, 1.0)
+    R: Tensor = U @ (flip[..., None] * Vt)
+    return R
+
+
+def _or_one(x: Tensor) -> Tensor:
+    return torch.where(x > 0, x, 1)

@@ -1,0 +1,1 @@
+"""Shared by all packages: errors, options, files, progress, kernels, devices, random numbers, geometry."""

@@ -1,0 +1,1 @@
+"""Scan to descriptors: local reference frames, voxelization, the network, and weights."""

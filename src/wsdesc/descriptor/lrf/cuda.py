@@ -1,0 +1,114 @@
+"""Local reference frames on the GPU: one launch for the covariance, one for x; a program a keypoint."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from wsdesc.cloud.neighbours import LEAF, NeighbourGrid
+from wsdesc.descriptor.lrf.reference import FLATNESS, LocalFrames, assemble, point_away, thinnest
+
+_LEAVES_AT_ONCE = 4
+
+
+def local_frames(grid: NeighbourGrid, keypoints: Tensor, radius: float) -> LocalFrames:
+    """Frames of keypoints (K, 3); see `wsdesc.local_frames`."""
+    leaves, start = grid.leaves_near(keypoints, keypoints.new_full((len(keypoints),), radius))
+    scene = (grid.points, len(grid.points), leaves, start, keypoints, radius)
+    shape = {"LEAF": LEAF, "TOGETHER": _LEAVES_AT_ONCE, "num_warps": 1}
+    sums = keypoints.new_empty(len(keypoints), 10).double()
+    _covariance[(len(keypoints),)](*scene, sums, **shape)
+    covariance = sums[:, [0, 1, 2, 1, 3, 4, 2, 4, 5]].view(-1, 3, 3)
+    z, thin = thinnest(covariance)
+    pulls = sums.new_empty(len(keypoints), 5)
+    _pull[(len(keypoints),)](*scene, z.contiguous(), pulls, **shape)
+    z, side = point_away(z, sums[:, 6:9], pulls[:, 4], FLATNESS * radius * sums[:, 9])
+    return assemble(z, pulls[:, :3], pulls[:, 3], sums[:, 9], thin & side, keypoints.dtype)
+
+
+@triton.jit
+def _neighbours(points, n, leaves, i, stop, x, y, z, radius, LEAF: tl.constexpr, TOGETHER: tl.constexpr):
+    """Offsets of the points of some leaves, in float64, zero outside the ball; and who is inside."""
+    slot = i + tl.arange(0, TOGETHER)
+    leaf = tl.load(leaves + slot, slot < stop, 0)
+    p = leaf[:, None] * LEAF + tl.arange(0, LEAF)[None, :]
+    there = (p < n) & (slot < stop)[:, None]
+    dx = tl.load(points + 3 * p, there, 0.0) - x
+    dy = tl.load(points + 3 * p + 1, there, 0.0) - y
+    dz = tl.load(points + 3 * p + 2, there, 0.0) - z
+    squared = dx * dx + dy * dy + dz * dz
+    near = there & (squared <= radius * radius) & (squared > 0)
+    zero = tl.zeros_like(dx)
+    dx, dy, dz = tl.where(near, dx, zero), tl.where(near, dy, zero), tl.where(near, dz, zero)
+    return dx.to(tl.float64), dy.to(tl.float64), dz.to(tl.float64), near
+
+
+@triton.jit
+def _total(tile):
+    return tl.sum(tl.sum(tile, 1), 0)
+
+
+@triton.jit
+def _covariance(
+    points, n, leaves, start, keypoints, radius, sums, LEAF: tl.constexpr, TOGETHER: tl.constexpr
+):
+    k = tl.program_id(0)
+    x, y, z = tl.load(keypoints + 3 * k), tl.load(keypoints + 3 * k + 1), tl.load(keypoints + 3 * k + 2)
+    begin, stop = tl.load(start + k), tl.load(start + k + 1)
+    xx = tl.zeros((TOGETHER, LEAF), tl.float64)
+    xy, xz, yy, yz, zz, sx, sy, sz, count = xx, xx, xx, xx, xx, xx, xx, xx, xx
+    for i in range(begin, stop, TOGETHER):
+        dx, dy, dz, near = _neighbours(points, n, leaves, i, stop, x, y, z, radius, LEAF, TOGETHER)
+        xx += dx * dx
+        xy += dx * dy
+        xz += dx * dz
+        yy += dy * dy
+        yz += dy * dz
+        zz += dz * dz
+        sx += dx
+        sy += dy
+        sz += dz
+        count += near.to(tl.float64)
+    out = sums + 10 * k
+    tl.store(out, _total(xx))
+    tl.store(out + 1, _total(xy))
+    tl.store(out + 2, _total(xz))
+    tl.store(out + 3, _total(yy))
+    tl.store(out + 4, _total(yz))
+    tl.store(out + 5, _total(zz))
+    tl.store(out + 6, _total(sx))
+    tl.store(out + 7, _total(sy))
+    tl.store(out + 8, _total(sz))
+    tl.store(out + 9, _total(count))
+
+
+@triton.jit
+def _pull(
+    points, n, leaves, start, keypoints, radius, axis, pulls, LEAF: tl.constexpr, TOGETHER: tl.constexpr
+):
+    k = tl.program_id(0)
+    x, y, z = tl.load(keypoints + 3 * k), tl.load(keypoints + 3 * k + 1), tl.load(keypoints + 3 * k + 2)
+    zx, zy, zz = tl.load(axis + 3 * k), tl.load(axis + 3 * k + 1), tl.load(axis + 3 * k + 2)
+    begin, stop = tl.load(start + k), tl.load(start + k + 1)
+    px = tl.zeros((TOGETHER, LEAF), tl.float64)
+    py, pz, strength, heights = px, px, px, px
+    for i in range(begin, stop, TOGETHER):
+        dx, dy, dz, near = _neighbours(points, n, leaves, i, stop, x, y, z, radius, LEAF, TOGETHER)
+        height = dx * zx + dy * zy + dz * zz
+        fade = radius - tl.sqrt(dx * dx + dy * dy + dz * dz)
+        weight = tl.where(near, fade * fade * height * height, 0.0)
+        dx -= height * zx
+        dy -= height * zy
+        dz -= height * zz
+        px += weight * dx
+        py += weight * dy
+        pz += weight * dz
+        strength += weight * tl.sqrt(dx * dx + dy * dy + dz * dz)
+        heights += tl.abs(height)
+    out = pulls + 5 * k
+    tl.store(out, _total(px))
+    tl.store(out + 1, _total(py))
+    tl.store(out + 2, _total(pz))
+    tl.store(out + 3, _total(strength))
+    tl.store(out + 4, _total(heights))

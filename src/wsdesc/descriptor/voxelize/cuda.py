@@ -1,0 +1,249 @@
+"""The voxelization layer on the GPU, in triton.
+
+As on the CPU, lengths are measured in cells and a point touches a window of w × w × w voxels. A program
+takes a share of the leaves near one keypoint and adds what their points contribute to the voxels'
+exponents, -log(1 - p), as whole numbers of 2⁻²⁴: integers add up to the same bits in any order. The
+derivative in the support is summed beside them, in steps of 2⁻²⁰, so that the support's backward pass is
+one multiply and sum. The gradient of the points turns the lists around: a program owns a leaf and visits
+the keypoints that see it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from wsdesc.cloud.neighbours import LEAF, NeighbourGrid
+from wsdesc.descriptor.voxelize.task import Task
+
+_SHARES = 8  # programs for one keypoint
+_KEYPOINTS_AT_ONCE = 512  # so that the sums stay in the L2 cache
+
+
+class Voxelize(torch.autograd.Function):
+    """values = f(points, support); keypoints and frames are constants."""
+
+    @staticmethod
+    def forward(ctx: Any, points: Tensor, support: Tensor, task: Task) -> Tensor:
+        grid, keypoints, frames, resolution, sigma, band, smallest = task
+        support = support.detach()
+        leaves, start = grid.leaves_near(keypoints, (support / 2 + band) * 3**0.5)
+        values = support.new_empty(len(keypoints), resolution**3)
+        slope = torch.empty_like(values) if ctx.needs_input_grad[1] else None
+        scene = (grid.points, grid.centres, grid.radii, keypoints, frames, support)
+        sizes = _sizes(smallest, resolution, band)
+        for first in range(0, len(keypoints), _KEYPOINTS_AT_ONCE):
+            count = min(_KEYPOINTS_AT_ONCE, len(keypoints) - first)
+            sums = leaves.new_zeros(2 if slope is not None else 1, count, resolution**3, dtype=torch.int64)
+            _add_up[(count, _SHARES)](
+                *scene, leaves, start, len(grid.points), 1 / sigma, band, first, sums, count,
+                SLOPE=slope is not None, SHARES=_SHARES, num_warps=4, **sizes,
+            )  # fmt: skip
+            numbers = count * resolution**3
+            _finish[(triton.cdiv(numbers, 1024),)](
+                sums, values[first:], values if slope is None else slope[first:], numbers,
+                SLOPE=slope is not None, BLOCK=1024,
+            )  # fmt: skip
+        ctx.save_for_backward(values, slope, leaves, start)
+        ctx.grid, ctx.scene, ctx.softness, ctx.sizes = grid, scene, (1 / sigma, band), sizes
+        return values.view(-1, resolution, resolution, resolution)
+
+    @staticmethod
+    def backward(ctx: Any, *grad: Tensor) -> tuple[Tensor | None, ...]:
+        values, slope, leaves, start = ctx.saved_tensors
+        upstream = grad[0].reshape(values.shape)
+        by_support = None if slope is None else (upstream * slope).sum(1)
+        by_point = None
+        if ctx.needs_input_grad[0]:
+            by_point = _points_gradient(ctx, (upstream * (1 - values)).contiguous(), leaves, start)
+        return by_point, by_support, None
+
+
+def _sizes(smallest: float, resolution: int, band: float) -> dict[str, int]:
+    """The widest window of any keypoint, and tiles of points and window voxels that fit the registers."""
+    widest = int(1 + 2 * band * resolution / smallest) + 1
+    window = triton.next_power_of_2(min(widest, resolution))
+    return {"H": resolution, "W": window, "TILE": min(LEAF, max(1, 1024 // window**2)), "LEAF": LEAF}
+
+
+def _points_gradient(ctx: Any, upstream: Tensor, leaves: Tensor, start: Tensor) -> Tensor:
+    """(N, 3) from `upstream` (K, h³), already times 1 - value."""
+    grid: NeighbourGrid = ctx.grid
+    number = torch.arange(len(upstream), device=upstream.device, dtype=torch.int32)
+    seen_by = torch.repeat_interleave(number, start.diff())[torch.sort(leaves, stable=True).indices]
+    begin = torch.cat([start.new_zeros(1), torch.bincount(leaves, minlength=len(grid.radii)).cumsum(0)])
+    along_curve = torch.empty_like(grid.points)
+    tiles = LEAF // ctx.sizes["TILE"]
+    _to_points[(len(grid.radii), tiles)](
+        *ctx.scene, seen_by, begin, len(grid.points), *ctx.softness, upstream, along_curve,
+        num_warps=4, **ctx.sizes,
+    )  # fmt: skip
+    gradient = torch.empty_like(along_curve)
+    gradient[grid.order] = along_curve
+    return gradient
+
+
+@triton.jit
+def _to_grid(dx, dy, dz, frame, per_cell):
+    """Offsets from the keypoint in its frame, in cells from the grid's centre; `frame` is its address."""
+    x = dx * tl.load(frame) + dy * tl.load(frame + 3) + dz * tl.load(frame + 6)
+    y = dx * tl.load(frame + 1) + dy * tl.load(frame + 4) + dz * tl.load(frame + 7)
+    z = dx * tl.load(frame + 2) + dy * tl.load(frame + 5) + dz * tl.load(frame + 8)
+    return x * per_cell, y * per_cell, z * per_cell
+
+
+@triton.jit
+def _points_of(p, n, points, x, y, z, frame, per_cell, shift):
+    """Points p (TILE,) in cells from voxel 0, and whether they exist."""
+    there = p < n
+    px, py, pz = _to_grid(
+        tl.load(points + 3 * p, there, 0.0) - x, tl.load(points + 3 * p + 1, there, 0.0) - y,
+        tl.load(points + 3 * p + 2, there, 0.0) - z, frame, per_cell,
+    )  # fmt: skip
+    return px + shift, py + shift, pz + shift, there
+
+
+@triton.jit
+def _corner(place, reach, H: tl.constexpr, W: tl.constexpr):
+    """First voxel of a point's window along one axis; windows stay within the grid where they fit."""
+    first = tl.ceil(place - reach).to(tl.int32)
+    return tl.maximum(tl.minimum(first, H - W), 0)
+
+
+@triton.jit
+def _pairs(ex, ey, ez, cell, sharpness):
+    """Of points at these offsets from voxels, in cells: squared distance and its inverse root,
+    d and w = d²/σ, and exp(-w); sharpness is 1/σ."""
+    squared = ex * ex + ey * ey + ez * ez
+    inverse = tl.math.rsqrt(tl.maximum(squared, 1e-20))
+    outside = (squared * inverse - 0.5) * cell
+    w = outside * outside * sharpness
+    return squared, inverse, outside, w, tl.exp(-w)
+
+
+@triton.jit
+def _steepness(outside, tail, sharpness):
+    """p · 2|d|/σ: what -log(1 - p) loses when the surface is farther by a unit."""
+    return tl.where(outside < 0, 1.0, tail) * tl.abs(outside) * (2 * sharpness) / (1 + tail)
+
+
+@triton.jit
+def _log_one_plus(t):
+    """log(1 + t) for t in [0, 1], right to 1e-7."""
+    value = -0.00600660505 * t + 0.0342646
+    value = value * t - 0.0922904174
+    value = value * t + 0.16499813
+    value = value * t - 0.239433371
+    value = value * t + 0.331446652
+    value = value * t - 0.499825499
+    value = value * t + 0.99999363
+    return value * t
+
+
+@triton.jit
+def _add_up(
+    points, centres, radii, keypoints, frames, support, leaves, start, n, sharpness, band, first, sums, count,
+    SLOPE: tl.constexpr, SHARES: tl.constexpr,
+    H: tl.constexpr, W: tl.constexpr, TILE: tl.constexpr, LEAF: tl.constexpr,
+):  # fmt: skip
+    row = tl.program_id(0)
+    k = first + row
+    x, y, z = tl.load(keypoints + 3 * k), tl.load(keypoints + 3 * k + 1), tl.load(keypoints + 3 * k + 2)
+    cell = tl.load(support + k) / H
+    reach = 0.5 + band / cell
+    shift = 0.5 * (H - 1)
+    frame = frames + 9 * k
+    stop = tl.load(start + k + 1)
+    lane = tl.arange(0, TILE)
+    j = (tl.arange(0, W * W) // W)[None, :]
+    l = (tl.arange(0, W * W) % W)[None, :]
+    for slot in range(tl.load(start + k) + tl.program_id(1), stop, SHARES):
+        leaf = tl.load(leaves + slot)
+        cx, cy, cz = _to_grid(
+            tl.load(centres + 3 * leaf) - x, tl.load(centres + 3 * leaf + 1) - y,
+            tl.load(centres + 3 * leaf + 2) - z, frame, 1 / cell,
+        )  # fmt: skip
+        wide = shift + reach + tl.load(radii + leaf) / cell
+        if (tl.abs(cx) <= wide) & (tl.abs(cy) <= wide) & (tl.abs(cz) <= wide):
+            for part in range(0, LEAF, TILE):
+                px, py, pz, there = _points_of(
+                    leaf * LEAF + part + lane, n, points, x, y, z, frame, 1 / cell, shift
+                )
+                i0, j0, l0 = _corner(px, reach, H, W), _corner(py, reach, H, W), _corner(pz, reach, H, W)
+                jj, ll = j0[:, None] + j, l0[:, None] + l  # (TILE, W²)
+                ey, ez = py[:, None] - jj, pz[:, None] - ll
+                inside = there[:, None] & (jj < H) & (ll < H)
+                for i in range(W):
+                    ii = (i0 + i)[:, None]
+                    ex = px[:, None] - ii
+                    squared, inverse, outside, w, tail = _pairs(ex, ey, ez, cell, sharpness)
+                    acts = inside & (ii < H) & (squared <= reach * reach)
+                    at = sums + ((row * H + ii) * H + jj) * H + ll
+                    exponent = tl.where(outside < 0, tl.minimum(w, 64.0), 0.0) + _log_one_plus(tail)
+                    whole = (exponent * 16777216.0 + 0.5).to(tl.int32)
+                    tl.atomic_add(at, whole.to(tl.int64), acts, sem="relaxed")
+                    if SLOPE:
+                        along = (ex * (ii - shift) + ey * (jj - shift) + ez * (ll - shift)) * inverse
+                        change = _steepness(outside, tail, sharpness) * (along + 0.5) * (1048576.0 / H)
+                        whole = tl.floor(change + 0.5).to(tl.int64)
+                        tl.atomic_add(at + count * H * H * H, whole, acts, sem="relaxed")
+
+
+@triton.jit
+def _finish(sums, values, slope, numbers, SLOPE: tl.constexpr, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    there = i < numbers
+    rest = tl.exp(tl.load(sums + i, there, 0).to(tl.float32) * (-1 / 16777216.0))
+    tl.store(values + i, 1 - rest, there)
+    if SLOPE:
+        change = tl.load(sums + numbers + i, there, 0).to(tl.float32) * (1 / 1048576.0)
+        tl.store(slope + i, rest * change, there)
+
+
+@triton.jit
+def _to_points(
+    points, centres, radii, keypoints, frames, support, seen_by, begin, n, sharpness, band,
+    upstream, gradient,
+    H: tl.constexpr, W: tl.constexpr, TILE: tl.constexpr, LEAF: tl.constexpr,
+):  # fmt: skip
+    leaf = tl.program_id(0)
+    p = leaf * LEAF + tl.program_id(1) * TILE + tl.arange(0, TILE)
+    shift = 0.5 * (H - 1)
+    j = (tl.arange(0, W * W) // W)[None, :]
+    l = (tl.arange(0, W * W) % W)[None, :]
+    gx = tl.zeros((TILE,), tl.float32)
+    gy, gz = gx, gx
+    for slot in range(tl.load(begin + leaf), tl.load(begin + leaf + 1)):
+        k = tl.load(seen_by + slot)
+        x, y, z = tl.load(keypoints + 3 * k), tl.load(keypoints + 3 * k + 1), tl.load(keypoints + 3 * k + 2)
+        cell = tl.load(support + k) / H
+        reach = 0.5 + band / cell
+        frame = frames + 9 * k
+        px, py, pz, there = _points_of(p, n, points, x, y, z, frame, 1 / cell, shift)
+        i0, j0, l0 = _corner(px, reach, H, W), _corner(py, reach, H, W), _corner(pz, reach, H, W)
+        jj, ll = j0[:, None] + j, l0[:, None] + l
+        ey, ez = py[:, None] - jj, pz[:, None] - ll
+        inside = there[:, None] & (jj < H) & (ll < H)
+        lx = tl.zeros((TILE,), tl.float32)
+        ly, lz = lx, lx
+        for i in range(W):
+            ii = (i0 + i)[:, None]
+            ex = px[:, None] - ii
+            squared, inverse, outside, _w, tail = _pairs(ex, ey, ez, cell, sharpness)
+            acts = inside & (ii < H) & (squared <= reach * reach)
+            above = tl.load(upstream + ((k * H + ii) * H + jj) * H + ll, acts, 0.0)
+            pull = -above * _steepness(outside, tail, sharpness) * inverse
+            lx += tl.sum(pull * ex, 1)
+            ly += tl.sum(pull * ey, 1)
+            lz += tl.sum(pull * ez, 1)
+        gx += lx * tl.load(frame) + ly * tl.load(frame + 1) + lz * tl.load(frame + 2)
+        gy += lx * tl.load(frame + 3) + ly * tl.load(frame + 4) + lz * tl.load(frame + 5)
+        gz += lx * tl.load(frame + 6) + ly * tl.load(frame + 7) + lz * tl.load(frame + 8)
+    there = p < n
+    tl.store(gradient + 3 * p, gx, there)
+    tl.store(gradient + 3 * p + 1, gy, there)
+    tl.store(gradient + 3 * p + 2, gz, there)

@@ -1,0 +1,1 @@
+"""Many scans to poses in one frame."""

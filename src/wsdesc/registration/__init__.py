@@ -1,0 +1,1 @@
+"""Two scans to a pose and its confidence."""

@@ -1,0 +1,206 @@
+"""Compiled kernels: kept where they may be, announced once, the same from any thread and process."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from wsdesc.cloud.neighbours import NeighbourGrid
+from wsdesc.cloud.sampling import farthest_points
+from wsdesc.core import kernels
+from wsdesc.descriptor.lrf import local_frames
+from wsdesc.descriptor.voxelize import voxelize
+
+FRAMES = """
+import torch
+from wsdesc.descriptor.lrf import local_frames
+points = torch.rand(200, 3, generator=torch.Generator().manual_seed(0)) * torch.tensor([0.3, 0.3, 0.1])
+frames = local_frames(points, points[:5])
+print(round(float(frames.axes.square().sum()), 3), int(frames.reliable.sum()))
+"""
+CHOICE = """
+import torch
+from wsdesc.cloud.sampling import farthest_points
+print(len(farthest_points(torch.rand(100, 3), 10)))
+"""
+COMPILING = "compiling CPU kernels"
+
+
+def python(code: str, **environment: str | None) -> subprocess.CompletedProcess[str]:
+    """Run code in a process of its own, environment variables set, or removed where None."""
+    env = {k: v for k, v in {**os.environ, **environment}.items() if v is not None}
+    run = subprocess.run(
+        [sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert run.returncode == 0, run.stderr
+    return run
+
+
+def kept(folder: Path) -> list[Path]:
+    return sorted((folder / "wsdesc").rglob("*.nb[ci]"))
+
+
+def test_kernels_are_kept_and_the_first_compilation_says_so(tmp_path: Path) -> None:
+    first = python(FRAMES, XDG_CACHE_HOME=str(tmp_path))
+    assert first.stderr.count(COMPILING) == 1
+    assert "kept" in first.stderr
+    files = {path: path.stat().st_mtime_ns for path in kept(tmp_path)}
+    assert any("_frames" in path.name for path in files)
+    again = python(FRAMES, XDG_CACHE_HOME=str(tmp_path))
+    assert again.stderr == ""
+    assert again.stdout == first.stdout
+    assert {path: path.stat().st_mtime_ns for path in kept(tmp_path)} == files  # nothing compiled again
+
+
+def test_without_a_home_the_temporary_folder_serves(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    run = python(CHOICE, XDG_CACHE_HOME=str(file / "cache"), TMPDIR=str(folder))
+    assert run.stdout.strip() == "10"
+    assert [path.name.split("-")[0] for path in folder.iterdir()] == ["wsdesc"]
+    assert list(folder.rglob("*.nbc"))
+
+
+def test_a_home_and_a_temporary_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    unusable = str(file / "below")
+    run = python(CHOICE, XDG_CACHE_HOME=unusable, TMPDIR=unusable)  # then the system's, if there is one
+    assert run.stdout.strip() == "10"
+    nowhere = f"import tempfile\ntempfile._candidate_tempdir_list = lambda: [{unusable!r}]\n"
+    nobody = (
+        "import pwd\n"
+        "def unknown(uid): raise KeyError(uid)\n"
+        "pwd.getpwuid = unknown\n"
+        "from wsdesc.core.kernels import cache_folder\n"
+        "assert cache_folder() is None\n"
+    )
+    run = python(nowhere + nobody + CHOICE, XDG_CACHE_HOME=None, HOME=None)
+    assert run.stdout.strip() == "10"
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="only root can give files away")
+def test_compiled_code_of_somebody_else_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    theirs = tmp_path / "theirs" / "wsdesc"
+    theirs.mkdir(parents=True)
+    os.chown(theirs, 12345, 12345)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(theirs.parent))
+    assert kernels.cache_folder.__wrapped__() != theirs
+
+
+def test_other_peoples_numba_functions_keep_their_place() -> None:
+    import numba
+
+    before = numba.config.CACHE_DIR
+    kernels.kernel(lambda x: x + 1)
+    assert before == numba.config.CACHE_DIR
+
+
+def test_kernels_from_several_threads_at_once() -> None:
+    g = torch.Generator().manual_seed(0)
+    clouds = [torch.rand(800, 3, generator=g) for _ in range(8)]
+
+    def work(points: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        grid = NeighbourGrid.of(points)
+        chosen = farthest_points(points, 100)
+        frames = local_frames(grid, points[chosen])
+        size = torch.tensor(0.8, requires_grad=True)
+        voxels = voxelize(grid, points[chosen], frames.axes, size, 8)
+        slope = torch.autograd.grad(voxels.sum(), size)[0]
+        return chosen, frames.axes, voxels.detach(), slope, grid.within(points, 0.1).indices
+
+    serial = [work(points) for points in clouds]
+    with ThreadPoolExecutor(4) as pool:
+        parallel = list(pool.map(work, clouds))
+    for one, other in zip(serial, parallel, strict=True):
+        assert all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
+
+
+def test_several_threads_compile_together(tmp_path: Path) -> None:
+    code = """
+import torch
+from concurrent.futures import ThreadPoolExecutor
+from wsdesc.cloud.sampling import farthest_points
+points = torch.rand(300, 3)
+with ThreadPoolExecutor(4) as pool:
+    found = list(pool.map(lambda _: farthest_points(points, 20).tolist(), range(8)))
+print(all(f == found[0] for f in found))
+"""
+    assert python(code, XDG_CACHE_HOME=str(tmp_path)).stdout.strip() == "True"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes do not fork here")
+def test_a_forked_process_can_use_kernels() -> None:
+    code = """
+import os, signal, torch, warnings
+warnings.simplefilter("ignore")
+from wsdesc.cloud.neighbours import NeighbourGrid
+torch.set_num_threads(2)
+points = torch.rand(1000, 3)
+grid = NeighbourGrid.of(points)
+count = grid.count(points, 0.1)
+child = os.fork()
+if child == 0:
+    signal.alarm(20)
+    os._exit(0 if torch.equal(grid.count(points, 0.1), count) else 1)
+print(os.waitpid(child, 0)[1])
+"""
+    assert python(code).stdout.strip() == "0"
+
+
+def uncompiled(function: Callable[..., Any]) -> Any:
+    """A stand-in for a kernel."""
+    return SimpleNamespace(ready_for=lambda *args: function)
+
+
+def test_an_error_in_a_chunk_is_not_lost(set_threads: Callable[[int], None]) -> None:
+    def fails(start: int, stop: int) -> None:
+        if start <= 64 < stop:
+            raise ValueError("at 64")
+
+    for threads in (1, 2):
+        set_threads(threads)
+        with pytest.raises(ValueError, match="at 64"):
+            kernels.run_in_chunks(uncompiled(fails), 200, chunk=32)
+
+
+@pytest.mark.parametrize("items", [0, 1, 31, 32, 33, 200])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_chunks_cover_everything_once(items: int, threads: int, set_threads: Callable[[int], None]) -> None:
+    set_threads(threads)
+    seen: list[int] = []
+    note = uncompiled(lambda start, stop: seen.extend(range(start, stop)))
+    kernels.run_in_chunks(note, items, chunk=32)
+    assert sorted(seen) == list(range(items))
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_items_may_wait_for_chunks(threads: int, set_threads: Callable[[int], None]) -> None:
+    """More items than threads, each with chunks: were the threads the same ones, all would wait for ever."""
+    set_threads(threads)
+
+    def work(item: int) -> int:
+        seen: list[int] = []
+        note = uncompiled(lambda start, stop: seen.extend(range(start, stop)))
+        kernels.run_in_chunks(note, 100, chunk=10)
+        return item * len(seen)
+
+    assert kernels.run_each(work, range(8)) == [100 * item for item in range(8)]
+
+
+def test_an_error_in_an_item_is_not_lost(set_threads: Callable[[int], None]) -> None:
+    for threads in (1, 2):
+        set_threads(threads)
+        with pytest.raises(ZeroDivisionError):
+            kernels.run_each(lambda item: 1 // item, [2, 1, 0])

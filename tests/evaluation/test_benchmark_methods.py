@@ -1,0 +1,105 @@
+"""Methods by the names a command is given."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from wsdesc import WSDesc, peers
+from wsdesc.core.errors import FileFormatError, InputError
+from wsdesc.evaluation.methods import load_methods
+from wsdesc.evaluation.pair_report import model_names
+
+
+@pytest.fixture
+def weights(tmp_path: Path) -> Path:
+    WSDesc(width=0.1).save(tmp_path / "small.v2.safetensors")
+    return tmp_path / "small.v2.safetensors"
+
+
+def test_models_by_file_and_by_name(weights: Path) -> None:
+    plain, named, untrained = load_methods([str(weights), f"w/o LRF={weights}", "untrained-fast"], [])
+    assert (plain.name, plain.file_stem) == ("small.v2", "small.v2")
+    assert (named.name, named.file_stem) == ("w/o LRF", "w_o_LRF")
+    assert plain.fingerprint == named.fingerprint != ""
+    assert model_names([plain, named, untrained]) == ["small.v2", "w/o LRF"]
+
+
+def test_other_weights_have_another_fingerprint(weights: Path) -> None:
+    (before,) = load_methods([str(weights)], [])
+    torch.manual_seed(1)
+    WSDesc(width=0.1).save(weights)
+    (after,) = load_methods([str(weights)], [])
+    assert before.fingerprint != after.fingerprint
+
+
+def test_untrained_is_the_same_each_time() -> None:
+    first, second = (load_methods(["untrained-fast"], [])[0].describer for _ in range(2))
+    assert isinstance(first, WSDesc)
+    assert isinstance(second, WSDesc)
+    assert torch.equal(first.network.head.weight, second.network.head.weight)
+
+
+def test_peers_of_both_kinds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        peers, "names", lambda kind=None: {"descriptor": ["d"], "pose": ["p"]}.get(kind, ["d", "p"])
+    )
+    monkeypatch.setattr(peers, "descriptor", lambda name: lambda points, keypoints, unit=1.0: keypoints)
+    monkeypatch.setattr(peers, "pose", lambda name: lambda source, target, unit=1.0, *, seed=0: None)
+    descriptor, pose = load_methods([], ["d", "p"])
+    assert descriptor.describer is not None
+    assert pose.estimator is not None
+    assert model_names([descriptor, pose]) == []
+    with pytest.raises(InputError, match="no peer 'q': choose of d, p"):
+        load_methods([], ["q"])
+
+
+def test_a_pipeline_is_all_that_register_does(weights: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def register(source: np.ndarray, target: np.ndarray, **options: str) -> SimpleNamespace:
+        asked.append((len(source), len(target), options))
+        return SimpleNamespace(T_target_source=np.eye(4), inliers=len(asked) - 1)
+
+    monkeypatch.setattr(import_module("wsdesc.registration.pipeline"), "register", register)
+    model, pipeline = load_methods([str(weights)], [], "cpu", [str(weights)])
+    assert pipeline.name == "register (small.v2)"
+    assert pipeline.fingerprint not in ("", model.fingerprint)
+    assert model_names([model, pipeline]) == ["small.v2"]
+    assert pipeline.estimator is not None
+    p, q = torch.rand(5, 3), torch.rand(4, 3)
+    assert pipeline.estimator(p, q, 1.0) is None  # nothing agrees: no pose
+    T = pipeline.estimator(p, q, 1.0)
+    assert T is not None
+    assert torch.equal(T, torch.eye(4, dtype=torch.float64))
+    assert asked[0] == (5, 4, {"model": str(weights), "device": "cpu"})
+
+
+def test_peers_that_cannot_run_here_are_skipped_with_the_line_to_type(
+    weights: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "open3d", None)
+    said: list[str] = []
+    methods = load_methods([str(weights)], ["fgr", "shot"], skip=said.append)
+    assert [method.name for method in methods] == ["small.v2", "shot"]
+    (line,) = said
+    assert line.startswith("fgr is skipped: ")
+    assert 'pip install "wsdesc[peers]"' in line
+    for skip in (None, said.append):  # nobody to tell, and nothing left
+        with pytest.raises(peers.PeerUnavailableError, match="pip install"):
+            load_methods([], ["fgr"], skip=skip)
+
+
+def test_refuses_nothing_and_two_of_a_name(weights: Path) -> None:
+    with pytest.raises(InputError, match="--model or a --peer"):
+        load_methods([], [])
+    with pytest.raises(InputError, match="two methods are called small"):
+        load_methods([str(weights), str(weights)], [])
+    with pytest.raises(FileFormatError, match="nowhere"):
+        load_methods(["nowhere"], [])

@@ -1,0 +1,164 @@
+"""Nearest and mutual neighbours against brute force."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from wsdesc.core.errors import InputError
+from wsdesc.matching import either, mutual, nearest
+
+
+def brute_force(source: np.ndarray, target: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    squared = ((source[:, None] - target[None]) ** 2).sum(-1)
+    to_target, to_source = squared.argmin(1), squared.argmin(0)  # numpy takes the first of equals
+    here = np.arange(len(source))
+    kept = to_source[to_target] == here
+    return to_target, np.stack([here[kept], to_target[kept]], 1)
+
+
+# Small integers: every product is exact, and ties are frequent.
+whole = st.integers(-2, 2).map(float)
+sets = st.integers(1, 3).flatmap(
+    lambda c: st.tuples(
+        arrays(np.float32, st.tuples(st.integers(1, 14), st.just(c)), elements=whole),
+        arrays(np.float32, st.tuples(st.integers(1, 14), st.just(c)), elements=whole),
+    )
+)
+
+
+@settings(deadline=None, max_examples=80)
+@given(sets, st.integers(1, 16))
+def test_equals_brute_force_with_ties_at_any_chunk(pair: tuple[np.ndarray, np.ndarray], chunk: int) -> None:
+    index, pairs = brute_force(*pair)
+    source, target = map(torch.from_numpy, pair)
+    found, distance = nearest(source, target, chunk=chunk)
+    np.testing.assert_array_equal(found.numpy(), index)
+    np.testing.assert_allclose(distance.numpy(), np.linalg.norm(pair[0] - pair[1][index], axis=1), rtol=1e-6)
+    np.testing.assert_array_equal(mutual(source, target, chunk=chunk).numpy(), pairs)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("chunk", [64, 301, 5000, None])
+def test_unit_descriptors(dtype: torch.dtype, chunk: int | None) -> None:
+    g = torch.Generator().manual_seed(3)
+    source, target = (
+        torch.nn.functional.normalize(torch.randn(n, 32, generator=g, dtype=dtype), dim=1) for n in (401, 300)
+    )
+    index, pairs = brute_force(source.double().numpy(), target.double().numpy())
+    found, distance = nearest(source, target, chunk=chunk)
+    np.testing.assert_array_equal(found.numpy(), index)
+    assert distance.dtype == dtype
+    result = mutual(source, target, chunk=chunk)
+    assert result.dtype == torch.int64
+    np.testing.assert_array_equal(result.numpy(), pairs)
+    assert len(pairs) > 50
+
+
+@pytest.mark.parametrize("chunk", [64, 130, None])
+def test_equal_descriptors_count_as_their_first_copy(chunk: int | None) -> None:
+    """Real-valued copies must not be told apart by the rounding of a matrix product."""
+    g = torch.Generator().manual_seed(4)
+    distinct = torch.nn.functional.normalize(torch.randn(60, 32, generator=g), dim=1)
+    target = distinct[torch.randint(60, (500,), generator=g)]
+    source = target[torch.randperm(500, generator=g)]
+    index, pairs = brute_force(source.double().numpy(), target.double().numpy())
+    np.testing.assert_array_equal(nearest(source, target, chunk=chunk)[0].numpy(), index)
+    np.testing.assert_array_equal(mutual(source, target, chunk=chunk).numpy(), pairs)
+    assert nearest(source, target, chunk=chunk)[1].max() == 0
+
+
+@pytest.mark.parametrize("channels", [3, 32, 33, 100])
+def test_copies_in_sets_of_any_size(channels: int) -> None:
+    """Matrix products round the rows at the rim of their tiles differently from those inside."""
+    g = torch.Generator().manual_seed(6)
+    for copies, rest in itertools.product((2, 5, 7, 25, 26, 38, 130), (1, 3, 7, 130)):
+        alike = torch.randn(1, channels, generator=g).repeat(copies, 1)
+        others = torch.randn(rest, channels, generator=g)
+        assert (nearest(others, alike)[0] == 0).all()
+        assert mutual(alike, others)[:, 0].tolist() == [0]
+        assert mutual(others, alike)[:, 1].tolist() == [0]
+
+
+def test_swapping_the_sides_swaps_the_pairs() -> None:
+    g = torch.Generator().manual_seed(5)
+    source, target = torch.randn(200, 8, generator=g), torch.randn(150, 8, generator=g)
+    there = {tuple(pair) for pair in mutual(source, target).tolist()}
+    back = {(i, j) for j, i in mutual(target, source).tolist()}
+    assert there == back
+
+
+class LargestTensor(TorchDispatchMode):
+    """Watches the size of everything that is computed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.size = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        for x in result if isinstance(result, tuple) else (result,):
+            if isinstance(x, torch.Tensor):
+                self.size = max(self.size, x.numel())
+        return result
+
+
+def test_memory_follows_the_chunk() -> None:
+    source, target = torch.randn(3000, 4), torch.randn(2500, 4)
+    with LargestTensor() as largest:
+        mutual(source, target, chunk=105)
+    assert 105 * 105 <= largest.size <= 3000 * 4
+
+
+@pytest.mark.parametrize("sizes", [(0, 5), (5, 0), (0, 0)])
+def test_nothing_to_match(sizes: tuple[int, int]) -> None:
+    pairs = mutual(torch.zeros(sizes[0], 4), torch.zeros(sizes[1], 4))
+    assert pairs.shape == (0, 2)
+    assert pairs.dtype == torch.int64
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+@pytest.mark.parametrize("side", [0, 1])
+def test_refuses_what_has_no_distance(bad: float, side: int) -> None:
+    sets = [torch.zeros(5, 4), torch.zeros(6, 4)]
+    sets[side][2, 1] = bad
+    for function in (nearest, mutual):
+        with pytest.raises(InputError, match=r"1 of [56] (source|target) descriptors"):
+            function(*sets)
+
+
+def test_refuses_shapes_that_do_not_fit() -> None:
+    with pytest.raises(InputError, match=r"\(3, 4\) and \(3, 5\)"):
+        mutual(torch.zeros(3, 4), torch.zeros(3, 5))
+    with pytest.raises(InputError, match="no target"):
+        nearest(torch.zeros(3, 4), torch.zeros(0, 4))
+    with pytest.raises(InputError, match="chunk"):
+        nearest(torch.zeros(3, 4), torch.zeros(3, 4), chunk=0)
+    assert nearest(torch.zeros(0, 4), torch.zeros(3, 4))[0].shape == (0,)
+
+
+def test_either_is_the_union_of_both_directions():
+    generator = torch.Generator().manual_seed(4)
+    a, b = torch.rand(70, 8, generator=generator), torch.rand(50, 8, generator=generator)
+    pairs, both = either(a, b)
+    there, back = nearest(a, b)[0], nearest(b, a)[0]
+    expected = {(i, int(j)) for i, j in enumerate(there)} | {(int(i), j) for j, i in enumerate(back)}
+    assert [tuple(pair) for pair in pairs.tolist()] == sorted(expected)
+    assert (pairs[both] == mutual(a, b)).all()
+    swapped, both_swapped = either(b, a)
+    assert {(i, j) for j, i in swapped.tolist()} == expected
+    assert both_swapped.sum() == both.sum()
+
+
+def test_either_of_nothing_is_nothing():
+    pairs, both = either(torch.empty(0, 8), torch.rand(5, 8))
+    assert pairs.shape == (0, 2)
+    assert both.shape == (0,)

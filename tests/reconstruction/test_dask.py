@@ -1,0 +1,97 @@
+"""The same poses from a cluster, even if a machine of it dies; and an answer where there is no cluster."""
+
+import os
+import shutil
+import signal
+import time
+
+import numpy as np
+import pytest
+from scipy.spatial.transform import Rotation
+
+from wsdesc import write_points
+from wsdesc.core.errors import InputError
+from wsdesc.core.executors import Dask
+from wsdesc.datasets.synthetic import make_fragments
+from wsdesc.reconstruction.pipeline import reconstruct
+
+distributed = pytest.importorskip("distributed")
+
+FAST = {"keypoints": 400, "more_keypoints": 0}
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """A scheduler and two worker processes, which are started anew when they die, as on real clusters."""
+    threads = {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, dashboard_address=None, env=threads, silence_logs=50
+    ) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def scans(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("scans")
+    for number, fragment in enumerate(make_fragments(3, 3, resolution=0.04)):
+        R = Rotation.random(random_state=number).as_matrix()
+        write_points(folder / f"{number}.ply", fragment.points @ R.T)
+    return sorted(folder.glob("*.ply"))
+
+
+class Killing(Dask):
+    """Kills a worker as soon as one pair is registered: both workers are at the other two then."""
+
+    killed = None
+
+    def run(self, task, jobs):
+        self.sent = jobs
+        for number, result in super().run(task, jobs):
+            if task.__name__ == "register_pair" and self.killed is None:
+                self.killed = next(iter(self.client.run(os.getpid).values()))
+                os.kill(self.killed, signal.SIGKILL)
+            yield number, result
+
+
+def test_a_worker_killed_in_the_middle_changes_nothing(cluster, scans, tmp_path):
+    alone = reconstruct(scans, tmp_path / "alone", **FAST)
+    assert alone.components == [[path.name for path in scans]]
+    # Descriptions are at hand, as a disk that all share has them; all pairs are to be done.
+    shutil.copytree(tmp_path / "alone" / "cache", tmp_path / "together" / "cache")
+    executor = Killing(cluster.scheduler_address)
+    together = reconstruct(scans, tmp_path / "together", executor=executor, **FAST)
+    executor.close()
+    assert executor.killed is not None
+    assert len(together.pairs) == 3
+    for name, T in alone.T_world_scan.items():
+        np.testing.assert_array_equal(together.T_world_scan[name], T)
+    assert [pair[3:] for pair in together.pairs] == [pair[3:] for pair in alone.pairs]
+    for job in executor.sent:  # paths and hashes travel, no clouds
+        assert len(repr(job)) < 3000
+        assert all(isinstance(value, str | int | float) for end in job.values() for value in end.values())
+
+
+def test_benchmarks_run_there_too(cluster, scans, tmp_path):
+    from wsdesc.evaluation.methods import from_recipe
+    from wsdesc.evaluation.pairwise import PairwiseOptions, run_pairwise
+    from wsdesc.evaluation.scenes import PairTruth, TestScene
+
+    pairs = [PairTruth(0, 1, np.eye(4)), PairTruth(0, 2, np.eye(4)), PairTruth(1, 2, np.eye(4))]
+    scene = TestScene("room", dict(enumerate(scans)), pairs)
+    method, options = (
+        from_recipe({"model": "untrained-fast", "device": "cpu"}),
+        PairwiseOptions(keypoints=(50,)),
+    )
+    alone = run_pairwise("pairs", [scene], [method], options, tmp_path / "alone")
+    executor = Dask(cluster.scheduler_address)
+    there = run_pairwise("pairs", [scene], [method], options, tmp_path / "there", executor=executor)
+    executor.close()
+    assert there == alone
+    assert len(there["untrained-fast"]) == 3
+
+
+def test_a_scheduler_that_is_not_there_is_said_within_seconds():
+    start = time.monotonic()
+    with pytest.raises(InputError, match=r"no Dask scheduler answers at tcp://127\.0\.0\.1:9"):
+        Dask("tcp://127.0.0.1:9")
+    assert time.monotonic() - start < 15
