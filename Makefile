@@ -8,11 +8,12 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq
 READY := .venv/.ready
 
-.PHONY: help demo test lint bench fuzz lock audit clean
+.PHONY: help demo test slow lint bench fuzz lock audit clean
 
 help:
 	@echo "make demo    register two scans of a synthetic room; results in demo/"
-	@echo "make test    style, types and all tests"
+	@echo "make test    style, types, import directions and the quick tests"
+	@echo "make slow    the slow tests: whole pipelines, browsers, faults, load"
 	@echo "make lint    style and types alone"
 	@echo "make bench   time the CPU code against its bounds; SCAN=file for a scan of yours"
 	@echo "make fuzz    feed every reader hostile files for a minute; python -m benchmarks.fuzz for 10 minutes each"
@@ -24,12 +25,16 @@ demo: $(READY)
 	@$(BIN)/wsdesc demo --out demo
 
 test: lint
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest -m "not slow"
+
+slow: $(READY)
+	@$(BIN)/python -m pytest -m slow
 
 lint: $(READY)
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-cache --no-logo > .venv/imports.log || { cat .venv/imports.log; exit 1; }
 
 bench: $(READY)
 	@$(BIN)/python benchmarks/cpu.py $(SCAN)

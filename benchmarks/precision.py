@@ -27,7 +27,7 @@ from wsdesc import WSDesc, read_points
 from wsdesc.cloud.units import measure
 from wsdesc.core.devices import choose_device
 from wsdesc.core.errors import InputError
-from wsdesc.descriptor.description import Description, cleaned_points, prepared
+from wsdesc.descriptor.description import Description, cleaned_points, prepare_scan
 from wsdesc.evaluation import rotation_error_deg
 from wsdesc.matching import mutual
 from wsdesc.registration.candidates import propose
@@ -104,7 +104,7 @@ def prepare(files: tuple[Path, Path], o: argparse.Namespace) -> tuple[Descriptio
         cleaned = cleaned_points(points)
         clouds.append(replace(cleaned, points=points[cleaned.index] - cleaned.offset))
     resolution = measure(*(cloud.points for cloud in clouds)).resolution
-    p, q = (prepared(cloud, resolution, o.model, 0, o.keypoints) for cloud in clouds)
+    p, q = (prepare_scan(cloud, resolution, o.model, 0, o.keypoints) for cloud in clouds)
     return p, q
 
 

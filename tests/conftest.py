@@ -18,6 +18,15 @@ from wsdesc.datasets.synthetic import RoomPair, room_pair
 _BESIDE = Path(__file__).resolve().parents[2] / "shared" / "data"  # beside the repository
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip tests marked `gpu` where there is no CUDA device."""
+    if torch.cuda.is_available():
+        return
+    for item in items:
+        if item.get_closest_marker("gpu"):
+            item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
+
+
 @pytest.fixture(scope="session")
 def data_folder() -> Path:
     """The folder of real scans: WSDESC_DATA, else `../shared/data` as seen from the repository."""

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from wsdesc.alignment.confidence import Calibration, Evidence, Rival, confidence
-from wsdesc.alignment.observability import Freedom
+from wsdesc.alignment.observability import Degeneracy
 from wsdesc.alignment.verify import Agreement
 
 
@@ -14,7 +14,7 @@ def agreement(**changes):
 
 
 def evidence(a, inliers=150, matches=2000, rivals=()):
-    free = Freedom(None, 0.2, np.zeros((0, 6)), None)
+    free = Degeneracy(None, 0.2, np.zeros((0, 6)), None)
     return Evidence.of(a, free, inliers=inliers, matches=matches, score=100.0, rivals=rivals)
 
 
@@ -74,7 +74,7 @@ def test_where_places_repeat_the_pose_that_fits_finer_is_likelier():
 
 def test_nothing_known_is_finite():
     nothing = Agreement(*[0.0] * 10, np.inf, np.inf, np.inf)
-    free = Freedom("empty", 0.0, np.eye(6), "empty")
+    free = Degeneracy("empty", 0.0, np.eye(6), "empty")
     e = Evidence.of(nothing, free, inliers=0, matches=0, score=0.0)
     assert np.isfinite(e.features()).all()
     assert 0 <= confidence(e) < 0.5

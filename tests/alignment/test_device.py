@@ -13,9 +13,9 @@ from torch import Tensor
 from wsdesc.alignment import consensus_cuda
 from wsdesc.alignment.consensus import consensus
 from wsdesc.alignment.hypotheses import Hypothesis
-from wsdesc.alignment.observability import freedom, information
+from wsdesc.alignment.observability import degeneracy, information
 from wsdesc.alignment.observability_cuda import informations
-from wsdesc.alignment.refine import refine, unrefined
+from wsdesc.alignment.refine import evaluate_pose, refine
 from wsdesc.alignment.refine_cuda import refine_all
 from wsdesc.alignment.surface import Surface, inverse
 from wsdesc.alignment.surface_cuda import DeviceSurface
@@ -119,7 +119,7 @@ def test_swapping_inverts(pair: Pair, on_device: tuple) -> None:
 def test_unrefined_says_the_same(pair: Pair, surfaces: tuple, on_device: tuple) -> None:
     start = disturbed(pair, 2, 2, 1)
     (found,) = refine_all(*on_device, start[None], resolution=STEP, refined=False)
-    expected = unrefined(*surfaces, start, resolution=STEP)
+    expected = evaluate_pose(*surfaces, start, resolution=STEP)
     np.testing.assert_array_equal(found.T_target_source, expected.T_target_source)
     np.testing.assert_allclose(found.agreement, expected.agreement, atol=2e-3)
     assert not found.converged
@@ -163,7 +163,7 @@ def test_a_plane_slides_on_both() -> None:
     T = np.eye(4)
     T[:3, 3] = 0.1, 0.05, 0.02
     (found,) = refine_all(*map(DeviceSurface.of, clouds), T[None], resolution=STEP)
-    assert freedom(found.information, REACH).kind == "plane"
+    assert degeneracy(found.information, REACH).kind == "plane"
     expected = refine(*(Surface.of(x.numpy()) for x in clouds), T, resolution=STEP)
     assert abs(found.T_target_source[2, 3] - expected.T_target_source[2, 3]) < 0.1 * STEP
 
@@ -176,7 +176,7 @@ def test_clouds_apart_keep_the_pose(on_device: tuple) -> None:
     np.testing.assert_array_equal(found.T_target_source, T)
     assert found.rmse == np.inf
     assert found.information.places == 0
-    assert freedom(found.information, REACH).kind == "empty"
+    assert degeneracy(found.information, REACH).kind == "empty"
 
 
 @pytest.mark.parametrize("points", [torch.eye(3)[:1], torch.eye(3)[:2], torch.eye(3), torch.ones(50, 3)])

@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy.spatial.transform import Rotation
 
-from wsdesc.alignment.observability import Freedom, freedom, information
+from wsdesc.alignment.observability import Degeneracy, degeneracy, information
 from wsdesc.alignment.surface import Surface, inverse
 from wsdesc.alignment.verify import Agreement, agreement, plausibility
 from wsdesc.cloud.sampling import voxel_downsample
@@ -198,7 +198,7 @@ def test_apart_nothing_agrees() -> None:
     a = agreement(cloud, cloud, T, REACH)
     assert not any(getattr(a, name) for name in SHARES)
     assert a.rmse_plane == a.rmse_point == np.inf
-    assert freedom(information(cloud, cloud, T, REACH), REACH).kind == "empty"
+    assert degeneracy(information(cloud, cloud, T, REACH), REACH).kind == "empty"
 
 
 @pytest.mark.parametrize("points", [np.eye(3)[:1], np.eye(3)[:2], np.eye(3), np.ones((50, 3))])
@@ -207,7 +207,7 @@ def test_clouds_that_are_hardly_any(points: np.ndarray) -> None:
     for pair in ((few, few), (few, many), (many, few)):
         a = agreement(*pair, np.eye(4), REACH)
         assert all(0 <= getattr(a, name) <= 1 for name in SHARES)
-        open_ = freedom(information(*pair, np.eye(4), REACH), REACH)
+        open_ = degeneracy(information(*pair, np.eye(4), REACH), REACH)
         assert (open_.kind, open_.conditioning) == ("empty", 0.0)
     assert agreement(few, few, np.eye(4), REACH).overlap_source == 1
 
@@ -220,12 +220,12 @@ def test_refuses_lengths_that_are_none(room: tuple) -> None:
             information(*room, reach)
 
 
-def found(name: str, noise: float, seed: int) -> tuple[Freedom, np.ndarray]:
+def found(name: str, noise: float, seed: int) -> tuple[Degeneracy, np.ndarray]:
     """What is said about two scans of a shape, and the pose they were given."""
     T = motion(seed)
     source = moved(scan(name, 2 * seed, noise), inverse(T))
     known = information(Surface.of(source), Surface.of(scan(name, 2 * seed + 1, noise)), T, REACH)
-    return freedom(known, REACH), T
+    return degeneracy(known, REACH), T
 
 
 @pytest.mark.parametrize("noise", [0, 0.5])
@@ -270,7 +270,7 @@ def test_a_small_shared_part_of_rooms_is_judged_alone() -> None:
     target = target[(z < 0.1) & (x > 0.1) & (x < 0.85) & (y < 0.1) | (z > 1.5)]
     target[:, 0] -= 3 * (target[:, 2] > 1)  # its walls are elsewhere
     known = information(Surface.of(source), Surface.of(target), np.eye(4), REACH)
-    assert freedom(known, REACH).kind == "plane"
+    assert degeneracy(known, REACH).kind == "plane"
 
 
 def test_the_misfit_is_that_of_most_walls() -> None:

@@ -10,7 +10,14 @@ import torch
 from wsdesc import WSDesc, WSDescError, write_points
 from wsdesc.cli.train import distill as command
 from wsdesc.core.rng import generator_of
-from wsdesc.learning.distill import AnyTwo, Distiller, agreement, distill, student_options, student_source
+from wsdesc.learning.distill import (
+    Distiller,
+    RandomPairs,
+    agreement,
+    distill,
+    student_options,
+    student_source,
+)
 from wsdesc.learning.options import TrainOptions
 from wsdesc.learning.prefetch import Feed
 from wsdesc.learning.sources import drop_sparse
@@ -35,7 +42,7 @@ def options(teacher, **more):
 def test_the_student_comes_near_its_teacher(teacher, clouds, tmp_path):
     o = options(teacher, validate_every=40)
     before = Distiller(teacher, o).model
-    weights = distill(teacher, AnyTwo(clouds, 0), o, tmp_path, held_out=clouds)
+    weights = distill(teacher, RandomPairs(clouds, 0), o, tmp_path, held_out=clouds)
     student = WSDesc.from_pretrained(weights)
     there, here = (agreement(teacher, m, clouds, keypoints=128) for m in (before, student))
     assert here["held_out_cosine"] > there["held_out_cosine"] + 0.2
@@ -57,15 +64,15 @@ def test_a_model_agrees_with_itself_and_with_no_stranger(teacher, clouds):
 
 def test_stopping_and_going_on_changes_no_bit(teacher, clouds, tmp_path):
     o = options(teacher, steps=4)
-    whole = distill(teacher, AnyTwo(clouds, 0), o, tmp_path / "whole")
-    assert distill(teacher, AnyTwo(clouds, 0), o, tmp_path / "parts", stop_after=0) is None
-    parts = distill(teacher, AnyTwo(clouds, 0), o, tmp_path / "parts", resume=True)
+    whole = distill(teacher, RandomPairs(clouds, 0), o, tmp_path / "whole")
+    assert distill(teacher, RandomPairs(clouds, 0), o, tmp_path / "parts", stop_after=0) is None
+    parts = distill(teacher, RandomPairs(clouds, 0), o, tmp_path / "parts", resume=True)
     assert whole.read_bytes() == parts.read_bytes()
 
 
 def test_the_loss_is_what_it_says(teacher, clouds):
     distiller = Distiller(teacher, options(teacher, distill={"relational": 3.0}))
-    (pair,) = Feed(AnyTwo(clouds, 0), distiller).take(0)
+    (pair,) = Feed(RandomPairs(clouds, 0), distiller).take(0)
     loss, distance, relation, good = distiller.gradients([pair])[0].tolist()
     grids = torch.cat([distiller.model.voxels(scene) for scene in pair])
     ours, theirs = distiller.model.network(grids).detach(), teacher.network(grids).detach()
@@ -81,7 +88,7 @@ def test_a_student_equal_to_its_teacher_has_nothing_to_learn(teacher, clouds):
     o = student_options(teacher, teacher.options.width, keypoints=32)
     distiller = Distiller(teacher, o)
     distiller.model.load_state_dict(teacher.state_dict())
-    loss, *_ = distiller.gradients(Feed(AnyTwo(clouds, 0), distiller).take(0))[0].tolist()
+    loss, *_ = distiller.gradients(Feed(RandomPairs(clouds, 0), distiller).take(0))[0].tolist()
     assert loss == pytest.approx(0, abs=1e-5)
 
 
@@ -98,11 +105,11 @@ def test_the_rate_rises_then_falls_to_zero(teacher):
 
 def test_any_two_clouds_all_once_in_a_round(clouds):
     three = [*clouds, clouds[0][::2]]
-    source = AnyTwo(three, seed=0)
+    source = RandomPairs(three, seed=0)
     drawn = [id(cloud) for number in range(3) for cloud in source.pair(number)]
     assert set(drawn[:3]) == set(drawn[3:]) == {id(c) for c in three}
     with pytest.raises(WSDescError, match="no clouds"):
-        AnyTwo([], 0)
+        RandomPairs([], 0)
 
 
 def test_keypoints_are_drawn_by_the_generator_alone(teacher, clouds):

@@ -14,7 +14,7 @@ from hypothesis.extra.numpy import arrays
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from wsdesc.core.errors import InputError
-from wsdesc.matching import either, mutual, nearest
+from wsdesc.matching import mutual, nearest, one_sided_matches
 
 
 def brute_force(source: np.ndarray, target: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -148,17 +148,17 @@ def test_refuses_shapes_that_do_not_fit() -> None:
 def test_either_is_the_union_of_both_directions():
     generator = torch.Generator().manual_seed(4)
     a, b = torch.rand(70, 8, generator=generator), torch.rand(50, 8, generator=generator)
-    pairs, both = either(a, b)
+    pairs, both = one_sided_matches(a, b)
     there, back = nearest(a, b)[0], nearest(b, a)[0]
     expected = {(i, int(j)) for i, j in enumerate(there)} | {(int(i), j) for j, i in enumerate(back)}
     assert [tuple(pair) for pair in pairs.tolist()] == sorted(expected)
     assert (pairs[both] == mutual(a, b)).all()
-    swapped, both_swapped = either(b, a)
+    swapped, both_swapped = one_sided_matches(b, a)
     assert {(i, j) for j, i in swapped.tolist()} == expected
     assert both_swapped.sum() == both.sum()
 
 
 def test_either_of_nothing_is_nothing():
-    pairs, both = either(torch.empty(0, 8), torch.rand(5, 8))
+    pairs, both = one_sided_matches(torch.empty(0, 8), torch.rand(5, 8))
     assert pairs.shape == (0, 2)
     assert both.shape == (0,)

@@ -6,7 +6,7 @@ from scipy.spatial.transform import Rotation
 
 from wsdesc.alignment.observability import Information
 from wsdesc.alignment.surface import inverse
-from wsdesc.reconstruction.disambiguation import HOME, choose, displacements
+from wsdesc.reconstruction.disambiguation import LOOP_TOLERANCE, choose, displacements
 from wsdesc.reconstruction.loop_closure import place
 from wsdesc.reconstruction.pose_graph import Edge
 
@@ -126,4 +126,4 @@ def test_displacements_are_those_of_points():
 
     farthest = max(apart(T, S), apart(inverse(T), inverse(S)))
     assert 0.8 * displacements(T, S, RADIUS, RADIUS) < farthest <= displacements(T, S, RADIUS, RADIUS)
-    assert displacements(T, T, 9.0, 9.0) < 1e-6 < HOME
+    assert displacements(T, T, 9.0, 9.0) < 1e-6 < LOOP_TOLERANCE

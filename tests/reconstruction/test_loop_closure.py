@@ -7,10 +7,10 @@ from scipy.spatial.transform import Rotation
 from wsdesc.alignment.observability import Information
 from wsdesc.alignment.surface import inverse
 from wsdesc.reconstruction.loop_closure import (
-    ALONE,
     CONFIRMED,
     CONFIRMED_ALIKE,
-    HOME,
+    LOOP_TOLERANCE,
+    MIN_CONFIDENCE_UNCONFIRMED,
     Loop,
     displacement,
     find_loops,
@@ -81,7 +81,9 @@ def test_edges_go_one_by_one_the_least_supported_first(seed):
     while any(not loop.closed for loop in left):  # the definition
         votes = {k: sum((1 if loop.closed else -1) for loop in left if k in loop.edges) for k in range(12)}
         accused = {k for loop in left if not loop.closed for k in loop.edges}
-        worst = min(accused, key=lambda k: (confidence[k] >= ALONE, votes[k], confidence[k], k))
+        worst = min(
+            accused, key=lambda k: (confidence[k] >= MIN_CONFIDENCE_UNCONFIRMED, votes[k], confidence[k], k)
+        )
         against[worst] = sum(worst in loop.edges and not loop.closed for loop in left)
         left = [loop for loop in left if worst not in loop.edges]
     assert reject_contradictions(loops, confidence) == (against, {k for loop in left for k in loop.edges})
@@ -99,7 +101,7 @@ def test_weak_edges_need_a_loop():
     verdicts = judge_edges(weak, np.ones(4))
     assert verdicts[:3] == [None] * 3
     assert "no loop" in verdicts[3]
-    sure = [*weak[:3], weak[3]._replace(confidence=ALONE)]
+    sure = [*weak[:3], weak[3]._replace(confidence=MIN_CONFIDENCE_UNCONFIRMED)]
     assert judge_edges(sure, np.ones(4))[3] is None
     hopeless = [e._replace(confidence=0.1) for e in weak]
     assert all("confidence" in verdict for verdict in judge_edges(hopeless, np.ones(4)))
@@ -122,7 +124,7 @@ def test_displacement_is_how_far_points_go():
     points *= 1.5 / np.linalg.norm(points, axis=1, keepdims=True)
     farthest = np.linalg.norm(points @ T[:3, :3].T + T[:3, 3] - points, axis=1).max()
     assert 0.8 * displacement(T, 1.5) < farthest <= displacement(T, 1.5)
-    assert displacement(np.eye(4), 9.0) < 1e-6 < HOME
+    assert displacement(np.eye(4), 9.0) < 1e-6 < LOOP_TOLERANCE
 
 
 @pytest.mark.parametrize("wrong", [0, 5, 11])
@@ -162,4 +164,4 @@ def test_a_scan_that_fits_as_well_elsewhere_is_not_placed():
     assert all("elsewhere" in verdict for verdict in verdicts[1:])
     sooner = [poses if len(poses) == 1 else [poses[0], poses[1]._replace(confidence=0.1)] for poses in pairs]
     assert place(sooner, np.ones(3)).graph.components == [[0, 1, 2]]
-    assert CONFIRMED < 0.5 < ALONE
+    assert CONFIRMED < 0.5 < MIN_CONFIDENCE_UNCONFIRMED

@@ -5,12 +5,12 @@ import re
 
 import numpy as np
 import pytest
-from looking import corner, count, motion
 
+from looking import corner, count, motion
 from wsdesc import write_points
 from wsdesc.cloud.clean import clean
 from wsdesc.datasets.synthetic import room_pair
-from wsdesc.descriptor.description import DEFAULT_MODEL, load_model, prepared
+from wsdesc.descriptor.description import DEFAULT_MODEL, load_model, prepare_scan
 from wsdesc.reconstruction.pipeline import PairResult, Reconstruction
 from wsdesc.registration.pipeline import Registration, register
 from wsdesc.view import results as show
@@ -68,7 +68,7 @@ def test_a_registration_becomes_a_scene_with_matches_that_meet(result, room):
 def test_cells_of_a_support_are_full_where_the_scan_is(room):
     model, name = load_model(DEFAULT_MODEL, "cpu")
     cleaned = clean(2.0 * room.source + 1000.0)  # another unit, another origin
-    description = prepared(cleaned, 0.06, name, 0, 40)
+    description = prepare_scan(cleaned, 0.06, name, 0, 40)
     found = show.supports(description, 40)
     points = cleaned.points.astype(np.float64) + cleaned.offset
     h = found.grids.shape[-1]
@@ -84,7 +84,7 @@ def test_cells_of_a_support_are_full_where_the_scan_is(room):
 
 
 def test_a_model_that_is_not_at_hand_has_no_supports(room):
-    assert show.supports(prepared(clean(room.source), 0.05, "somebody's", 0, 40), 40) is None
+    assert show.supports(prepare_scan(clean(room.source), 0.05, "somebody's", 0, 40), 40) is None
 
 
 def test_clouds_too_small_to_be_described_are_shown_all_the_same():

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wsdesc.core.kernels import device_function, kernel, run_in_chunks
+from wsdesc.core.kernels import inline, kernel, run_in_chunks
 
 CLOSEST = 64  # partners kept of a match: the bits of one word
 _CHUNK = 64  # rows a thread takes at a time
@@ -59,7 +59,7 @@ def closest_partners(
     return partners, common
 
 
-@device_function
+@inline
 def ones(word: Any) -> Any:
     """The number of bits set; the compiler knows this pattern and makes one instruction of it."""
     word -= (word >> np.uint64(1)) & np.uint64(0x5555555555555555)
@@ -68,18 +68,18 @@ def ones(word: Any) -> Any:
     return np.int64((word * np.uint64(0x0101010101010101)) >> np.uint64(56))
 
 
-@device_function
+@inline
 def is_set(bits: Any, i: int, j: int) -> Any:
     return (bits[i, j >> 6] >> np.uint64(j & 63)) & _ONE != np.uint64(0)
 
 
-@device_function
+@inline
 def length(x: Any, i: int, j: int) -> Any:
     dx, dy, dz = x[0, j] - x[0, i], x[1, j] - x[1, i], x[2, j] - x[2, i]
     return np.sqrt(dx * dx + dy * dy + dz * dz)
 
 
-@device_function
+@inline
 def stretch(p: Any, q: Any, within: float, i: int, j: int) -> Any:
     """How far an edge is from keeping its length, 0 … 1 for compatible matches: squared, as a cost is."""
     s = (length(p, i, j) - length(q, i, j)) / within

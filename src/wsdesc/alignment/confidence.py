@@ -18,7 +18,7 @@ from typing import NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from wsdesc.alignment.observability import Freedom
+from wsdesc.alignment.observability import Degeneracy
 from wsdesc.alignment.verify import Agreement, plausibility
 from wsdesc.core.atomic import atomic_write
 
@@ -66,7 +66,7 @@ class Evidence(NamedTuple):
     def of(
         cls,
         a: Agreement,
-        free: Freedom,
+        free: Degeneracy,
         *,
         inliers: int,
         matches: int,

@@ -25,20 +25,20 @@ from wsdesc.alignment.compatibility import (
 )
 from wsdesc.alignment.hypotheses import (
     Hypothesis,
-    about_middles,
     best_distinct,
     centred,
     check_count,
     distinct,
+    uncentre,
 )
 from wsdesc.alignment.ransac import matched_points
 from wsdesc.alignment.rigid import rigid_from_moments
 from wsdesc.core.errors import InputError
-from wsdesc.core.kernels import device_function, kernel, run_in_chunks
+from wsdesc.core.kernels import inline, kernel, run_in_chunks
 
 SHORTEST = 4.0  # thresholds that an edge must be long; the members of a clique are that far apart
 STARTS = 8  # cliques grown around a match
-NO_ACCIDENT = 24  # members of a clique that need no other beside it
+DECISIVE_SIZE = 24  # members of a clique that need no other beside it
 CANDIDATES = 4  # distinct motions refitted for each one asked for; refitting changes their order
 
 
@@ -88,7 +88,7 @@ def consensus(
     if best and len(used) < len(w):  # all are counted, but only for motions that are worth it
         poses = np.stack([hypothesis.T_target_source.numpy() for hypothesis in best])
         best = best_distinct(poses, p, q, w, threshold, hypotheses)
-    return [about_middles(hypothesis, middle_p, middle_q) for hypothesis in best]
+    return [uncentre(hypothesis, middle_p, middle_q) for hypothesis in best]
 
 
 def _weights(weights: Tensor | None, count: int) -> NDArray[np.float64]:
@@ -177,14 +177,14 @@ def _grow_cliques(
                 best[0] = i
                 for m in range(1, n):
                     best[m] = partners[i, members[m]]
-            if size >= NO_ACCIDENT:
+            if size >= DECISIVE_SIZE:
                 break
         sizes[i] = size
         if size >= 3:
             _write_moments(best[:size], p, q, means[0, i], means[1, i], cross[i])
 
 
-@device_function
+@inline
 def _grow(first: int, near: int, links: Any, strain: Any, cost: Any, members: Any) -> Any:
     """Add, one after another, the partner that leaves most candidates, until none is left.
 
@@ -213,7 +213,7 @@ def _grow(first: int, near: int, links: Any, strain: Any, cost: Any, members: An
         candidates &= links[newest]
 
 
-@device_function
+@inline
 def _write_moments(members: Any, p: Any, q: Any, mean_p: Any, mean_q: Any, cross: Any) -> None:
     """What a rigid fit of the members needs to know."""
     n = len(members)

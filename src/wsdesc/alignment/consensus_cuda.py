@@ -13,15 +13,15 @@ import torch
 from torch import Tensor
 
 from wsdesc.alignment.compatibility import CLOSEST
-from wsdesc.alignment.consensus import CANDIDATES, NO_ACCIDENT, SHORTEST, STARTS, most_trusted
+from wsdesc.alignment.consensus import CANDIDATES, DECISIVE_SIZE, SHORTEST, STARTS, most_trusted
 from wsdesc.alignment.hypotheses import (
     ROUNDS,
     SAME_ANGLE,
     SAME_THRESHOLDS,
     WIDE,
     Hypothesis,
-    about_middles,
     distinct,
+    uncentre,
 )
 from wsdesc.alignment.rigid import rigid_from_moments
 from wsdesc.cloud.nearest import squared_distances
@@ -50,7 +50,7 @@ def consensus(
         poses = torch.stack([hypothesis.T_target_source for hypothesis in best]).to(p.device)
         best = _best_distinct(poses, p, q, w, threshold, hypotheses)
     middles = [middle[:, None].cpu().numpy() for middle in (middle_p, middle_q)]
-    return [about_middles(hypothesis, *middles) for hypothesis in best]
+    return [uncentre(hypothesis, *middles) for hypothesis in best]
 
 
 def _candidates(p: Tensor, q: Tensor, w: Tensor, threshold: float, most: int) -> Tensor:
@@ -106,7 +106,7 @@ def _cliques(edge: Tensor, stretch: Tensor, partners: Tensor, there: Tensor) -> 
         candidates = candidates & links.gather(1, newest[..., None].expand_as(candidates))
         if step % _LOOK == _LOOK - 1 and not bool(alive.any()):
             break
-    large = size >= NO_ACCIDENT
+    large = size >= DECISIVE_SIZE
     tried = there[:, :starts] & (large.cumsum(1) - large.long() == 0)  # none before it was large
     chosen = (size - total / size.square()).masked_fill(~tried, -1.0).argmax(1)  # (M,)
     return members.gather(1, chosen[:, None, None].expand(-1, 1, members.shape[2]))[:, 0]

@@ -71,7 +71,7 @@ def ransac_hypotheses(
             break
     found_poses = np.stack(poses) if poses else np.empty((0, 4, 4))
     best = best_distinct(found_poses, p, q, np.ones(p.shape[1]), threshold, hypotheses)
-    return [about_middles(hypothesis, middle_p, middle_q) for hypothesis in best]
+    return [uncentre(hypothesis, middle_p, middle_q) for hypothesis in best]
 
 
 def check_count(hypotheses: int) -> None:
@@ -85,7 +85,7 @@ def centred(p: NDArray[np.float64], q: NDArray[np.float64]) -> tuple[NDArray[np.
     return p - middles[0], q - middles[1], *middles
 
 
-def about_middles(
+def uncentre(
     hypothesis: Hypothesis, middle_p: NDArray[np.float64], middle_q: NDArray[np.float64]
 ) -> Hypothesis:
     """What was found for `centred` matches, for the matches themselves."""

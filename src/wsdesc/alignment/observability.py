@@ -50,7 +50,7 @@ class Information(NamedTuple):
     places: int  # that were counted
 
 
-class Freedom(NamedTuple):
+class Degeneracy(NamedTuple):
     """What the geometry leaves open."""
 
     kind: str | None  # None where the pose is determined
@@ -72,7 +72,7 @@ _WARNINGS = {
 }
 
 
-def touching(source: Surface, target: Surface, T_target_source: Floats, reach: float) -> Places:
+def contact_pairs(source: Surface, target: Surface, T_target_source: Floats, reach: float) -> Places:
     """Pairs of places within `reach` whose normals do not contradict each other."""
     T_source_target = inverse(T_target_source)
     forth = contact(source, target, T_target_source, reach)
@@ -98,7 +98,7 @@ def information(source: Surface, target: Surface, T_target_source: ArrayLike, re
     """How firmly the overlap under a pose holds each motion; `reach` as for `agreement`."""
     T = check_pose(T_target_source)
     check_length(reach, "reach")
-    return information_of(touching(source, target, T, reach))
+    return information_of(contact_pairs(source, target, T, reach))
 
 
 def information_of(places: Places) -> Information:
@@ -129,16 +129,16 @@ def information_from(
     return Information(matrix, centre, extent, float(np.sqrt(max(thinnest, 0.0))), count)
 
 
-def freedom(known: Information, reach: float) -> Freedom:
+def degeneracy(known: Information, reach: float) -> Degeneracy:
     """Name the motions that are not determined. `reach` is the one the information was found with."""
     check_length(reach, "reach")
     values, vectors = np.linalg.eigh(known.matrix)  # ascending
     if known.places < FEWEST or known.extent < reach:
-        return Freedom("empty", 0.0, np.eye(6), _WARNINGS["empty"])
+        return Degeneracy("empty", 0.0, np.eye(6), _WARNINGS["empty"])
     open_ = vectors[:, values < OPEN + OPEN_NOISE / np.sqrt(known.places)].T  # (F, 6)
     kind = _kind(open_, known.height, reach) if len(open_) else None
     conditioning = float(np.clip(values[0] / values[-1], 0.0, 1.0))
-    return Freedom(kind, conditioning, open_, _WARNINGS[kind] if kind else None)
+    return Degeneracy(kind, conditioning, open_, _WARNINGS[kind] if kind else None)
 
 
 def _kind(motions: Floats, height: float, reach: float) -> str:

@@ -29,7 +29,7 @@ class Places(NamedTuple):
     asked: int  # how many of M the source asked for; the rest the target did
 
 
-def touching(source: DeviceSurface, target: DeviceSurface, poses: Floats, reach: float) -> Places:
+def contact_pairs(source: DeviceSurface, target: DeviceSurface, poses: Floats, reach: float) -> Places:
     """Pairs of places, asked from both sides, in poses T_target_source (H, 4, 4)."""
     T_target_source, T_source_target = on_device(poses, source)
     forth = source.partners_in(target, laid(source.asking, T_target_source)[..., :3])  # (H, S)
@@ -87,7 +87,7 @@ def informations(
     source: DeviceSurface, target: DeviceSurface, poses: Floats, reach: float
 ) -> list[Information]:
     """`information` of each of the poses T_target_source (H, 4, 4)."""
-    places = touching(source, target, poses, reach)
+    places = contact_pairs(source, target, poses, reach)
     weights, count = weights_of(places, reach)
     middle = places.source + places.gap / 2
     seen = [views_of(middle, normals) for normals in (places.source_normals, places.target_normals)]

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from wsdesc.alignment.rigid import rigid_from_moments
 from wsdesc.core.errors import InputError
-from wsdesc.core.kernels import device_function, kernel, run_in_chunks
+from wsdesc.core.kernels import inline, kernel, run_in_chunks
 
 _BATCH = 2048  # iterations between two looks at the best hypothesis
 _CHUNK = 512  # iterations a thread takes at a time
@@ -159,7 +159,7 @@ def _squared_residuals(
     return squared
 
 
-@device_function
+@inline
 def _random(seed: Any, counter: Any) -> Any:
     """Splitmix64: 64 random bits of a counter, a stream for each seed."""
     x = seed + (counter + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
@@ -168,39 +168,39 @@ def _random(seed: Any, counter: Any) -> Any:
     return x ^ (x >> np.uint64(31))
 
 
-@device_function
+@inline
 def _below(bits: Any, bound: int) -> Any:
     """A number in [0, bound) from the upper half of the bits."""
     return np.int64(((bits >> np.uint64(32)) * np.uint64(bound)) >> np.uint64(32))
 
 
-@device_function
+@inline
 def _edge(x: Any, i: int, j: int) -> Any:
     return x[0, j] - x[0, i], x[1, j] - x[1, i], x[2, j] - x[2, i]
 
 
-@device_function
+@inline
 def _dot(a: Any, b: Any) -> Any:
     return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
 
 
-@device_function
+@inline
 def _cross(a: Any, b: Any) -> Any:
     return a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]
 
 
-@device_function
+@inline
 def _times(s: Any, a: Any) -> Any:
     return s * a[0], s * a[1], s * a[2]
 
 
-@device_function
+@inline
 def _same_length(a: Any, b: Any, ratio_squared: float) -> Any:
     x, y = _dot(a, a), _dot(b, b)
     return min(x, y) > 0.0 and min(x, y) >= ratio_squared * max(x, y)
 
 
-@device_function
+@inline
 def _triangle_frame(ab: Any, ac: Any) -> Any:
     """Axes of a triangle: along its first edge, across it, and along the normal; and 1 if it has an area."""
     normal = _cross(ab, ac)
@@ -279,7 +279,7 @@ def _try_samples(
         agreeing[item] = _count_inliers(poses[item], p, q, threshold_squared)
 
 
-@device_function
+@inline
 def _count_inliers(T: Any, p: Any, q: Any, threshold_squared: float) -> Any:
     t00, t01, t02, t03 = T[0, 0], T[0, 1], T[0, 2], T[0, 3]
     t10, t11, t12, t13 = T[1, 0], T[1, 1], T[1, 2], T[1, 3]

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.spatial.transform import Rotation
 
-from wsdesc.alignment.observability import FEWEST, Information, Places, information_of, touching
+from wsdesc.alignment.observability import FEWEST, Information, Places, contact_pairs, information_of
 from wsdesc.alignment.surface import Floats, Surface, check_length, check_pose, inverse
 from wsdesc.alignment.verify import Agreement, agreement
 
@@ -53,16 +53,20 @@ def refine(source: Surface, target: Surface, T_target_source: ArrayLike, *, reso
     before, after = (agreement(source, target, pose, reach) for pose in (T_given, T))
     kept = merit(after, reach) < (1 - DOUBT) * merit(before, reach)
     T, judged = (T_given, before) if kept else (T, after)
-    known = information_of(touching(source, target, T, reach))
+    known = information_of(contact_pairs(source, target, T, reach))
     return Refined(T, still and not kept, judged.rmse_plane, known, judged)
 
 
-def unrefined(source: Surface, target: Surface, T_target_source: ArrayLike, *, resolution: float) -> Refined:
+def evaluate_pose(
+    source: Surface, target: Surface, T_target_source: ArrayLike, *, resolution: float
+) -> Refined:
     """What `refine` says about a pose, without changing it."""
     T = check_pose(T_target_source)
     reach = REACH * resolution
     judged = agreement(source, target, T, reach)
-    return Refined(T, False, judged.rmse_plane, information_of(touching(source, target, T, reach)), judged)
+    return Refined(
+        T, False, judged.rmse_plane, information_of(contact_pairs(source, target, T, reach)), judged
+    )
 
 
 def merit(a: Agreement, reach: float) -> float:
@@ -106,7 +110,7 @@ def _gicp(
 def _settle(source: Surface, target: Surface, T: Floats, reach: float, still: float) -> tuple[Floats, bool]:
     """Gauss-Newton on the point-to-plane distances of both clouds' samples; and whether it came to rest."""
     for _ in range(STEPS):
-        places = touching(source, target, T, reach)
+        places = contact_pairs(source, target, T, reach)
         T_step, moved = _step(places)
         if T_step is None:
             return T, False

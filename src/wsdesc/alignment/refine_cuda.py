@@ -19,9 +19,9 @@ from wsdesc.alignment.observability import FEWEST
 from wsdesc.alignment.observability_cuda import (
     Places,
     about_centre,
+    contact_pairs,
     informations,
     moments,
-    touching,
     views_of,
     weights_of,
 )
@@ -47,7 +47,7 @@ class _Stage(NamedTuple):
 def refine_all(
     source: DeviceSurface, target: DeviceSurface, poses: Floats, *, resolution: float, refined: bool = True
 ) -> list[Refined]:
-    """What `refine` makes of each of the poses (H, 4, 4), or `unrefined`."""
+    """What `refine` makes of each of the poses (H, 4, 4), or `evaluate_pose`."""
     if len(poses) == 0:
         return []
     reach = REACH * resolution
@@ -76,7 +76,7 @@ def _descend(
     T, rested = poses.copy(), np.zeros(len(poses), bool)
     moving = list(range(len(poses)))
     for _ in range(stage.steps):
-        rows = _sums(touching(source, target, T[moving], stage.reach * resolution), stage, resolution)
+        rows = _sums(contact_pairs(source, target, T[moving], stage.reach * resolution), stage, resolution)
         for k, row in zip(list(moving), rows, strict=True):
             T_step, moved = _step(row, stage)
             if T_step is None:

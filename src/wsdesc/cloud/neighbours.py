@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from wsdesc.core.errors import InputError
-from wsdesc.core.kernels import device_function, kernel, run_in_chunks
+from wsdesc.core.kernels import inline, kernel, run_in_chunks
 
 LEAF = 32  # points in a leaf, and leaves in a branch
 _BITS = 21  # of a Morton key, an axis
@@ -181,7 +181,7 @@ def _sorted_within_query(query: Tensor, point: Tensor) -> Tensor:
     return point[by_point][torch.sort(query[by_point], stable=True).indices]
 
 
-@device_function
+@inline
 def walk_leaves(centres, radii, branch_centres, branch_radii, x, y, z, reach, found):
     """Write the numbers of the leaves that meet the ball into `found` (L,); return how many."""
     n = 0

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from wsdesc.cloud.neighbours import check_points
 from wsdesc.core.errors import InputError
-from wsdesc.core.kernels import device_function, kernel
+from wsdesc.core.kernels import inline, kernel
 
 _ONE_PROGRAM = 1 << 16  # points whose distances fit the registers of one program on a GPU
 
@@ -141,7 +141,7 @@ def _sum_cells(points, low, size):
     return keys[:used], sums[:used], counts[:used]
 
 
-@device_function
+@inline
 def _slot(key, capacity):
     """Where the search for a cell begins: the upper bits of a product are well mixed."""
     mixed = np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)

@@ -23,7 +23,7 @@ import numpy as np
 from wsdesc.cloud.clean import first_occurrences
 from wsdesc.cloud.cloud import all_finite, as_points
 from wsdesc.core.errors import InputError
-from wsdesc.core.kernels import device_function, kernel, run_each, run_in_chunks
+from wsdesc.core.kernels import inline, kernel, run_each, run_in_chunks
 
 INDOOR_RESOLUTION = 0.025  # in metres: the working resolution at which one unit is one
 SPACINGS = 2.0  # the resolution in spacings,
@@ -199,7 +199,7 @@ def _cells(points: np.ndarray, size: float) -> np.ndarray:
     return numbers
 
 
-@device_function
+@inline
 def _cell_of(x, y, z, size):  # type: ignore[no-untyped-def]
     number = np.int64(0)
     for place in (x, y, z):

@@ -135,7 +135,7 @@ def kernel(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     return Kernel(function, **options)
 
 
-def device_function(function: Callable[..., Any] | None = None, **options: Any) -> Any:
+def inline(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     """Decorate a helper that only kernels call; it is compiled, and cached, as part of them."""
     decorate = numba.njit(nogil=True, error_model="numpy", **options)
     return decorate if function is None else decorate(function)

@@ -21,7 +21,7 @@ class Options(BaseModel):
 
     @field_validator("*")
     @classmethod
-    def _is_no_giant(cls, value: Any) -> Any:
+    def _check_magnitude(cls, value: Any) -> Any:
         if isinstance(value, int) and abs(value) > _LARGEST:
             raise ValueError("is too large a number")
         return value

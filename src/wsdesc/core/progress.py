@@ -10,7 +10,7 @@ Advance = Callable[[int], None]  # so many items more are done
 Watch = Callable[[str, int], AbstractContextManager[Advance]]  # name of a step, and the number of its items
 
 
-class Clock:
+class StepTimer:
     """Enter it around each step. `watch` is entered as well: progress bars hang there."""
 
     def __init__(self, watch: Watch | None = None) -> None:

@@ -65,7 +65,7 @@ class Description:
         names = ("points", "order", "descriptors", "frames")
         return replace(self, **{name: getattr(self, name).to(device) for name in names})
 
-    def spread(self, count: int, seed: int) -> Description:
+    def with_keypoints(self, count: int, seed: int) -> Description:
         """With `count` keypoints at least that one may have, where the scan has as many points.
 
         By the same seed those it had come first.
@@ -88,7 +88,7 @@ class Description:
                 f"{other.resolution:.4g}: describe both at one, with --resolution"
             )
 
-    def more(self, model: WSDesc, count: int, advance: Advance = lambda done: None) -> Description:
+    def extend(self, model: WSDesc, count: int, advance: Advance = lambda done: None) -> Description:
         """Describe further keypoints until there are `count`, or none left; what is new comes to the rest."""
         device, home = next(model.parameters()).device, self.points.device
         new = self.order[len(self.descriptors) : count]
@@ -161,10 +161,10 @@ def describe(
     network, name = load_model(model, device)
     cleaned = cleaned_points(scan)
     resolution = resolution or working_resolution(cleaned.points)
-    return prepared(cleaned, resolution, name, seed, keypoints).more(network, keypoints, advance)
+    return prepare_scan(cleaned, resolution, name, seed, keypoints).extend(network, keypoints, advance)
 
 
-def prepared(
+def prepare_scan(
     cleaned: Cleaned,
     resolution: float,
     model: str,

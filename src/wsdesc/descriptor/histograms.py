@@ -21,7 +21,7 @@ from torch import Tensor
 
 from wsdesc.cloud.neighbours import LEAF, NeighbourGrid, check_points, walk_leaves
 from wsdesc.core.errors import InputError
-from wsdesc.core.kernels import device_function, kernel, run_in_chunks
+from wsdesc.core.kernels import inline, kernel, run_in_chunks
 from wsdesc.descriptor.lrf.cpu import thinnest
 
 __all__ = ["normals", "point_histograms"]
@@ -165,7 +165,7 @@ def _simple(
                 result[k, b] /= n
 
 
-@device_function
+@inline
 def _bin(value):
     """Which of the bins over -1 … 1 it falls into."""
     return min(max(int((value + 1) / 2 * BINS), 0), BINS - 1)
@@ -209,13 +209,13 @@ def _gather(
                 result[k, b] = math.sqrt(total[at] / whole)
 
 
-@device_function
+@inline
 def _add(total, histogram, mirrored):
     for b in range(3 * BINS):
         total[b] += histogram[_mirror(b) if mirrored else b]
 
 
-@device_function
+@inline
 def _mirror(b):
     """Where bin b goes when normals change their sign: the first part is the same, the others turn round."""
     if b < BINS:

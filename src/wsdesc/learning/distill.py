@@ -18,7 +18,7 @@ from wsdesc.learning.sources import CloudPair, MixedPairs, PairSource, RoomPairs
 from wsdesc.learning.trainer import PreparedPair, Trainer
 
 
-class AnyTwo:
+class RandomPairs:
     """Two of given clouds at a time, all of them once in each round; whether they overlap does not matter."""
 
     def __init__(self, clouds: list[Tensor], seed: int) -> None:
@@ -123,7 +123,7 @@ def student_source(clouds: list[Tensor], options: TrainOptions) -> tuple[PairSou
         return rooms, []
     aside = round(o.hold_out * len(clouds))
     order = torch.randperm(len(clouds), generator=generator_of(seed, 4)).tolist()
-    scans = AnyTwo([clouds[n] for n in sorted(order[aside:])], seed)
+    scans = RandomPairs([clouds[n] for n in sorted(order[aside:])], seed)
     held_out = [clouds[n] for n in sorted(order[:aside])]
     if o.synthetic == 0:
         return scans, held_out
@@ -141,7 +141,7 @@ def distill(
 ) -> Path | None:
     """Train a student in the folder `out`: `run.train` for a teacher, with its arguments and result.
 
-    source: `AnyTwo` of clouds, or any source of pairs. held_out: clouds on which the log says how far the
+    source: `RandomPairs` of clouds, or any source of pairs. held_out: clouds on which the log says how far the
     student agrees with its teacher.
     """
 

@@ -15,7 +15,7 @@ from wsdesc.cloud.neighbours import NeighbourGrid
 Made = TypeVar("Made")
 
 
-class AtHand(Generic[Made]):
+class IdentityCache(Generic[Made]):
     """Keeps what `make` makes, of the `most` arguments asked for last. Arguments are known by being the same
     objects, which must not change meanwhile. Several threads may ask at once."""
 
@@ -39,7 +39,7 @@ class AtHand(Generic[Made]):
         return made
 
 
-def grids_at_hand(device: torch.device, most: int = 1024) -> AtHand[NeighbourGrid]:
+def cached_grids(device: torch.device, most: int = 1024) -> IdentityCache[NeighbourGrid]:
     """Grids on a device of clouds (N, 3), about half a megabyte each."""
 
     def make(cloud: Tensor) -> NeighbourGrid:
@@ -48,4 +48,4 @@ def grids_at_hand(device: torch.device, most: int = 1024) -> AtHand[NeighbourGri
             torch.cuda.current_stream(device).synchronize()
         return grid
 
-    return AtHand(make, most)
+    return IdentityCache(make, most)

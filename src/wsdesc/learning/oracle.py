@@ -15,7 +15,7 @@ from wsdesc.core.errors import FileFormatError, InputError
 from wsdesc.core.rng import generator_of
 from wsdesc.datasets.threedmatch import read_pose
 from wsdesc.learning.data import Origin, TrainingData
-from wsdesc.learning.identity_cache import AtHand
+from wsdesc.learning.identity_cache import IdentityCache
 from wsdesc.learning.match_trainer import FEWEST, MatchedPair, coincident
 from wsdesc.learning.options import TrainOptions
 from wsdesc.learning.sources import MixedPairs, PairSource, RoomPairs, drop_sparse
@@ -117,8 +117,8 @@ class PosedRooms:
         far: float = 0.0,
     ) -> None:
         self._rooms = RoomPairs(seed, rooms, pairs_per_room, share, workers, make_posed_room, far)
-        self._own = AtHand(lambda both: both[:, :3].contiguous(), 2048)  # one object a cloud, always
-        self._matches = AtHand(lambda p, q: coincident(p[:, 3:], q[:, 3:], np.eye(4)), 4096)
+        self._own = IdentityCache(lambda both: both[:, :3].contiguous(), 2048)  # one object a cloud, always
+        self._matches = IdentityCache(lambda p, q: coincident(p[:, 3:], q[:, 3:], np.eye(4)), 4096)
 
     def pair(self, number: int) -> MatchedPair:
         """The clouds and matches that belong to this number."""

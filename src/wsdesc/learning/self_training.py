@@ -16,7 +16,7 @@ from wsdesc.core.errors import InputError
 from wsdesc.core.rng import generator_of
 from wsdesc.descriptor.model import WSDesc
 from wsdesc.learning.data import TrainingData
-from wsdesc.learning.identity_cache import AtHand, grids_at_hand
+from wsdesc.learning.identity_cache import IdentityCache, cached_grids
 from wsdesc.learning.match_trainer import FEWEST, MatchedPair, coincident
 from wsdesc.learning.options import TrainOptions
 from wsdesc.learning.overlap import OverlapOptions, estimate_overlap
@@ -44,8 +44,8 @@ class FoundPairs:
         self.source, self.options = source, options
         # Without gradients autocast keeps no copies of the weights, which threads would share unsynchronised.
         self.model = deepcopy(model).requires_grad_(False)
-        self._grids = grids_at_hand(next(model.parameters()).device)
-        self._matches = AtHand(self._find, _MOST)
+        self._grids = cached_grids(next(model.parameters()).device)
+        self._matches = IdentityCache(self._find, _MOST)
 
     def pair(self, number: int) -> MatchedPair:
         """See `MatchedSource`."""

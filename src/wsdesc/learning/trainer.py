@@ -14,7 +14,7 @@ from wsdesc.core.rng import random_rotation
 from wsdesc.descriptor.model import Scene, WSDesc
 from wsdesc.descriptor.support import UniversalSupport
 from wsdesc.learning import distributed
-from wsdesc.learning.identity_cache import grids_at_hand
+from wsdesc.learning.identity_cache import cached_grids
 from wsdesc.learning.losses import RigidityLoss
 from wsdesc.learning.options import TrainOptions
 
@@ -48,7 +48,7 @@ class Trainer:
             self.model = WSDesc(**options.descriptor.model_dump()).to(self.device)
         self.loss = RigidityLoss(**options.loss.model_dump())
         self.optimizers = self._make_optimizers()
-        self._grids = grids_at_hand(self.device)
+        self._grids = cached_grids(self.device)
         self._learn = torch.compile(self._terms) if options.compile and self._cuda else self._terms
 
     @property

@@ -46,7 +46,7 @@ def mutual(source: Tensor, target: Tensor, chunk: int | None = None) -> Tensor:
     return torch.stack([here[kept], to_target[kept]], dim=1)  # (M, 2)
 
 
-def either(source: Tensor, target: Tensor, chunk: int | None = None) -> tuple[Tensor, Tensor]:
+def one_sided_matches(source: Tensor, target: Tensor, chunk: int | None = None) -> tuple[Tensor, Tensor]:
     """Pairs (source, target) of which at least one is the other's nearest neighbour.
 
     Returns them, (M, 2) int64, by source, then target index, and which of them are mutual, (M,) bool.

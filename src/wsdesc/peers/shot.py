@@ -17,7 +17,7 @@ from torch import Tensor
 
 from wsdesc.cloud.neighbours import LEAF, NeighbourGrid, check_points, walk_leaves
 from wsdesc.core.errors import InputError
-from wsdesc.core.kernels import device_function, kernel, run_in_chunks
+from wsdesc.core.kernels import inline, kernel, run_in_chunks
 from wsdesc.peers.base import check_unit
 from wsdesc.peers.shot_frames import along_axis, shot_frames, surface_normals
 
@@ -87,7 +87,7 @@ def _histograms(
                 result[k, b] = total[b] / length
 
 
-@device_function
+@inline
 def _share_out(total, cosine, u, v, w, radius):
     """Add a neighbour at (u, v, w) in the frame. Beyond the middle of the outermost bins all of it is
     theirs; azimuth goes round."""

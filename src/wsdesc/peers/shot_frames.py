@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from wsdesc.cloud.neighbours import LEAF, NeighbourGrid, walk_leaves
-from wsdesc.core.kernels import device_function, kernel, run_in_chunks
+from wsdesc.core.kernels import inline, kernel, run_in_chunks
 
 FEWEST = 5  # neighbours below which there is no frame
 _LINE = 1e-9  # the middle eigenvalue over the greatest, below which neighbours are a line, not a surface
@@ -119,7 +119,7 @@ def _choose_signs(start, stop, points, centres, radii, branch_centres, branch_ra
                     axes[k, m, axis] = -axes[k, m, axis]
 
 
-@device_function
+@inline
 def along_axis(axes, axis, dx, dy, dz):
     """The coordinate of an offset along a column of the axes."""
     return axes[0, axis] * dx + axes[1, axis] * dy + axes[2, axis] * dz

@@ -24,9 +24,13 @@ from wsdesc.alignment.surface import Floats
 from wsdesc.cloud.units import INDOOR_RESOLUTION
 from wsdesc.reconstruction.pose_graph import Edge, along_best_edges, connected, inverses
 
-HOME = 5 * INDOOR_RESOLUTION  # metres: motions that move a scan's points less than this apart are the same
+LOOP_TOLERANCE = (
+    5 * INDOOR_RESOLUTION
+)  # metres: motions that move a scan's points less than this apart are the same
 DRIFT = 3.0  # times that: what may have added up along a tree
-SURE = 0.9  # probability of a pose that needs no other to be believed: what registration calls a success
+MIN_CONFIDENCE = (
+    0.9  # probability of a pose that needs no other to be believed: what registration calls a success
+)
 CHANCE = 0.02  # probability that a wrong pose agrees with others all the same
 LEAST = 0.02  # probability below which a pose is not considered
 _SWEEPS = 20  # over all scans, at most; each improves the odds, a few are enough
@@ -49,7 +53,7 @@ def choose(pairs: Sequence[Sequence[Edge]], radii: Floats) -> Choice:
     picked = [0] * len(pairs)
     if len(poses.pair) == 0:
         return Choice(picked, margin)
-    votes = closing_votes(poses, radii) + (poses.weight >= SURE)  # sure ones first, all of them
+    votes = triangle_votes(poses, radii) + (poses.weight >= MIN_CONFIDENCE)  # sure ones first, all of them
     edges = [
         Edge(b, a, T, vote, pairs[p][n].information, pairs[p][n].rmse)
         for a, b, T, vote, p, n in zip(*poses[2:5], votes.tolist(), *poses[:2], strict=True)
@@ -63,7 +67,7 @@ def choose(pairs: Sequence[Sequence[Edge]], radii: Floats) -> Choice:
             break
     apart = search.apart(np.arange(len(poses.pair)))
     for k in np.argsort(-apart, kind="stable"):  # the nearest one comes last, and stays
-        if apart[k] <= DRIFT * HOME:
+        if apart[k] <= DRIFT * LOOP_TOLERANCE:
             picked[poses.pair[k]] = int(poses.number[k])
     for group, scans in enumerate(groups):
         margin[scans] = search.margin(group)
@@ -98,13 +102,13 @@ class _Poses(NamedTuple):
         return cls(whole[0], whole[1], whole[2], whole[3], T_a_b, weight, none)
 
 
-def closing_votes(poses: _Poses, radii: Floats) -> Floats:
+def triangle_votes(poses: _Poses, radii: Floats) -> Floats:
     """(H,) probabilities of poses once the triangles have spoken that they close with poses of other pairs.
 
     Each third scan has one vote, that of its most probable pair of poses that close the triangle. Where
     there are sure poses, only they vote.
     """
-    some = poses.weight >= SURE if (poses.weight >= SURE).any() else poses.weight > 0
+    some = poses.weight >= MIN_CONFIDENCE if (poses.weight >= MIN_CONFIDENCE).any() else poses.weight > 0
     at: dict[tuple[int, int], list[int]] = {}
     for k in np.flatnonzero(some).tolist():
         at.setdefault((int(poses.a[k]), int(poses.b[k])), []).append(k)
@@ -119,7 +123,7 @@ def closing_votes(poses: _Poses, radii: Floats) -> Floats:
             ab, bc, ac = (np.array(at[ends]) for ends in ((a, b), (b, c), (a, c)))
             T = poses.T_a_b[ab][:, None] @ poses.T_a_b[bc]  # (AB, BC, 4, 4) of c in a
             apart = displacements(T[:, :, None], poses.T_a_b[ac], radii[a], radii[c])  # (AB, BC, AC)
-            closed = apart <= HOME
+            closed = apart <= LOOP_TOLERANCE
             w, v, u = poses.weight[ab], poses.weight[bc], poses.weight[ac]
             gain[ab] += np.log1p((closed * v[:, None] * u).max(axis=(1, 2)) / CHANCE)
             gain[bc] += np.log1p((closed * w[:, None, None] * u).max(axis=(0, 2)) / CHANCE)
@@ -168,7 +172,9 @@ class _Search:
         motions = self.proposals(group)
         T = self.T_world_scan[self.groups[group][0]]
         radius = self.radii[self.groups[group][0]]
-        elsewhere = displacements(np.eye(4), inverses(T) @ motions @ T, radius, radius) > DRIFT * HOME
+        elsewhere = (
+            displacements(np.eye(4), inverses(T) @ motions @ T, radius, radius) > DRIFT * LOOP_TOLERANCE
+        )
         if not elsewhere.any():
             return np.inf
         odds = self.odds(group, np.concatenate([np.eye(4)[None], motions[elsewhere]]))
@@ -193,7 +199,9 @@ class _Search:
         if len(own) == 0:
             return np.zeros(len(motions))
         pairs, start = np.unique(p.pair[own], return_index=True)
-        gain = np.where(self.apart(own, group, motions) <= HOME, self.gain[own], -np.inf)  # (M, own)
+        gain = np.where(
+            self.apart(own, group, motions) <= LOOP_TOLERANCE, self.gain[own], -np.inf
+        )  # (M, own)
         best = np.maximum.reduceat(gain, start, axis=1)
         return np.asarray(np.where(np.isfinite(best), best, np.log(p.none[pairs])).sum(axis=1))
 

@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 
 from wsdesc.alignment.confidence import confidence
-from wsdesc.alignment.observability import freedom
+from wsdesc.alignment.observability import degeneracy
 from wsdesc.alignment.refine import REACH
 from wsdesc.alignment.surface import Surface
 from wsdesc.cloud.files import read_points
 from wsdesc.cloud.units import INDOOR_RESOLUTION, extent, spacing
 from wsdesc.core.errors import InputError, WSDescError
 from wsdesc.core.executors import Job, Result, content_of
-from wsdesc.descriptor.description import Description, cleaned_points, load_model, prepared
+from wsdesc.descriptor.description import Description, cleaned_points, load_model, prepare_scan
 from wsdesc.registration.candidates import different, judge, propose
 
 _KEPT = 64  # described scans in memory: with all pairs each of many is needed again and again
@@ -58,7 +58,7 @@ def register_pair(job: Job) -> Result:
     for candidate in found:
         held = candidate.refined.information
         evidence = candidate.evidence(matches, found)
-        open_ = freedom(held, REACH * INDOOR_RESOLUTION).kind
+        open_ = degeneracy(held, REACH * INDOOR_RESOLUTION).kind
         poses.append(
             {
                 "T_target_source": candidate.refined.T_target_source.tolist(),
@@ -93,8 +93,10 @@ def described(job: Job) -> Description:
             with suppress(Exception):
                 found = Description.load(job["begun"])
         if found is None:
-            found = prepared(cleaned_points(job["path"]), job["resolution"], name, job["seed"], job["most"])
-        found = found.more(model, job["keypoints"])
+            found = prepare_scan(
+                cleaned_points(job["path"]), job["resolution"], name, job["seed"], job["most"]
+            )
+        found = found.extend(model, job["keypoints"])
     except WSDescError as error:
         raise Unusable(str(error)) from error
     found.save(entry)

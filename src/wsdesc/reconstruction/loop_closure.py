@@ -17,10 +17,10 @@ from typing import NamedTuple
 import numpy as np
 
 from wsdesc.alignment.surface import Floats, inverse
-from wsdesc.reconstruction.disambiguation import HOME, SURE, choose
+from wsdesc.reconstruction.disambiguation import LOOP_TOLERANCE, MIN_CONFIDENCE, choose
 from wsdesc.reconstruction.pose_graph import OUTLIER, Edge, PoseGraph, solve
 
-ALONE = SURE  # the confidence of an edge that no loop confirms: one wrong of them bends the whole model,
+MIN_CONFIDENCE_UNCONFIRMED = MIN_CONFIDENCE  # the confidence of an edge that no loop confirms: one wrong of them bends the whole model,
 CONFIRMED = 0.3  # of one that a triangle confirms,
 CONFIRMED_ALIKE = 0.6  # and where places repeat: a bay further, wrong poses close their triangles as well
 MARGIN = math.log(4)  # log odds of a scan's place against its second best
@@ -48,8 +48,8 @@ def judge_edges(edges: Sequence[Edge], radii: Floats) -> list[str | None]:
     for k, count in against.items():
         verdicts[k] = f"contradicts other edges in {count} of the triangles it is part of"
     for k, edge in enumerate(edges):
-        if verdicts[k] is None and edge.confidence < ALONE and k not in confirmed:
-            verdicts[k] = f"confidence below {ALONE}, and no loop confirms it"
+        if verdicts[k] is None and edge.confidence < MIN_CONFIDENCE_UNCONFIRMED and k not in confirmed:
+            verdicts[k] = f"confidence below {MIN_CONFIDENCE_UNCONFIRMED}, and no loop confirms it"
     return verdicts
 
 
@@ -74,7 +74,7 @@ def place(pairs: Sequence[Sequence[Edge]], radii: Floats) -> Placed:
     verdicts = judge_edges(edges, radii)
     for k, edge in enumerate(edges):
         doubt = min(margin[edge.source], margin[edge.target])
-        if verdicts[k] is None and edge.confidence < ALONE and doubt < MARGIN:
+        if verdicts[k] is None and edge.confidence < MIN_CONFIDENCE_UNCONFIRMED and doubt < MARGIN:
             verdicts[k] = "one of the scans fits nearly as well elsewhere"
     while True:
         kept = [k for k, verdict in enumerate(verdicts) if verdict is None]
@@ -106,11 +106,11 @@ def find_loops(chosen: Sequence[int], edges: Sequence[Edge], radii: Floats) -> l
         for b, c in combinations(sorted(neighbours[a]), 2):
             if (b, c) in between:
                 loop = (between[a, b], between[b, c], between[a, c])
-                found.append(Loop(loop, way_from_home((a, b, c), loop, edges, radii) <= HOME))
+                found.append(Loop(loop, loop_error((a, b, c), loop, edges, radii) <= LOOP_TOLERANCE))
     return found
 
 
-def way_from_home(
+def loop_error(
     scans: tuple[int, int, int], loop: tuple[int, int, int], edges: Sequence[Edge], radii: Floats
 ) -> float:
     """How far a scan's points are, typically, from where they began, after going round; the worst scan's."""
@@ -150,7 +150,7 @@ def reject_contradictions(
             at.setdefault(k, []).append(number)
             votes[k] = votes.get(k, 0) + (1 if loop.closed else -1)
             open_[k] = open_.get(k, 0) + (not loop.closed)
-    waiting = [(confidence[k] >= ALONE, votes[k], confidence[k], k) for k in at]
+    waiting = [(confidence[k] >= MIN_CONFIDENCE_UNCONFIRMED, votes[k], confidence[k], k) for k in at]
     heapq.heapify(waiting)
     standing = [True] * len(loops)
     against: dict[int, int] = {}
@@ -166,5 +166,7 @@ def reject_contradictions(
             for k in loops[number].edges:
                 votes[k] -= 1 if loops[number].closed else -1
                 open_[k] -= not loops[number].closed
-                heapq.heappush(waiting, (confidence[k] >= ALONE, votes[k], confidence[k], k))
+                heapq.heappush(
+                    waiting, (confidence[k] >= MIN_CONFIDENCE_UNCONFIRMED, votes[k], confidence[k], k)
+                )
     return against, {k for loop, stands in zip(loops, standing, strict=True) if stands for k in loop.edges}

@@ -141,7 +141,7 @@ def assemble(
             placed = place([pair.edges for pair in found.values()], radii)
 
     offsets = [np.array(scale["offset"]) for scale in scales]
-    return _told(names, lost, paths, list(found.items()), placed, offsets, settings["resolution"])
+    return _build_result(names, lost, paths, list(found.items()), placed, offsets, settings["resolution"])
 
 
 class _Work:
@@ -204,7 +204,7 @@ class _Work:
         return dict(sorted((found | better).items()))
 
 
-def _told(
+def _build_result(
     names: list[str],
     lost: dict[str, str],
     paths: dict[str, Path],

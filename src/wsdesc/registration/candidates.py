@@ -11,8 +11,8 @@ import torch
 from wsdesc.alignment.confidence import Evidence, Rival, confidence
 from wsdesc.alignment.consensus import consensus
 from wsdesc.alignment.hypotheses import Hypothesis, ransac_hypotheses
-from wsdesc.alignment.observability import freedom
-from wsdesc.alignment.refine import REACH, Refined, refine, unrefined
+from wsdesc.alignment.observability import degeneracy
+from wsdesc.alignment.refine import REACH, Refined, evaluate_pose, refine
 from wsdesc.alignment.refine_cuda import refine_all
 from wsdesc.alignment.surface import Floats, Surface, inverse
 from wsdesc.alignment.surface_cuda import DeviceSurface
@@ -22,7 +22,7 @@ from wsdesc.cloud.units import INDOOR_RESOLUTION
 from wsdesc.core.errors import InputError
 from wsdesc.core.kernels import run_each
 from wsdesc.descriptor.description import Description
-from wsdesc.matching.mutual import either, mutual
+from wsdesc.matching.mutual import mutual, one_sided_matches
 
 Solver = Literal["consensus", "ransac"]
 AnySurface = Surface | DeviceSurface  # both of a pair are of one kind
@@ -52,7 +52,7 @@ class Candidate(NamedTuple):
         """What speaks for it, among so many matches and beside other candidates."""
         return Evidence.of(
             self.refined.agreement,
-            freedom(self.refined.information, REACH * INDOOR_RESOLUTION),
+            degeneracy(self.refined.information, REACH * INDOOR_RESOLUTION),
             inliers=int(self.hypothesis.inliers.sum()),
             matches=matches,
             score=self.hypothesis.score,
@@ -73,7 +73,7 @@ def propose(
         ends = (p.places[pairs[:, 0]], q.places[pairs[:, 1]])
         found = ransac_hypotheses(*ends, threshold=_THRESHOLD[solver], hypotheses=hypotheses, seed=seed)
         return found, len(pairs)
-    pairs, both = either(p.descriptors, q.descriptors)
+    pairs, both = one_sided_matches(p.descriptors, q.descriptors)
     ends = (p.places[pairs[:, 0]], q.places[pairs[:, 1]])
     weights = torch.where(both, 1.0, _ONE_WAY)
     return consensus(*ends, weights=weights, threshold=_THRESHOLD[solver], hypotheses=hypotheses), len(pairs)
@@ -108,7 +108,7 @@ def _agreements(source: AnySurface, target: AnySurface, poses: list[Floats], rea
 
 def _refined(source: AnySurface, target: AnySurface, poses: list[Floats], refined: bool) -> list[Refined]:
     if isinstance(source, Surface) and isinstance(target, Surface):
-        improve = refine if refined else unrefined
+        improve = refine if refined else evaluate_pose
         if refined:  # what all refinements share is made once
             run_each(lambda surface: (surface.gicp, surface.gicp_sample), (source, target))
         return run_each(lambda T: improve(source, target, T, resolution=INDOOR_RESOLUTION), poses)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from wsdesc.alignment.confidence import Evidence, confidence
-from wsdesc.alignment.observability import Freedom, Information, freedom
+from wsdesc.alignment.observability import Degeneracy, Information, degeneracy
 from wsdesc.alignment.refine import REACH
 from wsdesc.alignment.surface import Surface
 from wsdesc.alignment.surface_cuda import DeviceSurface
@@ -25,8 +25,8 @@ from wsdesc.core.devices import choose_device
 from wsdesc.core.kernels import run_each
 from wsdesc.core.notebook import NotebookDisplay
 from wsdesc.core.options import Options
-from wsdesc.core.progress import Clock, Watch
-from wsdesc.descriptor.description import DEFAULT_MODEL, Description, cleaned_points, load_model, prepared
+from wsdesc.core.progress import StepTimer, Watch
+from wsdesc.descriptor.description import DEFAULT_MODEL, Description, cleaned_points, load_model, prepare_scan
 from wsdesc.registration.candidates import AnySurface, Solver, judge, propose
 
 Pose = NDArray[np.float64]  # (4, 4)
@@ -76,7 +76,7 @@ def register(source: Any, target: Any, *, watch: Watch | None = None, **options:
     `watch` is entered around each step; progress bars hang there.
     """
     o = RegisterOptions.read(options)
-    clock = Clock(watch)
+    clock = StepTimer(watch)
     with clock("read"):
         clouds = run_each(cleaned_points, (source, target))
     with clock("thin"):
@@ -91,13 +91,13 @@ def register(source: Any, target: Any, *, watch: Watch | None = None, **options:
         # On a GPU the keypoints of later rounds are chosen when needed: each waits for the one before.
         most, where = (o.keypoints[0], home) if gpu else (max(o.keypoints), torch.device("cpu"))
         each: Any = map if gpu else run_each  # a GPU does one after the other
-        p, q = each(lambda cloud: prepared(cloud, resolution, name, o.seed, most, where), clouds)
+        p, q = each(lambda cloud: prepare_scan(cloud, resolution, name, o.seed, most, where), clouds)
     with clock("surfaces"):
         surfaces = _surfaces(p, q)
     for count in o.keypoints:
-        p, q = p.spread(count, o.seed), q.spread(count, o.seed)
+        p, q = p.with_keypoints(count, o.seed), q.with_keypoints(count, o.seed)
         with clock("describe", p.missing(count) + q.missing(count)) as advance:
-            p, q = p.more(model, count, advance), q.more(model, count, advance)
+            p, q = p.extend(model, count, advance), q.extend(model, count, advance)
         result = register_described(p, q, o, surfaces, clock)
         if result.success or max(len(p.descriptors), len(q.descriptors)) < count:
             break
@@ -109,11 +109,11 @@ def register_described(
     q: Description,
     options: RegisterOptions | None = None,
     surfaces: tuple[AnySurface, AnySurface] | None = None,
-    clock: Clock | None = None,
+    clock: StepTimer | None = None,
 ) -> Registration:
     """Register two scans that are described already: p the source, q the target."""
     o = options or RegisterOptions()
-    clock = clock or Clock()
+    clock = clock or StepTimer()
     p.check_comparable(q)
     source, target = surfaces or _surfaces(p, q)
     with clock("match and solve"):
@@ -123,7 +123,7 @@ def register_described(
     if not candidates:
         return _nothing(p.resolution, ["no motion brings the scans together"], clock.seconds, matches)
     best = candidates[0]
-    free = freedom(best.refined.information, REACH * INDOOR_RESOLUTION)
+    free = degeneracy(best.refined.information, REACH * INDOOR_RESOLUTION)
     evidence = best.evidence(matches, candidates[1:])
     sure = 0.0 if free.kind else confidence(evidence)
     T = best.refined.T_target_source.copy()
@@ -152,7 +152,7 @@ def _surfaces(p: Description, q: Description) -> tuple[AnySurface, AnySurface]:
     return source, target
 
 
-def _warnings(free: Freedom, evidence: Evidence, sure: float) -> list[str]:
+def _warnings(free: Degeneracy, evidence: Evidence, sure: float) -> list[str]:
     found = [free.warning] if free.warning else []
     if sure >= SUCCESS:
         return found

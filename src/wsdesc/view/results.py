@@ -17,7 +17,7 @@ from wsdesc.cloud.files import read_points
 from wsdesc.cloud.neighbours import NeighbourGrid
 from wsdesc.cloud.units import measure
 from wsdesc.core.errors import InputError, WSDescError
-from wsdesc.descriptor.description import DEFAULT_MODEL, Description, load_model, prepared
+from wsdesc.descriptor.description import DEFAULT_MODEL, Description, load_model, prepare_scan
 from wsdesc.matching.mutual import mutual
 from wsdesc.view.geometry import Floats, thinned
 from wsdesc.view.page import page
@@ -89,7 +89,9 @@ def files_scene(
         resolution = measure(*(cloud.points for cloud in cleaned)).resolution
         model, name = load_model(DEFAULT_MODEL)
         enough = max(keypoints, MOST // _POINTS_A_SUPPORT)
-        p, q = (prepared(cloud, resolution, name, 0, enough).more(model, keypoints) for cloud in cleaned)
+        p, q = (
+            prepare_scan(cloud, resolution, name, 0, enough).extend(model, keypoints) for cloud in cleaned
+        )
     except InputError as error:  # too small to be described, not to be looked at
         facts = [f"no supports are shown: {error}"]
         return pair_scene(*clouds, T_target_source, names=names, title=_title(names), facts=facts)

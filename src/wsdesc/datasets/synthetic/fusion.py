@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from wsdesc.core.kernels import device_function, kernel, run_in_chunks
+from wsdesc.core.kernels import inline, kernel, run_in_chunks
 from wsdesc.datasets.synthetic.camera import Camera
 
 _SIDE = 4  # voxels along a block's edge
@@ -44,7 +44,7 @@ def _mark(rays, surface, low, band, scale, index):  # type: ignore[no-untyped-de
             index[x, y, z] = 0
 
 
-@device_function
+@inline
 def _depth_at(image, u, v):  # type: ignore[no-untyped-def]
     """Depth between four pixels if they belong to one surface, else that of the nearest; 0 if unknown."""
     height, width = image.shape
@@ -60,7 +60,7 @@ def _depth_at(image, u, v):  # type: ignore[no-untyped-def]
     return image[i + (fv > 0.5), j + (fu > 0.5)]
 
 
-@device_function
+@inline
 def _out_of_view(p, x, y, z, reach, focal, left, top, width, height):  # type: ignore[no-untyped-def]
     """Whether no point within `reach` of (x, y, z) is in an image of this size, by its pyramid."""
     px = p[0, 0] * x + p[0, 1] * y + p[0, 2] * z + p[0, 3]
@@ -76,7 +76,7 @@ def _out_of_view(p, x, y, z, reach, focal, left, top, width, height):  # type: i
     )
 
 
-@device_function
+@inline
 def _project(p, x, y, z, focal, left, top, u, v, depth):  # type: ignore[no-untyped-def]
     """Pixels and depths of a block's voxels: all at once, which vector units do."""
     ax, ay, az, a = p[0, 0], p[0, 1], p[0, 2], p[0, 3]

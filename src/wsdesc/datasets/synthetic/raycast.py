@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from wsdesc.core.kernels import device_function, kernel, run_in_chunks
+from wsdesc.core.kernels import inline, kernel, run_in_chunks
 
 _BINS = 12
 _LEAF = 3
@@ -95,7 +95,7 @@ def _build(low, high, order, bounds, links):  # type: ignore[no-untyped-def]
     return used
 
 
-@device_function
+@inline
 def _enter(bounds, node, ox, oy, oz, ix, iy, iz, far):  # type: ignore[no-untyped-def]
     """Where a ray enters a node's box, or infinity if it misses it or enters beyond `far`.
 
@@ -110,12 +110,12 @@ def _enter(bounds, node, ox, oy, oz, ix, iy, iz, far):  # type: ignore[no-untype
     return near if near <= far else np.float32(np.inf)
 
 
-@device_function
+@inline
 def _inverse(x):  # type: ignore[no-untyped-def]
     return np.float32(1.0) / (x if x != 0 else np.float32(1e-20))
 
 
-@device_function
+@inline
 def _meet(triangle, origin, ray):  # type: ignore[no-untyped-def]
     """Where a ray meets a triangle, or infinity (Möller and Trumbore)."""
     ax, ay, az = triangle[1, 0], triangle[1, 1], triangle[1, 2]
@@ -138,7 +138,7 @@ def _meet(triangle, origin, ray):  # type: ignore[no-untyped-def]
     return t if t > 0 else np.float32(np.inf)
 
 
-@device_function
+@inline
 def _cosine(triangle, ray):  # type: ignore[no-untyped-def]
     """The cosine between a ray and the normal of a triangle, without its sign."""
     a, b = triangle[1], triangle[2]

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from wsdesc.cloud.neighbours import LEAF, NeighbourGrid, walk_leaves
-from wsdesc.core.kernels import device_function, kernel, run_in_chunks
+from wsdesc.core.kernels import inline, kernel, run_in_chunks
 from wsdesc.descriptor.lrf.reference import FEWEST, FLATNESS, SHARPNESS, LocalFrames
 
 
@@ -60,7 +60,7 @@ def _frames(
             reliable[k] = _orient(near, n, np.float64(radius), vec, axes[k]) and clear and n >= FEWEST
 
 
-@device_function
+@inline
 def thinnest(cov, vec):
     """Jacobi rotations of a symmetric matrix (upper half given): its eigenvector of least eigenvalue
     goes to vec[0]; whether that eigenvalue stands out is returned."""
@@ -101,7 +101,7 @@ def thinnest(cov, vec):
     return middle - low > SHARPNESS * high
 
 
-@device_function
+@inline
 def _orient(near, n, radius, vec, axes):
     """Choose z's sign, find x, write the frame; whether both stand out is returned."""
     zx, zy, zz = vec[0, 0], vec[0, 1], vec[0, 2]

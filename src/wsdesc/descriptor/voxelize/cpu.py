@@ -19,7 +19,7 @@ from numpy.polynomial import Chebyshev, Polynomial
 from torch import Tensor
 
 from wsdesc.cloud.neighbours import LEAF, walk_leaves
-from wsdesc.core.kernels import device_function, kernel, run_in_chunks
+from wsdesc.core.kernels import inline, kernel, run_in_chunks
 from wsdesc.descriptor.voxelize.task import Task
 
 _BATCH = 256  # points whose window is filled together: their numbers stay in the L1 cache
@@ -68,7 +68,7 @@ _SOFT = tuple(  # log(1 + exp(-w)) for w in [0, _TOP] as a polynomial in 2w/_TOP
 )
 
 
-@device_function(fastmath=True)
+@inline(fastmath=True)
 def _exponents(count, flat, height, place, scale, reach2, out):
     """out[m] = -log(1 - p) of point m at squared distance flat + (height - place)², 0 beyond the reach;
     in steps of 2⁻²⁴, and no more than 64, which fills a voxel."""
@@ -88,7 +88,7 @@ def _exponents(count, flat, height, place, scale, reach2, out):
         out[m] = steps if squared <= reach2 else np.int32(0)
 
 
-@device_function(fastmath=True)
+@inline(fastmath=True)
 def _into_grid(
     points, centres, radii, branch_centres, branch_radii, keypoint, frame, cell, reach, h,
     found, gx, gy, gz, who,
