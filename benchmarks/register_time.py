@@ -63,7 +63,7 @@ def timed(pair: Pair, device: str, repeats: int, o: argparse.Namespace) -> Timed
         start = time.perf_counter()
         results.append(register(*pair, **options))
         seconds.append(time.perf_counter() - start)
-    results.append(register(*pair, watch=waiting, **options))
+    results.append(register(*pair, progress=waiting, **options))
     answers = {(r.T_target_source.tobytes(), r.confidence) for r in results}
     return Timed(results[-1], seconds, len(answers) == 1)
 

@@ -87,7 +87,7 @@ def test_finds_the_overlapping_scans_and_no_others(rooms: Rooms) -> None:
 
         yield advance
 
-    found = pairs_by_overlap(rooms.clouds, sequence=6, watch=watch)
+    found = pairs_by_overlap(rooms.clouds, sequence=6, progress=watch)
     assert places(found.pairs) == [(6, 0, 1), (6, 2, 3)]
     assert found.refused == [(0, 2), (0, 3), (1, 2), (1, 3)]
     assert seen == {"describe scans": [4, 4], "check pairs": [6, 6]}

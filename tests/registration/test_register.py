@@ -235,10 +235,10 @@ def test_more_keypoints_are_tried_only_where_the_first_do_not_convince(pair):
         def __exit__(self, *what):
             return None
 
-    wsdesc.register(pair[0], pair[1], keypoints=(700, 800), watch=Watch)
+    wsdesc.register(pair[0], pair[1], keypoints=(700, 800), progress=Watch)
     assert [total for name, total in asked if name == "describe"] == [1400]
     asked.clear()
-    wsdesc.register(pair[0], room_pair(77).target, keypoints=(700, 800), watch=Watch)
+    wsdesc.register(pair[0], room_pair(77).target, keypoints=(700, 800), progress=Watch)
     assert [total for name, total in asked if name == "describe"] == [1400, 200]
 
 

@@ -71,7 +71,7 @@ def ablate(
             unfinished = train_rows(
                 rows,
                 base,
-                gather(list(scans or []), base, say=say, watch=watch),
+                gather(list(scans or []), base, say=say, progress=watch),
                 out,
                 device=choose_device(device),
                 stop_after=60 * minutes if minutes is not None else float("inf"),

@@ -74,7 +74,7 @@ def register(
         RegisterOptions.read(options)  # before files are read
         with watch("read files", 0):
             clouds = [read_cloud(path, nonfinite="drop") for path in (source, target)]
-        result = find(*clouds, watch=watch, **options)
+        result = find(*clouds, progress=watch, **options)
         for path, cloud in zip((source, target), clouds, strict=True):
             if cloud.dropped:
                 result.warnings.append(f"{path}: {cloud.dropped} points that are not finite were left out")

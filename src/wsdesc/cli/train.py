@@ -80,7 +80,7 @@ def train(
     from wsdesc.learning.validate import validate
 
     with bars_and_watch() as (bars, watch):
-        data = gather(list(scans or []), options, say=say, watch=watch)
+        data = gather(list(scans or []), options, say=say, progress=watch)
         source: Source = data.source
         if options.oracle:
             source = posed_source(data, options)
@@ -141,7 +141,7 @@ def distill(
     given = {name: value for name, value in changes.items() if value is not None}
     options = student_options(model, width, **given)
     with bars_and_watch() as (bars, watch):
-        clouds = gather_clouds(scans, options, say=say, watch=watch) if scans else []
+        clouds = gather_clouds(scans, options, say=say, progress=watch) if scans else []
         source, held_out = student_source(clouds, options)
         weights = run(
             model,
@@ -172,7 +172,7 @@ def pairs(
 
     options = TrainOptions.read({"data": {"pairs": mode, "window": window}})
     with bars_and_watch() as (_, watch):
-        data = gather(scans, options, say=say, watch=watch)
+        data = gather(scans, options, say=say, progress=watch)
     if data.graph is not None and out is not None:
         data.graph.save(out)
         print(f"written: {out}")

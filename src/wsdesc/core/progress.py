@@ -1,4 +1,4 @@
-"""Steps of a computation that somebody may watch, and how long each took."""
+"""Report the progress of a computation, step by step, and measure how long each step takes."""
 
 from __future__ import annotations
 
@@ -6,21 +6,33 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from time import perf_counter
 
-Advance = Callable[[int], None]  # so many items more are done
-Watch = Callable[[str, int], AbstractContextManager[Advance]]  # name of a step, and the number of its items
+Advance = Callable[[int], None]
+"""Call it with the number of items finished since the last call."""
+
+ProgressHook = Callable[[str, int], AbstractContextManager[Advance]]
+"""Call it with a step's name and number of items (0 if unknown), and enter the result around the step."""
+
+
+def no_progress(name: str, total: int) -> AbstractContextManager[Advance]:
+    """Ignore all progress: the hook to use when no hook is given."""
+    return nullcontext(lambda items: None)
 
 
 class StepTimer:
-    """Enter it around each step. `watch` is entered as well: progress bars hang there."""
+    """Measure the seconds of each step and pass the steps on to a progress hook.
 
-    def __init__(self, watch: Watch | None = None) -> None:
-        self.watch = watch or (lambda name, total: nullcontext(lambda done: None))
-        self.seconds: dict[str, float] = {}  # by step
+    Args:
+        progress: hook that is entered around each step, for example to draw a progress bar.
+    """
+
+    def __init__(self, progress: ProgressHook | None = None) -> None:
+        self.progress = progress or no_progress
+        self.seconds: dict[str, float] = {}  # by step name
 
     @contextmanager
     def __call__(self, name: str, total: int = 0) -> Iterator[Advance]:
-        """A step of that name, and of so many items."""
+        """Enter this around a step; steps of the same name add up."""
         start = perf_counter()
-        with self.watch(name, total) as advance:
+        with self.progress(name, total) as advance:
             yield advance
         self.seconds[name] = self.seconds.get(name, 0.0) + perf_counter() - start

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -17,7 +16,7 @@ from wsdesc.cloud.clean import clean
 from wsdesc.cloud.sampling import voxel_downsample
 from wsdesc.cloud.units import INDOOR_RESOLUTION, measure
 from wsdesc.core.errors import InputError
-from wsdesc.core.progress import Watch
+from wsdesc.core.progress import ProgressHook, no_progress
 from wsdesc.core.rng import generator_of
 from wsdesc.datasets.scans import Reading, Sequence, check_enough, find_sequences, read_all
 from wsdesc.descriptor.model import WSDesc
@@ -74,7 +73,7 @@ def gather(
     options: TrainOptions,
     *,
     say: Say = lambda line: None,
-    watch: Watch = lambda name, total: nullcontext(lambda done: None),
+    progress: ProgressHook = no_progress,
     workers: int | None = None,
 ) -> TrainingData:
     """Read all scans below `places` and find their pairs; without places, synthetic rooms.
@@ -86,7 +85,7 @@ def gather(
     if not places:
         say("no scans given: learning from synthetic rooms")
         return TrainingData(rooms, [], None)
-    sequences, readings = _read(places, say, watch)
+    sequences, readings = _read(places, say, progress)
     if any(sequence.objects for sequence in sequences):
         shapes = [points for clouds, _ in readings for points in clouds.values()]
         say(f"{len(shapes)} shapes: pairs are partial views of one shape")
@@ -102,7 +101,7 @@ def gather(
         window=data.window,
         seed=seed,
         options=OverlapOptions(least_overlap=data.least_overlap),
-        watch=watch,
+        progress=progress,
     )
     if not graph.pairs:
         raise InputError("no two scans were found to overlap; is their order right? try other --pairs")
@@ -134,10 +133,10 @@ def gather_clouds(
     options: TrainOptions,
     *,
     say: Say = lambda line: None,
-    watch: Watch = lambda name, total: nullcontext(lambda done: None),
+    progress: ProgressHook = no_progress,
 ) -> list[Tensor]:
     """All scans below `places` as `gather` makes them ready, for whom pairs do not matter; one is enough."""
-    sequences, readings = _read(places, say, watch, pairs=False)
+    sequences, readings = _read(places, say, progress, pairs=False)
     if any(sequence.objects for sequence in sequences):
         shapes = [torch.from_numpy(points).float() for clouds, _ in readings for points in clouds.values()]
         say(f"{len(shapes)} shapes")
@@ -147,12 +146,12 @@ def gather_clouds(
 
 
 def _read(
-    places: list[Path], say: Say, watch: Watch, pairs: bool = True
+    places: list[Path], say: Say, progress: ProgressHook, pairs: bool = True
 ) -> tuple[list[Sequence], list[Reading]]:
     sequences = find_sequences(places)
     if pairs:
         check_enough(sequences)
-    with watch("read scans", sum(len(s.scans) for s in sequences)) as advance:
+    with progress("read scans", sum(len(s.scans) for s in sequences)) as advance:
         readings = [read_all(sequence, lambda scan: advance(1)) for sequence in sequences]
     problems = [problem for _, some in readings for problem in some]
     if problems:

@@ -6,7 +6,6 @@ A trained descriptor serves the check, and where none exists, hand-made histogra
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import nullcontext
 from itertools import combinations
 from pathlib import Path
 from typing import Literal, NamedTuple, Self
@@ -19,7 +18,7 @@ from wsdesc.cloud.neighbours import NeighbourGrid
 from wsdesc.cloud.sampling import farthest_points
 from wsdesc.core.atomic import atomic_write
 from wsdesc.core.errors import FileFormatError, InputError
-from wsdesc.core.progress import Watch
+from wsdesc.core.progress import ProgressHook, no_progress
 from wsdesc.learning.overlap import (
     Describe,
     OverlapEstimate,
@@ -170,7 +169,7 @@ def pairs_by_overlap(
     unit: float = 1.0,
     seed: int = 0,
     options: OverlapOptions | None = None,
-    watch: Watch = lambda name, total: nullcontext(lambda done: None),
+    progress: ProgressHook = no_progress,
 ) -> Checked:
     """Check which of `clouds`, (N, 3) each by its place in the sequence, overlap.
 
@@ -179,7 +178,7 @@ def pairs_by_overlap(
         describe: a `WSDesc` model (`partial(model, unit=unit)`), or any such function; None: histograms.
         candidates: pairs of places to check; None: all, whose number grows with the square of the clouds'.
         sequence, origin: what the pairs found are to say of themselves.
-        watch: entered around the two steps, each of which tells it about items done.
+        progress: hook that is entered around both steps.
     """
     options = options or OverlapOptions()
     describe = describe or histogram_describe(unit)
@@ -192,7 +191,7 @@ def pairs_by_overlap(
         raise InputError(f"there is no cloud for scan {absent[0]} of sequence {sequence}, a candidate")
 
     described = {}
-    with watch("describe scans", len(needed)) as advance:
+    with progress("describe scans", len(needed)) as advance:
         for place in needed:
             points = clouds[place]
             start = torch.Generator().manual_seed(seed + place)
@@ -200,7 +199,7 @@ def pairs_by_overlap(
             described[place] = _Described(NeighbourGrid.of(points), keys, describe(points, keys))
             advance(1)
     checked = Checked([], [])
-    with watch("check pairs", len(chosen)) as advance:
+    with progress("check pairs", len(chosen)) as advance:
         for i, j in chosen:
             p, q = described[i], described[j]
             found = estimate_overlap(
@@ -227,7 +226,7 @@ def find_pairs(
     unit: float = 1.0,
     seed: int = 0,
     options: OverlapOptions | None = None,
-    watch: Watch = lambda name, total: nullcontext(lambda done: None),
+    progress: ProgressHook = no_progress,
 ) -> PairGraph:
     """The pairs of whole sequences, each a mapping from places to clouds (N, 3) of the scans at hand.
 
@@ -251,7 +250,7 @@ def find_pairs(
                 unit=unit,
                 seed=seed,
                 options=options,
-                watch=watch,
+                progress=progress,
             )
             pairs += found
             checked += len(found) + len(refused)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import tempfile
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -39,7 +38,7 @@ from wsdesc.core.executors import (
 )
 from wsdesc.core.notebook import NotebookDisplay
 from wsdesc.core.options import Options
-from wsdesc.core.progress import Watch
+from wsdesc.core.progress import ProgressHook, no_progress
 from wsdesc.descriptor import pretrained
 from wsdesc.descriptor.description import DEFAULT_MODEL
 from wsdesc.reconstruction.jobs import describe_scan, register_pair, survey_scan
@@ -98,7 +97,7 @@ def reconstruct(
     folder: str | Path | None = None,
     *,
     executor: Executor | None = None,
-    watch: Watch | None = None,
+    progress: ProgressHook | None = None,
     **options: Any,
 ) -> Reconstruction:
     """Find the poses of `scans` in one frame, by their overlaps alone.
@@ -109,17 +108,21 @@ def reconstruct(
     """
     if folder is None:
         with tempfile.TemporaryDirectory() as folder:
-            return assemble(scans, Path(folder), executor or Serial(), watch, **options)
+            return assemble(scans, Path(folder), executor or Serial(), progress, **options)
     with locked(Path(folder)):
-        return assemble(scans, Path(folder), executor or Serial(), watch, **options)
+        return assemble(scans, Path(folder), executor or Serial(), progress, **options)
 
 
 def assemble(
-    scans: Sequence[Any], folder: Path, executor: Executor, watch: Watch | None = None, **options: Any
+    scans: Sequence[Any],
+    folder: Path,
+    executor: Executor,
+    progress: ProgressHook | None = None,
+    **options: Any,
 ) -> Reconstruction:
     """What `reconstruct` does in a folder that is locked already."""
     o = ReconstructOptions.read(options)
-    work = _Work(folder.absolute(), executor, watch or (lambda name, total: nullcontext(lambda done: None)))
+    work = _Work(folder.absolute(), executor, progress or no_progress)
     paths, lost = _as_files(scans, work.cache)
 
     files = [{"path": str(path.absolute()), "content": content_of(path)} for path in paths.values()]
@@ -132,12 +135,12 @@ def assemble(
     radii = np.array([scale["radius"] for scale in scales])
     alike = signatures(jobs, o.seed)
     found = work.register(first_pairs(alike, o.neighbours), jobs, depends)
-    with work.watch("place scans", 0):
+    with work.progress("place scans", 0):
         placed = place([pair.edges for pair in found.values()], radii)
     again = pairs_between(placed.graph.components, found, alike, o.neighbours)
     if again and o.more_keypoints > o.keypoints:
         found = work.register_again(again, found, jobs, depends, o.more_keypoints)
-        with work.watch("place scans again", 0):
+        with work.progress("place scans again", 0):
             placed = place([pair.edges for pair in found.values()], radii)
 
     offsets = [np.array(scale["offset"]) for scale in scales]
@@ -147,14 +150,14 @@ def assemble(
 class _Work:
     """Jobs that are done by an executor, noted in a journal, and watched."""
 
-    def __init__(self, folder: Path, executor: Executor, watch: Watch) -> None:
-        self.cache, self.executor, self.watch = folder / "cache", executor, watch
+    def __init__(self, folder: Path, executor: Executor, progress: ProgressHook) -> None:
+        self.cache, self.executor, self.progress = folder / "cache", executor, progress
         make_folder(self.cache)
         self.journal = Journal(folder / JOURNAL)
 
     def do(self, what: str, task: Task, jobs: Sequence[Job], depends: Sequence[Job]) -> list[Result]:
         """The results of jobs, by this run or an earlier one; `depends` is all that each depends on."""
-        with self.watch(what, len(jobs)) as advance:
+        with self.progress(what, len(jobs)) as advance:
             known = [one | {"version": __version__} for one in depends]
             return self.journal.run(self.executor, task, jobs, known, advance)
 

@@ -25,7 +25,7 @@ from wsdesc.core.devices import choose_device
 from wsdesc.core.kernels import run_each
 from wsdesc.core.notebook import NotebookDisplay
 from wsdesc.core.options import Options
-from wsdesc.core.progress import StepTimer, Watch
+from wsdesc.core.progress import ProgressHook, StepTimer
 from wsdesc.descriptor.description import DEFAULT_MODEL, Description, cleaned_points, load_model, prepare_scan
 from wsdesc.registration.candidates import AnySurface, Solver, judge, propose
 
@@ -67,16 +67,18 @@ class Registration(NotebookDisplay):
     described: tuple[Description, Description] | None = field(default=None, repr=False)  # both scans, thinned
 
 
-def register(source: Any, target: Any, *, watch: Watch | None = None, **options: Any) -> Registration:
+def register(
+    source: Any, target: Any, *, progress: ProgressHook | None = None, **options: Any
+) -> Registration:
     """Find the rigid motion that takes `source` to where it belongs in `target`.
 
     Scans are paths of files, `Cloud`s, or points (N, 3), in any common unit and any pose. Options are the
     fields of `RegisterOptions`, by name. Same scans, options and device: same bits; swapped scans: the
     inverse, within the tolerance of the refinement.
-    `watch` is entered around each step; progress bars hang there.
+    `progress` is entered around each step, for example to draw a progress bar.
     """
     o = RegisterOptions.read(options)
-    clock = StepTimer(watch)
+    clock = StepTimer(progress)
     with clock("read"):
         clouds = run_each(cleaned_points, (source, target))
     with clock("thin"):

@@ -6,7 +6,6 @@ Everything is made from a seed and the true pose is known, so that the result ca
 from __future__ import annotations
 
 import tempfile
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from scipy.spatial.transform import Rotation
 from wsdesc.cloud.files import write_points
 from wsdesc.core.atomic import atomic_write
 from wsdesc.core.errors import FileFormatError
-from wsdesc.core.progress import Watch
+from wsdesc.core.progress import ProgressHook, no_progress
 from wsdesc.datasets.synthetic import RoomPair, room_pair
 from wsdesc.evaluation.metrics import rotation_error_deg, translation_error
 from wsdesc.registration.pipeline import Pose, Registration, register
@@ -41,19 +40,17 @@ class Report:
         return self.error[0] < ALLOWED[0] and self.error[1] < ALLOWED[1]
 
 
-def run(
-    out: Path, seed: int = 0, watch: Watch = lambda name, total: nullcontext(lambda done: None)
-) -> Report:
+def run(out: Path, seed: int = 0, progress: ProgressHook = no_progress) -> Report:
     """Make two scans, register them, write what came out into the folder `out`.
 
-    `watch` is entered around each step, which tells it about keypoints done; progress bars hang there.
+    `progress` is entered around each step, for example to draw a progress bar.
     """
     _make_folder(out)
-    with watch("scan a synthetic room", 0):
+    with progress("scan a synthetic room", 0):
         pair = displaced(room_pair(seed), seed)
-    result = register(pair.source, pair.target, watch=watch)
+    result = register(pair.source, pair.target, progress=progress)
     error = pose_error(result.T_target_source, pair.T_target_source)
-    with watch("draw and write", 0):
+    with progress("draw and write", 0):
         title = f"after: off by {error[0]:.2f}° and {100 * error[1]:.1f} cm"
         write(out, pair, result.T_target_source, title)
     return Report(
