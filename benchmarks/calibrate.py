@@ -33,7 +33,8 @@ from wsdesc.datasets.threedmatch import read_pose
 from wsdesc.descriptor.description import Description, describe
 from wsdesc.evaluation.metrics import r2_success
 from wsdesc.evaluation.reliability import reliability
-from wsdesc.registration.pipeline import RegisterOptions, register_described
+from wsdesc.registration.options import RegisterOptions
+from wsdesc.registration.pipeline import register_described
 
 LEAST, NONE = 0.1, 0.005  # overlaps of pairs that count as overlapping, and as not
 FLOOR_RESOLUTION = 0.1  # metres; one for all, so that scans of two floors can be compared

@@ -9,7 +9,8 @@ from wsdesc.core.errors import FileFormatError, InputError
 from wsdesc.datasets.synthetic import room_pair
 from wsdesc.descriptor.description import Description
 from wsdesc.evaluation.metrics import rotation_error_deg, translation_error
-from wsdesc.registration.pipeline import RegisterOptions, register_described
+from wsdesc.registration.options import RegisterOptions
+from wsdesc.registration.pipeline import register_described
 
 FAST = {"keypoints": (700,)}
 

@@ -10,7 +10,8 @@ from looking import corner, count, motion
 from wsdesc import write_points
 from wsdesc.cloud.clean import clean
 from wsdesc.datasets.synthetic import room_pair
-from wsdesc.descriptor.description import DEFAULT_MODEL, load_model, prepare_scan
+from wsdesc.descriptor.description import load_model, prepare_scan
+from wsdesc.descriptor.options import DEFAULT_MODEL
 from wsdesc.reconstruction.pipeline import PairResult, Reconstruction
 from wsdesc.registration.pipeline import Registration, register
 from wsdesc.view import results as show

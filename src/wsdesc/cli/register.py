@@ -68,7 +68,7 @@ def register(
         options["keypoints"] = (keypoints,)
     with progress() as watch:
         from wsdesc.cloud.files import read_cloud
-        from wsdesc.registration.pipeline import RegisterOptions
+        from wsdesc.registration.options import RegisterOptions
         from wsdesc.registration.pipeline import register as find
 
         RegisterOptions.read(options)  # before files are read
@@ -150,7 +150,8 @@ def match(
     """Register two scans that are described already. Exits as `wsdesc register` does."""
     check_outputs({out: (".txt", ".json")}, (source, target))
     from wsdesc.descriptor.description import Description
-    from wsdesc.registration.pipeline import RegisterOptions, register_described
+    from wsdesc.registration.options import RegisterOptions
+    from wsdesc.registration.pipeline import register_described
 
     options = RegisterOptions(solver=solver, refine=refine, seed=seed)
     result = register_described(Description.load(source), Description.load(target), options)

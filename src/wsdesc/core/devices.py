@@ -2,33 +2,65 @@
 
 from __future__ import annotations
 
+import ctypes
+import re
+import sys
 from functools import cache
 from importlib.util import find_spec
-
-import torch
-from torch import Tensor
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from wsdesc.core.errors import InputError
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
 
 BACKENDS = ("reference", "numba", "triton")
 
 
+def check_device(name: str) -> None:
+    """Refuse an unknown device, and CUDA without a driver, before torch is imported.
+
+    Raises:
+        InputError: The name is not auto, cpu, cuda or cuda:N, or no GPU driver is installed.
+    """
+    if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", name):
+        raise InputError(f"unknown device {name!r}: choose cpu, cuda, or auto")
+    if name.startswith("cuda") and not _has_gpu_driver():
+        raise InputError("no CUDA device on this machine: choose device cpu")
+
+
+def _has_gpu_driver() -> bool:
+    """Return False only if no driver of NVIDIA or AMD (which torch also calls cuda) is installed."""
+    if Path("/dev/kfd").exists():
+        return True
+    try:
+        ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+    except OSError:
+        return False
+    return True
+
+
 def choose_device(name: str) -> str:
-    """Resolve "auto", and refuse a device that is not there."""
+    """Resolve "auto", and refuse a device that is unknown or absent."""
+    check_device(name)
+    import torch
+
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        kind = torch.device(name).type
-    except RuntimeError:
-        raise InputError(f"unknown device {name!r}: choose cpu, cuda, or auto") from None
-    if kind == "cuda" and not torch.cuda.is_available():
-        raise InputError("there is no CUDA device here: choose --device cpu")
+    if name.startswith("cuda"):
+        index = torch.device(name).index or 0
+        if index >= torch.cuda.device_count():
+            raise InputError(f"no device {name} on this machine: choose device cpu")
     return name
 
 
 @cache
 def has_triton() -> bool:
     """Whether triton kernels can run here: the package is there and a CUDA device of it too."""
+    import torch
+
     return torch.cuda.is_available() and find_spec("triton") is not None
 
 

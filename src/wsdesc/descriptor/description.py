@@ -23,8 +23,8 @@ from wsdesc.core.devices import choose_device
 from wsdesc.core.errors import FileFormatError, InputError
 from wsdesc.core.progress import Advance
 from wsdesc.descriptor.model import WSDesc
+from wsdesc.descriptor.options import DEFAULT_MODEL
 
-DEFAULT_MODEL = "indoor-fast"
 _AT_ONCE = 256  # keypoints between two words of progress
 _FEWEST = 50  # points at the working resolution, below which there is nothing to describe
 _ARRAYS = {"points": "f4", "order": "i8", "descriptors": "f4", "frames": "f4", "offset": "f8"}

@@ -8,6 +8,8 @@ from pydantic import Field, model_validator
 
 from wsdesc.core.options import Options
 
+DEFAULT_MODEL = "indoor-fast"  # weights that every command and function uses by default
+
 SupportKind = Literal["universal", "fixed", "local", "global"]
 
 
@@ -31,3 +33,15 @@ class DescriptorOptions(Options):
         if not 0 < low <= self.support_start <= high:
             raise ValueError(f"support_start {self.support_start} must lie in support_range [{low}, {high}]")
         return self
+
+
+class DescribeOptions(Options):
+    """Options of `wsdesc.describe`. The defaults suit most scans."""
+
+    model: str = Field(DEFAULT_MODEL, description="Weights: a name, a file, or the folder of a training run.")
+    keypoints: int = Field(1500, ge=3, description="Keypoints, spread over the scan.")
+    resolution: float | None = Field(
+        None, gt=0, description="Working resolution in the scan's unit (default: derived from the scan)."
+    )
+    device: str = Field("auto", description="Device: cpu, cuda, or auto.")
+    seed: int = Field(0, ge=0, description="Seed of all random choices.")

@@ -6,17 +6,17 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from wsdesc.core.atomic import atomic_write
 from wsdesc.core.errors import FileFormatError, InputError
 from wsdesc.descriptor.options import DescriptorOptions
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
 _HEADER = "wsdesc"
 _FOLDER = Path(__file__).parent / "weights"
-_NUMBERS = (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64)
 
 
 def available() -> list[str]:
@@ -53,8 +53,10 @@ def save_tensors(path: str | Path, tensors: dict[str, Tensor], header: dict[str,
 
 def load(path: str | Path) -> tuple[DescriptorOptions, dict[str, Tensor]]:
     """Read options and weights; a file that is anything else is refused with a reason."""
+    import torch
     from safetensors import SafetensorError, safe_open
 
+    numbers = (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64)
     try:
         with safe_open(str(path), framework="pt") as file:
             header = (file.metadata() or {}).get(_HEADER)
@@ -69,7 +71,7 @@ def load(path: str | Path) -> tuple[DescriptorOptions, dict[str, Tensor]]:
     except (ValueError, TypeError, InputError, RecursionError) as error:
         raise FileFormatError(f"{path}: its header cannot be read ({error})") from error
     for name, tensor in tensors.items():
-        if tensor.dtype not in _NUMBERS:
+        if tensor.dtype not in numbers:
             raise FileFormatError(f"{path}: {name} is not made of ordinary numbers but of {tensor.dtype}")
         if not bool(torch.isfinite(tensor).all()):
             raise FileFormatError(f"{path}: {name} has values that are not finite")

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from pydantic import Field
 
 from wsdesc import __version__
 from wsdesc.cloud.clean import clean, with_offsets
@@ -37,28 +36,15 @@ from wsdesc.core.executors import (
     make_folder,
 )
 from wsdesc.core.notebook import NotebookDisplay
-from wsdesc.core.options import Options
 from wsdesc.core.progress import ProgressHook, no_progress
 from wsdesc.descriptor import pretrained
-from wsdesc.descriptor.description import DEFAULT_MODEL
 from wsdesc.reconstruction.jobs import describe_scan, register_pair, survey_scan
 from wsdesc.reconstruction.loop_closure import Placed, place
+from wsdesc.reconstruction.options import ReconstructOptions
 from wsdesc.reconstruction.pair_selection import Found, Pair, first_pairs, pairs_between, signatures
 from wsdesc.registration.pipeline import Pose
 
 JOURNAL = "journal.jsonl"  # in the folder of a run
-
-
-class ReconstructOptions(Options):
-    """How scans are put together. Nothing of it has to be chosen."""
-
-    model: str = DEFAULT_MODEL  # weights by name or path
-    resolution: float | None = Field(None, gt=0)  # in the scans' unit; None: found from all of them
-    keypoints: int = Field(2000, ge=3)  # of each scan
-    more_keypoints: int = Field(4000, ge=0)  # of scans that are apart from the others, for a second try
-    neighbours: int = Field(10, ge=1)  # most similar scans that each is registered with, if there are many
-    device: str = "auto"
-    seed: int = Field(0, ge=0)
 
 
 class PairResult(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -23,8 +23,8 @@ from wsdesc.core.errors import InputError
 from wsdesc.core.kernels import run_each
 from wsdesc.descriptor.description import Description
 from wsdesc.matching.mutual import mutual, one_sided_matches
+from wsdesc.registration.options import Solver
 
-Solver = Literal["consensus", "ransac"]
 AnySurface = Surface | DeviceSurface  # both of a pair are of one kind
 
 _THRESHOLD = {"consensus": 0.075, "ransac": 0.05}  # between matched keypoints

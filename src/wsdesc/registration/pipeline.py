@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import Field
 
 from wsdesc.alignment.confidence import Evidence, confidence
 from wsdesc.alignment.observability import Degeneracy, Information, degeneracy
@@ -24,28 +23,14 @@ from wsdesc.cloud.units import INDOOR_RESOLUTION, different_units, measure
 from wsdesc.core.devices import choose_device
 from wsdesc.core.kernels import run_each
 from wsdesc.core.notebook import NotebookDisplay
-from wsdesc.core.options import Options
 from wsdesc.core.progress import ProgressHook, StepTimer
-from wsdesc.descriptor.description import DEFAULT_MODEL, Description, cleaned_points, load_model, prepare_scan
-from wsdesc.registration.candidates import AnySurface, Solver, judge, propose
+from wsdesc.descriptor.description import Description, cleaned_points, load_model, prepare_scan
+from wsdesc.registration.candidates import AnySurface, judge, propose
+from wsdesc.registration.options import RegisterOptions
 
 Pose = NDArray[np.float64]  # (4, 4)
 
 SUCCESS = 0.9  # the confidence from which on a pose is called a success
-
-
-class RegisterOptions(Options):
-    """How two scans are registered. Nothing of it has to be chosen."""
-
-    model: str = DEFAULT_MODEL  # weights by name or path
-    resolution: float | None = Field(None, gt=0)  # in the scans' unit; None: found from both
-    keypoints: tuple[int, ...] = (1200, 4000)  # of each scan; the next number if the first does not convince
-    solver: Solver = "consensus"
-    hypotheses: int = Field(12, ge=1)  # motions that the matches propose,
-    finalists: int = Field(4, ge=1)  # of which so many, the best on the clouds, are refined
-    refine: bool = True
-    device: str = "auto"
-    seed: int = Field(0, ge=0)
 
 
 @dataclass(frozen=True, eq=False)

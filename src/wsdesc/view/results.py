@@ -17,7 +17,8 @@ from wsdesc.cloud.files import read_points
 from wsdesc.cloud.neighbours import NeighbourGrid
 from wsdesc.cloud.units import measure
 from wsdesc.core.errors import InputError, WSDescError
-from wsdesc.descriptor.description import DEFAULT_MODEL, Description, load_model, prepare_scan
+from wsdesc.descriptor.description import Description, load_model, prepare_scan
+from wsdesc.descriptor.options import DEFAULT_MODEL
 from wsdesc.matching.mutual import mutual
 from wsdesc.view.geometry import Floats, thinned
 from wsdesc.view.page import page

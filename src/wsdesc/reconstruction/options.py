@@ -1,0 +1,26 @@
+"""Options of `wsdesc.reconstruct`. Without torch, so that the CLI checks options at once."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from wsdesc.core.options import Options
+from wsdesc.descriptor.options import DEFAULT_MODEL
+
+
+class ReconstructOptions(Options):
+    """Options of the reconstruction of many scans. The defaults suit most scans."""
+
+    model: str = Field(DEFAULT_MODEL, description="Weights: a name, a file, or the folder of a training run.")
+    resolution: float | None = Field(
+        None, gt=0, description="Working resolution in the scans' unit (default: derived from all scans)."
+    )
+    keypoints: int = Field(2000, ge=3, description="Keypoints per scan.")
+    more_keypoints: int = Field(
+        4000, ge=0, description="Keypoints per unconnected scan in a second round; 0: no second round."
+    )
+    neighbours: int = Field(
+        10, ge=1, description="Number of most similar scans that each scan is registered with."
+    )
+    device: str = Field("auto", description="Device: cpu, cuda, or auto.")
+    seed: int = Field(0, ge=0, description="Seed of all random choices.")

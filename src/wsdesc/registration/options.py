@@ -1,0 +1,31 @@
+"""Options of `wsdesc.register`. Without torch, so that the CLI checks options at once."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from wsdesc.core.options import Options
+from wsdesc.descriptor.options import DEFAULT_MODEL
+
+Solver = Literal["consensus", "ransac"]
+
+
+class RegisterOptions(Options):
+    """Options of the registration of two scans. The defaults suit most scans."""
+
+    model: str = Field(DEFAULT_MODEL, description="Weights: a name, a file, or the folder of a training run.")
+    resolution: float | None = Field(
+        None, gt=0, description="Working resolution in the scans' unit (default: derived from both scans)."
+    )
+    keypoints: tuple[int, ...] = Field(
+        (1200, 4000),
+        description="Keypoints per scan; each further number is a retry after a result without success.",
+    )
+    solver: Solver = Field("consensus", description="Pose solver: consensus or ransac.")
+    hypotheses: int = Field(12, ge=1, description="Hypotheses that the solver proposes.")
+    finalists: int = Field(4, ge=1, description="Candidates: verified hypotheses that are refined.")
+    refine: bool = Field(True, description="Refinement of the pose on the surfaces of both scans.")
+    device: str = Field("auto", description="Device: cpu, cuda, or auto.")
+    seed: int = Field(0, ge=0, description="Seed of all random choices.")
