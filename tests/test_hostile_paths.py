@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from wsdesc.cloud.files import read_cloud, read_points, write_points
-from wsdesc.core.atomic import atomic_write, check_links
+from wsdesc.core.atomic import atomic_write
 from wsdesc.core.errors import FileFormatError
-from wsdesc.core.executors import locked, make_folder
+from wsdesc.core.folders import check_links, locked, make_folder
 from wsdesc.evaluation.report import Report
 
 
@@ -27,9 +27,9 @@ def outside(tmp_path) -> Path:
 def test_a_link_out_of_the_results_is_refused(outside, name):
     results = outside.parent / "results"
     (results / name).symlink_to(outside if name != "a folder" else outside.parent)
-    with pytest.raises(FileFormatError, match=f"{name}: is a link out of"):
+    with pytest.raises(FileFormatError, match=f"{name}: this link leads out of"):
         make_folder(results)
-    with pytest.raises(FileFormatError, match="link out of"), locked(results):
+    with pytest.raises(FileFormatError, match="link leads out of"), locked(results):
         pass
     assert outside.read_text() == "mine"
 

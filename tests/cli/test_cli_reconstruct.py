@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from wsdesc import write_points
 from wsdesc.cli.app import app
-from wsdesc.core.executors import locked
+from wsdesc.core.folders import locked
 from wsdesc.datasets.synthetic import make_fragments
 
 FAST = ("--keypoints", "400", "--more-keypoints", "0")
@@ -141,7 +141,7 @@ def test_a_second_run_in_the_same_folder_is_refused(scans, model):
     with locked(model):
         shown = reconstruct(scans, "-o", model)
     assert shown.exit_code == 2
-    assert "is at work in it" in shown.output
+    assert "uses this folder" in shown.output
 
 
 def test_a_scheduler_that_is_not_there(scans, tmp_path):

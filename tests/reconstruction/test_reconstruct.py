@@ -15,7 +15,8 @@ from wsdesc.cli import reconstruct as cli_reconstruct
 from wsdesc.cloud.merge import VoxelMerge
 from wsdesc.cloud.units import measure
 from wsdesc.core.errors import FileFormatError, InputError
-from wsdesc.core.executors import Serial, locked
+from wsdesc.core.executors import Serial
+from wsdesc.core.folders import locked
 from wsdesc.datasets.synthetic import make_fragments
 from wsdesc.reconstruction.pipeline import reconstruct
 
@@ -196,7 +197,7 @@ def test_of_many_scans_only_similar_ones_are_registered(done, paths, folder, mon
 
 
 def test_two_runs_at_once_are_refused(paths, folder):
-    with locked(folder), pytest.raises(InputError, match="is at work"):
+    with locked(folder), pytest.raises(InputError, match="uses this folder"):
         reconstruct(paths, folder, **FAST)
 
 

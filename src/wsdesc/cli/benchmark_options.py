@@ -34,9 +34,9 @@ def judge_and_print(
 
 def open_executor(jobs: int, scheduler: str | None) -> closing[Executor]:
     """What does the work, closed in the end: this process, several, or a Dask cluster."""
-    from wsdesc.core.executors import choose
+    from wsdesc.core.executors import choose_executor
 
-    return closing(choose(jobs, scheduler))
+    return closing(choose_executor(jobs, scheduler))
 
 
 def find_methods(

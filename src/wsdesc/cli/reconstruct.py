@@ -57,7 +57,8 @@ def reconstruct(
     options |= {"more_keypoints": more_keypoints, "neighbours": neighbours, "device": device, "seed": seed}
     with progress() as watch:
         from wsdesc.core.errors import InputError
-        from wsdesc.core.executors import choose, locked, make_folder
+        from wsdesc.core.executors import choose_executor
+        from wsdesc.core.folders import locked, make_folder
         from wsdesc.reconstruction.pipeline import assemble
 
         if voxel is not None and not voxel > 0:
@@ -66,7 +67,7 @@ def reconstruct(
         if save is not None:
             make_folder(out)  # the page may lie there too
             check_outputs({save: (".html",)}, tuple(paths))
-        with closing(choose(jobs, scheduler)) as executor, locked(out):
+        with closing(choose_executor(jobs, scheduler)) as executor, locked(out):
             found = assemble(paths, out, executor, watch, **options)
             with watch("merge", len(found.T_world_scan)) as advance:
                 written = write_model(found, out, voxel, advance)

@@ -99,19 +99,6 @@ def _lock(descriptor: int, wait: bool) -> bool:
     return True
 
 
-def check_links(folder: Path) -> None:
-    """Refuse a folder for results in which a link leads out of it: what is written would land elsewhere.
-
-    A folder that came with somebody's scans may hold such links under the names that results get.
-    """
-    home = folder.resolve()
-    for path in folder.iterdir():
-        if path.is_symlink() and not path.resolve().is_relative_to(home):
-            raise FileFormatError(
-                f"{path}: is a link out of the folder for results: remove it or name another"
-            )
-
-
 def _flush(path: Path, access: int) -> None:
     """Have the system bring a file, or the names in a folder, onto the disk."""
     descriptor = os.open(path, access)

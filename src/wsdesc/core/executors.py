@@ -1,52 +1,52 @@
-"""Many small, independent jobs: done here, in processes, or on a cluster; and none of them twice.
+"""Run many small, independent jobs: in this process, in worker processes, or on a Dask cluster.
 
-A job is a dictionary of plain values, paths and content hashes rather than clouds, and so is its result: both
-travel cheaply, and a journal on the disk can keep them. Results come back as jobs finish; whoever wants an
-order has the job's number.
+A job is a small value that can be pickled, typically a frozen dataclass with paths and content hashes instead of
+scans; so is its result. Results arrive as jobs finish, each with its job's number.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from importlib import import_module
 from multiprocessing import get_context, parent_process
-from pathlib import Path
 from threading import Thread
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
-from wsdesc.core.atomic import check_links
-from wsdesc.core.errors import FileFormatError, InputError, MissingExtraError, WSDescError
+from wsdesc.core.errors import InputError, MissingExtraError, WSDescError
 
+JobT = TypeVar("JobT")
+ResultT = TypeVar("ResultT")
 Job = dict[str, Any]
 Result = dict[str, Any]
-Task = Callable[[Job], Result]  # a function of a module: processes find it by its name
+Task = Callable[[Job], Result]
 
-_PATIENCE = 5  # seconds that a scheduler has to answer,
-_WORKERS = 60  # and to have a worker: they may be started when work is asked for
-_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+_CONNECT_SECONDS = 5  # limit for the scheduler's answer
+_WORKER_SECONDS = 60  # limit for the first worker; clusters may start workers on demand
+_THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 
 class Executor(Protocol):
-    """What does jobs."""
+    """Runs jobs."""
 
-    def run(self, task: Task, jobs: Sequence[Job]) -> Iterator[tuple[int, Result]]:
-        """The number and the result of each job, as they finish. The first exception ends it all."""
+    def run(self, task: Callable[[JobT], ResultT], jobs: Sequence[JobT]) -> Iterator[tuple[int, ResultT]]:
+        """Yield the number and result of each job as it finishes; the first exception ends the iteration.
+
+        Args:
+            task: function at the top level of a module, so that other processes can import it.
+            jobs: arguments of the calls.
+        """
 
     def close(self) -> None:
-        """Give back what it holds."""
+        """Release processes and connections."""
 
 
 class Serial:
-    """One after the other, in this process."""
+    """Runs jobs one after the other in this process."""
 
-    def run(self, task: Task, jobs: Sequence[Job]) -> Iterator[tuple[int, Result]]:
+    def run(self, task: Callable[[JobT], ResultT], jobs: Sequence[JobT]) -> Iterator[tuple[int, ResultT]]:
         for number, job in enumerate(jobs):
             yield number, task(job)
 
@@ -55,9 +55,13 @@ class Serial:
 
 
 class Processes:
-    """In processes of this machine, which share its cores; started afresh, as forks would inherit locks.
+    """Runs jobs in worker processes that share this machine's cores.
 
-    They live until `close`, as each takes seconds to load the libraries.
+    Workers are spawned, as forked ones would inherit held locks. They live until `close`, since each needs
+    seconds to import its libraries.
+
+    Args:
+        workers: number of processes.
     """
 
     def __init__(self, workers: int) -> None:
@@ -66,23 +70,22 @@ class Processes:
         self.workers = workers
         self.pool: ProcessPoolExecutor | None = None
 
-    def run(self, task: Task, jobs: Sequence[Job]) -> Iterator[tuple[int, Result]]:
+    def run(self, task: Callable[[JobT], ResultT], jobs: Sequence[JobT]) -> Iterator[tuple[int, ResultT]]:
         if self.pool is None:
             threads = max(1, (os.cpu_count() or 1) // self.workers)
-            self.pool = ProcessPoolExecutor(self.workers, get_context("spawn"), _begin, (threads,))
-        done = False
+            self.pool = ProcessPoolExecutor(self.workers, get_context("spawn"), _start_worker, (threads,))
+        finished = False
         try:
             numbers = {self.pool.submit(task, job): number for number, job in enumerate(jobs)}
             for future in as_completed(numbers):
                 yield numbers[future], future.result()
-            done = True
+            finished = True
         except BrokenProcessPool as error:
             raise WSDescError(
-                "a worker process died, as happens where memory is short: try fewer --jobs; "
-                "what is done is kept"
+                "a worker process died, probably for lack of memory: try fewer --jobs; finished jobs are kept"
             ) from error
         finally:
-            if not done:  # nobody waits for the rest
+            if not finished:  # cancel the remaining jobs
                 self.close()
 
     def close(self) -> None:
@@ -92,7 +95,13 @@ class Processes:
 
 
 class Dask:
-    """On the workers of a Dask scheduler, which need this package and see the files under the same paths."""
+    """Runs jobs on the workers of a Dask scheduler.
+
+    Workers need this package, and must see the files under the same paths.
+
+    Args:
+        address: address of the scheduler, such as "tcp://host:8786".
+    """
 
     def __init__(self, address: str) -> None:
         try:
@@ -100,18 +109,18 @@ class Dask:
         except ImportError as error:
             raise MissingExtraError("a Dask scheduler", "dask") from error
         try:
-            self.client = client(address, timeout=_PATIENCE, set_as_default=False)
-        except Exception as error:  # something else may listen there, and what it says leads anywhere
-            raise InputError(f"no Dask scheduler answers at {address}: is it running there?") from error
+            self.client = client(address, timeout=_CONNECT_SECONDS, set_as_default=False)
+        except Exception as error:  # another program may listen at that port and answer anything
+            raise InputError(f"no Dask scheduler answers at {address}: is it running?") from error
 
-    def run(self, task: Task, jobs: Sequence[Job]) -> Iterator[tuple[int, Result]]:
+    def run(self, task: Callable[[JobT], ResultT], jobs: Sequence[JobT]) -> Iterator[tuple[int, ResultT]]:
         if not jobs:
             return
         dask = import_module("distributed")
         try:
-            self.client.wait_for_workers(1, timeout=_WORKERS)
+            self.client.wait_for_workers(1, timeout=_WORKER_SECONDS)
         except dask.TimeoutError as error:
-            raise InputError("the Dask scheduler has no workers: start some, or ask without it") from error
+            raise InputError("the Dask scheduler has no workers: start workers or use --jobs") from error
         futures = self.client.map(task, jobs, pure=False)
         numbers = {future.key: number for number, future in enumerate(futures)}
         try:
@@ -119,11 +128,13 @@ class Dask:
                 yield numbers[future.key], future.result()
         except (dask.KilledWorker, dask.CancelledError) as error:
             raise WSDescError(
-                "workers died again and again at the same job, as happens where memory is short, or the Dask "
-                "scheduler did: what is done is kept"
+                "several Dask workers died at the same job, probably for lack of memory, or the scheduler "
+                "stopped: finished jobs are kept"
             ) from error
         except ImportError as error:
-            raise WSDescError(f"a Dask worker lacks this package, or a part of it: {error}") from error
+            raise WSDescError(
+                f"a Dask worker lacks this package or one of its dependencies: {error}"
+            ) from error
         finally:
             self.client.cancel(futures)
 
@@ -131,142 +142,15 @@ class Dask:
         self.client.close()
 
 
-def choose(jobs: int = 1, scheduler: str | None = None) -> Executor:
-    """The executor for so many jobs at a time, or for a scheduler if there is one."""
+def choose_executor(jobs: int = 1, scheduler: str | None = None) -> Executor:
+    """Return the executor for a number of parallel jobs, or for the address of a Dask scheduler."""
     if scheduler is not None:
         return Dask(scheduler)
     return Serial() if jobs == 1 else Processes(jobs)
 
 
-class Journal:
-    """Results on disk, one line each, found again by what they are results of.
-
-    Results that say "error" are not kept: the next run may be luckier, with another package or more memory.
-    A line that was being written when the machine stopped, or that is damaged, is as if it were not there.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._kept: dict[str, Result] = {}
-        try:
-            data = path.read_bytes() if path.exists() else b""
-            if data and not data.endswith(b"\n"):
-                with path.open("ab") as file:
-                    file.write(b"\n")  # so that what is appended begins a line
-        except OSError as error:
-            raise FileFormatError(f"{path}: cannot be read: {error.strerror or error}") from error
-        for line in data.splitlines():
-            try:
-                entry = json.loads(line)
-                self._kept[entry["key"]] = dict(entry["result"])
-            except (ValueError, TypeError, KeyError, RecursionError):
-                continue
-
-    def run(
-        self,
-        executor: Executor,
-        task: Task,
-        jobs: Sequence[Job],
-        identities: Sequence[Mapping[str, Any]],
-        advance: Callable[[int], None] = lambda done: None,
-    ) -> list[Result]:
-        """The results of all jobs, in their order; those with an identity that is known are not done again.
-
-        An identity holds all that the result depends on, content instead of paths. Jobs with the same are
-        done once.
-        """
-        keys = [content_key(task.__name__, identity) for identity in identities]
-        waiting = {key: k for k, key in reversed(list(enumerate(keys))) if key not in self._kept}
-        numbers = sorted(waiting.values())
-        advance(len(jobs) - len(numbers))
-        for number, result in executor.run(task, [jobs[k] for k in numbers]):
-            self._keep(keys[numbers[number]], result)
-            advance(1)
-        return [self._kept[key] for key in keys]
-
-    def _keep(self, key: str, result: Result) -> None:
-        line = json.dumps({"key": key, "result": result}, allow_nan=False)
-        self._kept[key] = json.loads(line)["result"]  # as it would be read back: same bits after a resume
-        if "error" in result:
-            return
-        try:
-            with self.path.open("a", encoding="utf-8") as file:
-                file.write(line + "\n")
-                file.flush()
-                os.fsync(file.fileno())
-        except OSError as error:
-            raise FileFormatError(f"{self.path}: cannot be written: {error.strerror or error}") from error
-
-
-def content_key(*parts: Any) -> str:
-    """A hash of plain values, the same on every machine."""
-    text = json.dumps(parts, sort_keys=True, allow_nan=False)
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def content_of(path: str | Path) -> str:
-    """A hash of what a file holds, and as what it is read; where it cannot be, a word that none equals."""
-    try:
-        with Path(path).open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest() + Path(path).suffix.lower()
-    except OSError:
-        return f"unreadable {path}"
-
-
-def make_folder(folder: Path) -> None:
-    """Make a folder for results, or take one that is there if nothing in it leads elsewhere."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        check_links(folder)
-    except OSError as error:
-        raise FileFormatError(f"{folder}: cannot be made: {error.strerror or error}") from error
-
-
-@contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Keep other runs out of a folder. The system drops the lock of a process that dies, however it does."""
-    make_folder(folder)
-    try:
-        file = (folder / ".lock").open("a+", encoding="utf-8")
-    except OSError as error:
-        raise FileFormatError(f"{folder}: cannot be written into: {error.strerror or error}") from error
-    with file:
-        if not _take(file):
-            file.seek(0)
-            holder = file.read().strip() or "another process"
-            raise InputError(f"{folder}: {holder} is at work in it; wait, or name another folder")
-        file.truncate(0)
-        file.write(f"process {os.getpid()}")
-        file.flush()
-        yield  # closing the file gives the lock back; its name stays, as removing it would race with others
-
-
-def _take(file: Any) -> bool:
-    """Whether the lock of an open file was free, and now is ours."""
-    try:
-        if sys.platform == "win32":
-            import msvcrt
-
-            file.seek(1 << 20)  # a byte far behind the text, which others shall be able to read
-            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
-        else:
-            import fcntl
-
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
-
-
-def _begin(threads: int) -> None:
-    """Before a worker loads any library: its share of the cores, unless the user said otherwise."""
-    for name in _THREADS:
-        os.environ.setdefault(name, str(threads))
-    end_with_parent()
-
-
 def end_with_parent() -> None:
-    """Have this worker process end with the one that started it, which when killed tells nobody."""
+    """End this worker process when its parent ends, also when the parent is killed."""
     parent = parent_process()
 
     def wait() -> None:
@@ -275,3 +159,10 @@ def end_with_parent() -> None:
             os._exit(1)
 
     Thread(target=wait, daemon=True).start()
+
+
+def _start_worker(threads: int) -> None:
+    """Limit a new worker's threads to its share of the cores, unless the user set the variables."""
+    for name in _THREAD_VARIABLES:  # libraries read them when they are imported
+        os.environ.setdefault(name, str(threads))
+    end_with_parent()

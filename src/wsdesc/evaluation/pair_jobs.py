@@ -19,7 +19,8 @@ import torch
 
 from wsdesc.core.atomic import atomic_write
 from wsdesc.core.errors import InputError
-from wsdesc.core.executors import Executor, Job, Result, Serial, content_of
+from wsdesc.core.executors import Executor, Job, Result, Serial
+from wsdesc.core.journal import content_of
 from wsdesc.evaluation.fragments import Described, Fragment, describe_fragment, load_fragment
 from wsdesc.evaluation.methods import Method, from_recipe
 from wsdesc.evaluation.records import Record

@@ -13,8 +13,9 @@ from typing import Any, Protocol, cast
 import torch
 from torch import Tensor
 
-from wsdesc.core.atomic import atomic_write, check_links
+from wsdesc.core.atomic import atomic_write
 from wsdesc.core.errors import FileFormatError, InputError
+from wsdesc.core.folders import check_links
 from wsdesc.descriptor.model import WSDesc
 from wsdesc.learning import distributed
 from wsdesc.learning.checkpoint import load_checkpoint, save_checkpoint

@@ -20,7 +20,8 @@ from wsdesc.alignment.surface import Surface
 from wsdesc.cloud.files import read_points
 from wsdesc.cloud.units import INDOOR_RESOLUTION, extent, spacing
 from wsdesc.core.errors import InputError, WSDescError
-from wsdesc.core.executors import Job, Result, content_of
+from wsdesc.core.executors import Job, Result
+from wsdesc.core.journal import content_of
 from wsdesc.descriptor.description import Description, cleaned_points, load_model, prepare_scan
 from wsdesc.registration.candidates import different, judge, propose
 

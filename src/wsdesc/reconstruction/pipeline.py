@@ -23,18 +23,9 @@ from wsdesc.cloud.cloud import Cloud
 from wsdesc.cloud.files import write_points
 from wsdesc.cloud.units import COARSEST, FINEST, INDOOR_RESOLUTION, LEAST_SPACINGS, SPACINGS
 from wsdesc.core.errors import InputError
-from wsdesc.core.executors import (
-    Executor,
-    Job,
-    Journal,
-    Result,
-    Serial,
-    Task,
-    content_key,
-    content_of,
-    locked,
-    make_folder,
-)
+from wsdesc.core.executors import Executor, Job, Result, Serial, Task
+from wsdesc.core.folders import locked, make_folder
+from wsdesc.core.journal import Journal, content_key, content_of
 from wsdesc.core.notebook import NotebookDisplay
 from wsdesc.core.progress import ProgressHook, no_progress
 from wsdesc.descriptor import pretrained

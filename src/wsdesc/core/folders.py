@@ -1,0 +1,83 @@
+"""Folders for results: create them, and keep two runs from writing into the same one."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from wsdesc.core.errors import FileFormatError, InputError
+
+_LOCK_BYTE = 1 << 20  # position of the locked byte on Windows, behind the text so that others can read it
+
+
+def make_folder(folder: Path) -> None:
+    """Create a folder for results, or check that an existing one is safe to write into.
+
+    Raises:
+        FileFormatError: the folder cannot be created, or holds a link that leads out of it.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        check_links(folder)
+    except OSError as error:
+        raise FileFormatError(f"{folder}: cannot create the folder: {error.strerror or error}") from error
+
+
+def check_links(folder: Path) -> None:
+    """Refuse a folder for results that holds a link to a path outside of it.
+
+    Such links may come with downloaded scans; results written under their names would overwrite other files.
+    """
+    root = folder.resolve()
+    for path in folder.iterdir():
+        if path.is_symlink() and not path.resolve().is_relative_to(root):
+            raise FileFormatError(
+                f"{path}: this link leads out of the folder for results: remove it or choose another folder"
+            )
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Create a folder and lock it against other runs while the block runs.
+
+    The system releases the lock when the process ends, also when it is killed.
+
+    Raises:
+        FileFormatError: the folder cannot be created or written.
+        InputError: another process has locked it.
+    """
+    make_folder(folder)
+    try:
+        file = (folder / ".lock").open("a+", encoding="utf-8")
+    except OSError as error:
+        raise FileFormatError(f"{folder}: cannot write into the folder: {error.strerror or error}") from error
+    with file:
+        if not _try_lock(file):
+            file.seek(0)
+            owner = file.read().strip() or "another process"
+            raise InputError(f"{folder}: {owner} uses this folder: wait for it or choose another folder")
+        file.truncate(0)
+        file.write(f"process {os.getpid()}")
+        file.flush()
+        yield  # closing the file releases the lock; deleting the file would race with other processes
+
+
+def _try_lock(file: IO[str]) -> bool:
+    """Lock an open file if no other process has; return whether it worked."""
+    try:
+        if sys.platform == "win32":
+            import msvcrt
+
+            file.seek(_LOCK_BYTE)
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
