@@ -70,8 +70,8 @@ class Journal:
                 paths. Jobs with equal identities run once.
             advance: called with the number of jobs finished since its last call.
             encode: turns a result into plain JSON values. The key "error" marks a failed job.
-            decode: turns plain values back into a result. If it raises ValueError, TypeError or KeyError for a
-                stored line, the line counts as damaged.
+            decode: turns plain values back into a result. A stored line counts as damaged if this raises
+                ValueError, TypeError or KeyError.
         """
         keys = [content_key(task.__name__, identity) for identity in identities]
         results: dict[str, ResultT] = {}
@@ -111,7 +111,10 @@ def content_key(*parts: Any) -> str:
 
 
 def content_of(path: str | Path) -> str:
-    """Hash a file's bytes and add its extension, which selects the reader; unreadable files get a text of their own."""
+    """Hash a file's bytes and append its extension, which selects the reader.
+
+    Files that cannot be read get a text that no hash equals.
+    """
     try:
         with Path(path).open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest() + Path(path).suffix.lower()
