@@ -1,0 +1,147 @@
+"""Rigid transformations, surface normals and grid cells, for all packages.
+
+A pose `T_target_source` (4, 4) maps points of the source's frame into the target's frame. Functions that take
+points take NumPy arrays or torch tensors and return the same kind.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from wsdesc.core.errors import InputError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Floats = NDArray[np.float64]
+ArrayT = TypeVar("ArrayT", NDArray[Any], "Tensor")
+
+NEIGHBOURS = 20  # points of a local plane: a disc of radius 2.5 voxels on a downsampled surface
+CELL_BITS = 21  # bits of each coordinate in a cell key: three fit into 64 bits
+
+_RIGID_TOLERANCE = 1e-3  # admits matrices that were written with four digits
+_ROW_TOLERANCE = 1e-6  # of the last row, which is 0 0 0 1
+_LINE = 1e-6  # middle over largest variance below which neighbours form a line, not a surface
+
+
+def transform(points: ArrayT, T: ArrayT) -> ArrayT:
+    """Apply poses to points.
+
+    Args:
+        points: (N, 3) or (…, N, 3).
+        T: poses (4, 4) or (…, 4, 4), whose leading shape is broadcast with that of the points.
+
+    Returns:
+        Points (N, 3) or (…, N, 3).
+    """
+    return rotate(points, T) + T[..., None, :3, 3]
+
+
+def rotate(vectors: ArrayT, T: ArrayT) -> ArrayT:
+    """Apply the rotations of poses to vectors such as normals; shapes as in `transform`."""
+    return vectors @ T[..., :3, :3].swapaxes(-1, -2)
+
+
+def inverse(T_b_a: Floats) -> Floats:
+    """Invert rigid transformations: T_b_a (…, 4, 4) to T_a_b, without the rounding of a general inverse."""
+    T_a_b = np.zeros(T_b_a.shape)
+    T_a_b[..., :3, :3] = np.swapaxes(T_b_a[..., :3, :3], -1, -2)
+    T_a_b[..., :3, 3] = -np.einsum("...ji,...j->...i", T_b_a[..., :3, :3], T_b_a[..., :3, 3])
+    T_a_b[..., 3, 3] = 1.0
+    return T_a_b
+
+
+def is_rigid(T: ArrayLike) -> NDArray[np.bool_]:
+    """Return whether matrices (…, 4, 4) are finite rotations with a translation: (…) bool."""
+    T = np.asarray(T, dtype=np.float64)
+    finite = np.isfinite(T).all(axis=(-1, -2))
+    T = np.where(finite[..., None, None], T, 0.0)  # also keeps warnings about NaN away
+    R = T[..., :3, :3]
+    orthonormal = np.abs(R @ np.swapaxes(R, -1, -2) - np.eye(3)).max(axis=(-1, -2)) <= _RIGID_TOLERANCE
+    last_row = np.abs(T[..., 3, :] - (0, 0, 0, 1)).max(axis=-1) <= _ROW_TOLERANCE
+    return np.asarray(finite & orthonormal & last_row & (np.linalg.det(R) > 0))
+
+
+def check_rigid(T: ArrayLike, name: str = "the pose") -> Floats:
+    """Return poses as float64, if they are rigid transformations (…, 4, 4).
+
+    Args:
+        T: the matrices.
+        name: what the error message calls them, such as an argument's name.
+
+    Raises:
+        InputError: the shape is wrong, a number is not finite, or a matrix is not rigid.
+    """
+    try:
+        T = np.asarray(T, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{name} must be a 4 × 4 matrix of numbers") from error
+    if T.shape[-2:] != (4, 4):
+        raise InputError(f"{name} must be a 4 × 4 matrix, not an array of shape {T.shape}")
+    if not np.isfinite(T).all():
+        raise InputError(f"{name} contains NaN or infinity")
+    if not is_rigid(T).all():
+        raise InputError(f"{name} must be rigid: a rotation and a translation, with the last row 0 0 0 1")
+    return T
+
+
+class LocalPlanes(NamedTuple):
+    """Planes fitted to the neighbours of each point."""
+
+    normals: Floats  # (N, 3) unit vectors of arbitrary sign; zero where the neighbours form no surface
+    curvature: Floats  # (N,) from 0 on a plane to 1 where neighbours spread equally in all directions
+
+
+def local_planes(points: Floats, tree: Any = None, neighbours: int = NEIGHBOURS) -> LocalPlanes:
+    """Fit a plane to the nearest neighbours of each point.
+
+    Args:
+        points: (N, 3) float64.
+        tree: a `scipy.spatial.cKDTree` of the points; built if it is not given.
+        neighbours: number of nearest points of each plane, the point itself included.
+    """
+    count = min(neighbours, len(points))
+    if count < 3:
+        return LocalPlanes(np.zeros_like(points), np.zeros(len(points)))
+    if tree is None:
+        from scipy.spatial import cKDTree
+
+        tree = cKDTree(points)
+    near = tree.query(points, count)[1]  # (N, count)
+    offsets = points[near]
+    offsets -= offsets.mean(axis=1, keepdims=True)
+    # One entry at a time takes a third of the time of a product of small matrices.
+    x, y, z = np.ascontiguousarray(np.moveaxis(offsets, 2, 0))  # (N, count) each
+    covariance = np.empty((len(points), 3, 3))
+    for (i, a), (j, b) in (((0, x), (0, x)), ((1, y), (0, x)), ((1, y), (1, y)),
+                           ((2, z), (0, x)), ((2, z), (1, y)), ((2, z), (2, z))):  # fmt: skip
+        covariance[:, i, j] = np.einsum("nk,nk->n", a, b)  # eigh reads the lower triangle
+    values, vectors = np.linalg.eigh(covariance)  # ascending
+    values = np.maximum(values, 0.0)
+    total = values.sum(axis=1)
+    surface = values[:, 1] > _LINE * values[:, 2]
+    normals = np.where(surface[:, None], vectors[:, :, 0], 0.0)
+    curvature = np.where(surface, 3 * values[:, 0] / np.where(total > 0, total, 1.0), 0.0)
+    return LocalPlanes(normals, curvature)
+
+
+def normals(points: Floats, tree: Any = None, neighbours: int = NEIGHBOURS) -> Floats:
+    """Estimate surface normals (N, 3) from nearest neighbours; arguments as in `local_planes`."""
+    return local_planes(points, tree, neighbours).normals
+
+
+def pack_cell(x: Any, y: Any, z: Any) -> Any:
+    """Pack three integers in [0, 2²¹) into one key; keys sort as (x, y, z) do.
+
+    Takes integers, arrays and tensors. Kernels compile it with `kernels.inline`.
+    """
+    return (x << 2 * CELL_BITS) | (y << CELL_BITS) | z
+
+
+def cell_keys(cells: ArrayT) -> ArrayT:
+    """Pack integer cells (…, 3) in [0, 2²¹) into one int64 key (…) each; keys sort as cells do."""
+    key: ArrayT = pack_cell(cells[..., 0], cells[..., 1], cells[..., 2])
+    return key
