@@ -37,12 +37,14 @@ def transform(points: ArrayT, T: ArrayT) -> ArrayT:
     Returns:
         Points (N, 3) or (…, N, 3).
     """
-    return rotate(points, T) + T[..., None, :3, 3]
+    moved: ArrayT = rotate(points, T) + T[..., None, :3, 3]
+    return moved
 
 
 def rotate(vectors: ArrayT, T: ArrayT) -> ArrayT:
     """Apply the rotations of poses to vectors such as normals; shapes as in `transform`."""
-    return vectors @ T[..., :3, :3].swapaxes(-1, -2)
+    rotated: ArrayT = vectors @ T[..., :3, :3].swapaxes(-1, -2)
+    return rotated
 
 
 def inverse(T_b_a: Floats) -> Floats:
