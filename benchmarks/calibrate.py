@@ -33,7 +33,6 @@ from wsdesc.datasets.threedmatch import read_pose
 from wsdesc.descriptor.description import Description, describe
 from wsdesc.evaluation.metrics import r2_success
 from wsdesc.evaluation.reliability import reliability
-from wsdesc.registration.options import RegisterOptions
 from wsdesc.registration.pipeline import register_described
 
 LEAST, NONE = 0.1, 0.005  # overlaps of pairs that count as overlapping, and as not
@@ -140,13 +139,13 @@ _PAIRS: list[Pair] = []
 
 
 def judge_number(number: int) -> tuple[Evidence, bool] | None:
-    return judge(_PAIRS[number], RegisterOptions())
+    return judge(_PAIRS[number])
 
 
-def judge(pair: Pair, options: RegisterOptions) -> tuple[Evidence, bool] | None:
+def judge(pair: Pair) -> tuple[Evidence, bool] | None:
     """What speaks for the pose found, and whether it is right."""
     p, q = pair.source.description, pair.target.description
-    result = register_described(p, q, options, (pair.source.surface, pair.target.surface))
+    result = register_described(p, q, surfaces=(pair.source.surface, pair.target.surface))
     if result.evidence is None:
         return None
     if pair.T_target_source is None:

@@ -28,7 +28,7 @@ from wsdesc.core.errors import InputError
 from wsdesc.datasets.synthetic import make_fragments
 from wsdesc.descriptor.description import Description, describe
 
-SMALL: dict[str, Any] = {"keypoints": (60,), "hypotheses": 2, "finalists": 1}
+SMALL: dict[str, Any] = {"keypoints": (60,), "hypotheses": 2, "refined": 1}
 _GROWTH = 0.02  # of the memory after warm-up
 _SAME = 6  # entries that two processes write at once
 

@@ -13,7 +13,7 @@ import wsdesc
 from wsdesc.datasets.synthetic import make_fragments
 from wsdesc.descriptor.description import Description
 
-SMALL = {"keypoints": (60,), "hypotheses": 2, "finalists": 1}
+SMALL = {"keypoints": (60,), "hypotheses": 2, "refined": 1}
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
 
 

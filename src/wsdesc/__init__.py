@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from wsdesc.descriptor.voxelize import voxelize
     from wsdesc.learning.losses import BatchHardLoss, RigidityLoss
     from wsdesc.reconstruction.pipeline import Reconstruction, reconstruct
-    from wsdesc.registration.pipeline import Registration, register
+    from wsdesc.registration.pipeline import register
+    from wsdesc.registration.result import Registration
 
 __version__ = "0.2.0"
 
@@ -25,7 +26,7 @@ _MODULE_OF = {
     "Cloud": "cloud.cloud",
     "Description": "descriptor.description",
     "Reconstruction": "reconstruction.pipeline",
-    "Registration": "registration.pipeline",
+    "Registration": "registration.result",
     "RigidityLoss": "learning.losses",
     "WSDesc": "descriptor.model",
     "WSDescError": "core.errors",

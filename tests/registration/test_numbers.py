@@ -104,7 +104,7 @@ def awkward_clouds():
     }
 
 
-FAST = {"keypoints": (30,), "hypotheses": 2, "finalists": 1}
+FAST = {"keypoints": (30,), "hypotheses": 2, "refined": 1}
 
 
 def call_register(cloud, folder):

@@ -13,7 +13,8 @@ from wsdesc.datasets.synthetic import room_pair
 from wsdesc.descriptor.description import load_model, prepare_scan
 from wsdesc.descriptor.options import DEFAULT_MODEL
 from wsdesc.reconstruction.pipeline import PairResult, Reconstruction
-from wsdesc.registration.pipeline import Registration, register
+from wsdesc.registration.pipeline import register
+from wsdesc.registration.result import Registration
 from wsdesc.view import results as show
 from wsdesc.view.demo import displaced
 from wsdesc.view.geometry import between

@@ -14,7 +14,7 @@ from wsdesc.cli.output import print_table, progress
 from wsdesc.cli.view import Port, Save, View, check_view, look
 
 if TYPE_CHECKING:
-    from wsdesc.registration.pipeline import Registration
+    from wsdesc.registration.result import Registration
 
 Scan = Annotated[Path, typer.Argument(help="A scan: ply, pcd, las, laz, e57, npy, text, or a mesh.")]
 Out = Annotated[
@@ -150,11 +150,10 @@ def match(
     """Register two scans that are described already. Exits as `wsdesc register` does."""
     check_outputs({out: (".txt", ".json")}, (source, target))
     from wsdesc.descriptor.description import Description
-    from wsdesc.registration.options import RegisterOptions
     from wsdesc.registration.pipeline import register_described
 
-    options = RegisterOptions(solver=solver, refine=refine, seed=seed)
-    result = register_described(Description.load(source), Description.load(target), options)
+    descriptions = Description.load(source), Description.load(target)
+    result = register_described(*descriptions, solver=solver, refine=refine, seed=seed)
     _write_pose(out, result)
     _tell(result, as_json, [("source", str(source)), ("target", str(target))], [out])
     _leave(result)

@@ -1,1 +1,1 @@
-"""Two scans to a pose and its confidence."""
+"""Registration: two scans to a pose and its confidence."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from wsdesc.core.options import Options
 from wsdesc.descriptor.options import DEFAULT_MODEL
@@ -19,13 +20,24 @@ class RegisterOptions(Options):
     resolution: float | None = Field(
         None, gt=0, description="Working resolution in the scans' unit (default: derived from both scans)."
     )
-    keypoints: tuple[int, ...] = Field(
+    keypoints: tuple[Annotated[int, Field(ge=3)], ...] = Field(
         (1200, 4000),
+        min_length=1,
         description="Keypoints per scan; each further number is a retry after a result without success.",
     )
     solver: Solver = Field("consensus", description="Pose solver: consensus or ransac.")
     hypotheses: int = Field(12, ge=1, description="Hypotheses that the solver proposes.")
-    finalists: int = Field(4, ge=1, description="Candidates: verified hypotheses that are refined.")
+    refined: int = Field(4, ge=1, description="Candidates: hypotheses that are refined, the best fits.")
     refine: bool = Field(True, description="Refinement of the pose on the surfaces of both scans.")
     device: str = Field("auto", description="Device: cpu, cuda, or auto.")
     seed: int = Field(0, ge=0, description="Seed of all random choices.")
+
+    @field_validator("model", mode="before")
+    @classmethod
+    def _accept_path(cls, value: Any) -> Any:
+        return str(value) if isinstance(value, Path) else value
+
+    @field_validator("keypoints", mode="before")
+    @classmethod
+    def _accept_one_number(cls, value: Any) -> Any:
+        return (value,) if isinstance(value, int) and not isinstance(value, bool) else value

@@ -19,7 +19,8 @@ from wsdesc.core.errors import FileFormatError
 from wsdesc.core.progress import ProgressHook, no_progress
 from wsdesc.datasets.synthetic import RoomPair, room_pair
 from wsdesc.evaluation.metrics import rotation_error_deg, translation_error
-from wsdesc.registration.pipeline import Pose, Registration, register
+from wsdesc.registration.pipeline import register
+from wsdesc.registration.result import Pose, Registration
 
 ALLOWED = (5.0, 0.10)  # degrees and metres up to which the result counts as right
 FILES = ("before_after.png", "source.ply", "target.ply", "aligned.ply", "T_target_source.txt")

@@ -27,7 +27,7 @@ from wsdesc.view.snapshot import snapshot
 
 if TYPE_CHECKING:
     from wsdesc.reconstruction.pipeline import Reconstruction
-    from wsdesc.registration.pipeline import Registration
+    from wsdesc.registration.result import Registration
 
 _SMALL = 24_000  # points in a notebook, which keeps them in its file
 _POINTS_A_SUPPORT = 400  # take as much room as one support does
@@ -167,7 +167,7 @@ def small_picture(result: object) -> bytes | None:
 
 def _small_scene(result: object) -> Scene | None:
     from wsdesc.reconstruction.pipeline import Reconstruction
-    from wsdesc.registration.pipeline import Registration
+    from wsdesc.registration.result import Registration
 
     with suppress(WSDescError):
         if isinstance(result, Registration):

@@ -1,0 +1,36 @@
+"""Warnings of a registration: what may be wrong with a pose, and what to try next."""
+
+from __future__ import annotations
+
+from wsdesc.alignment.confidence import Evidence
+from wsdesc.alignment.observability import Degeneracy
+from wsdesc.registration.result import SUCCESS
+
+
+def no_alignment_found(resolution: float) -> str:
+    """Explain a registration without any pose."""
+    return (
+        "No alignment found. Do the scans overlap? Do they have the same unit? "
+        f"Try another resolution (this one: {resolution:.4g}) or more keypoints."
+    )
+
+
+def warnings_about(
+    degeneracy: Degeneracy, evidence: Evidence, confidence: float, resolution: float
+) -> list[str]:
+    """List the warnings about a pose; a success has at most that of its degeneracy."""
+    warnings = [degeneracy.warning] if degeneracy.warning else []
+    if confidence >= SUCCESS:
+        return warnings
+    if evidence.ambiguous:
+        warnings.append(
+            "A second pose fits nearly as well: the scene may be symmetric, or the scans may not overlap."
+        )
+    elif evidence.repeats:
+        warnings.append("A second pose is also plausible: the scene may contain repetitive structure.")
+    if not warnings:
+        warnings.append(
+            f"The pose is uncertain (confidence {confidence:.2f}, a success needs {SUCCESS}). Do the scans "
+            f"overlap? Try another resolution (this one: {resolution:.4g}) or more keypoints."
+        )
+    return warnings

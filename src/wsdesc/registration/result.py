@@ -1,0 +1,142 @@
+"""Result of a registration."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial.transform import Rotation
+
+from wsdesc.alignment.confidence import Evidence
+from wsdesc.alignment.observability import Information
+from wsdesc.core.atomic import atomic_write
+from wsdesc.core.errors import FileFormatError, InputError
+from wsdesc.core.notebook import NotebookDisplay
+from wsdesc.descriptor.description import Description
+
+Pose = NDArray[np.float64]  # (4, 4)
+
+SUCCESS = 0.9  # lowest confidence of a success
+_LARGEST_FILE = 10 << 20  # bytes; a result has a few thousand
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Registration(NotebookDisplay):
+    """Pose of one scan in the frame of another, and its confidence.
+
+    Attributes:
+        T_target_source: (4, 4) rigid transformation from source to target coordinates, in the scans' unit.
+        success: True if confidence ≥ 0.9.
+        confidence: Calibrated probability that the pose is right, 0 … 1.
+        overlap: Share of the source's points with a partner in the target, 0 … 1.
+        rmse: Root mean square point-to-plane distance in the overlap, in the scans' unit; infinite without
+            overlap.
+        inliers: Matches that agree with the pose.
+        matches: All matches between both scans.
+        resolution: Working resolution, in the scans' unit.
+        warnings: Sentences about the result: why it failed, and what to try next.
+        timings: Seconds of each step.
+        evidence: Measurements that the confidence was computed from; None if no pose was found.
+        information: Information matrix of the pose, in model metres; None if no pose was found.
+        described: Both scans with keypoints and descriptors; None if no pose was found.
+    """
+
+    T_target_source: Pose
+    success: bool
+    confidence: float
+    overlap: float
+    rmse: float
+    inliers: int
+    matches: int
+    resolution: float
+    warnings: list[str] = field(default_factory=list)
+    timings: dict[str, float] = field(default_factory=dict)
+    evidence: Evidence | None = None
+    information: Information | None = None
+    described: tuple[Description, Description] | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON. An infinite `rmse` becomes None."""
+        return {
+            "T_target_source": self.T_target_source.tolist(),
+            "success": self.success,
+            "confidence": self.confidence,
+            "overlap": self.overlap,
+            "rmse": self.rmse if math.isfinite(self.rmse) else None,
+            "inliers": self.inliers,
+            "matches": self.matches,
+            "resolution": self.resolution,
+            "warnings": self.warnings,
+            "timings": {name: round(seconds, 4) for name, seconds in self.timings.items()},
+        }
+
+    def save(self, path: str | Path) -> None:
+        """Write the result to a .json file, or only the matrix `T_target_source` to a .txt file."""
+        kind = Path(path).suffix.lower()
+        if kind == ".json":
+            text = json.dumps(self.to_dict(), indent=2)
+        elif kind == ".txt":
+            text = "\n".join(" ".join(f"{value:.12g}" for value in row) for row in self.T_target_source)
+        else:
+            raise FileFormatError(f"{path}: a registration is saved as .json or .txt")
+        with atomic_write(path) as temporary:
+            temporary.write_text(text + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: str | Path) -> Registration:
+        """Read a .json file that `save` wrote.
+
+        The file holds neither `evidence` and `information` nor the described scans: they are None.
+        """
+        try:
+            if Path(path).stat().st_size > _LARGEST_FILE:
+                raise FileFormatError(f"{path}: too large for a registration")
+            values = json.loads(Path(path).read_text(encoding="utf-8"))
+            return cls._from_dict(values)
+        except OSError as error:
+            raise FileFormatError(f"{path}: cannot be read: {error.strerror or error}") from error
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError, InputError) as error:
+            raise FileFormatError(f"{path}: not a registration that `Registration.save` wrote") from error
+
+    @classmethod
+    def _from_dict(cls, values: dict[str, Any]) -> Registration:
+        T = np.array(values["T_target_source"], dtype=np.float64)
+        if T.shape != (4, 4) or not np.isfinite(T).all():
+            raise ValueError("the pose is not a finite (4, 4) matrix")
+        return cls(
+            T_target_source=T,
+            success=bool(values["success"]),
+            confidence=float(values["confidence"]),
+            overlap=float(values["overlap"]),
+            rmse=math.inf if values["rmse"] is None else float(values["rmse"]),
+            inliers=int(values["inliers"]),
+            matches=int(values["matches"]),
+            resolution=float(values["resolution"]),
+            warnings=[str(warning) for warning in values["warnings"]],
+            timings={str(name): float(seconds) for name, seconds in values["timings"].items()},
+        )
+
+    def __repr__(self) -> str:
+        return (
+            f"Registration(success={self.success}, confidence={self.confidence:.3f}, "
+            f"overlap={self.overlap:.2f}, rmse={self.rmse:.3g})"
+        )
+
+    def __str__(self) -> str:
+        T = self.T_target_source
+        degrees = float(np.degrees(Rotation.from_matrix(T[:3, :3]).magnitude()))
+        rows = ["  " + " ".join(f"{value:12.6f}" for value in row) for row in T]
+        lines = [
+            f"Registration: {'success' if self.success else 'NO success'}, confidence {self.confidence:.3f}",
+            f"  rotation {degrees:.2f}°, translation {np.linalg.norm(T[:3, 3]):.4g}",
+            f"  overlap {self.overlap:.0%} of the source, rmse {self.rmse:.3g}",
+            f"  {self.inliers} inliers of {self.matches} matches, resolution {self.resolution:.4g}",
+            *(f"  warning: {warning}" for warning in self.warnings),
+            "T_target_source:",
+        ]
+        return "\n".join(lines + rows)
