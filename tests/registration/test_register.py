@@ -266,7 +266,7 @@ def test_a_room_that_is_there_twice(pair, noise, told_apart):
     copy = target + np.array([np.ptp(target[:, 0]) + 1, 0, 0])
     copy += np.random.default_rng(0).normal(0, noise, copy.shape)
     found = wsdesc.register(source, np.concatenate([target, copy]), keypoints=(1400,), resolution=0.025)
-    assert found.success or any("another pose" in warning for warning in found.warnings)
+    assert found.success or any("second pose" in warning for warning in found.warnings)
     assert told_apart is None or found.success == told_apart
     if found.success:
         assert farthest(found.T_target_source, T, source) < 0.1
