@@ -8,13 +8,14 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq
 READY := .venv/.ready
 
-.PHONY: help demo test slow lint bench fuzz lock audit clean
+.PHONY: help demo test slow lint docs bench fuzz lock audit clean
 
 help:
 	@echo "make demo    register two scans of a synthetic room; results in demo/"
 	@echo "make test    style, types, import directions and the quick tests"
 	@echo "make slow    the slow tests: whole pipelines, browsers, faults, load"
-	@echo "make lint    style and types alone"
+	@echo "make lint    style, types and import directions alone"
+	@echo "make docs    the documentation site, into site/"
 	@echo "make bench   time the CPU code against its bounds; SCAN=file for a scan of yours"
 	@echo "make fuzz    feed every reader hostile files for a minute; python -m benchmarks.fuzz for 10 minutes each"
 	@echo "make lock    write requirements-dev.lock: what the tests run with, by version and hash"
@@ -36,6 +37,11 @@ lint: $(READY)
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache --no-logo > .venv/imports.log || { cat .venv/imports.log; exit 1; }
 
+docs: $(READY)
+	@$(PIP) --editable ".[docs]"
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	@echo "site/index.html"
+
 bench: $(READY)
 	@$(BIN)/python benchmarks/cpu.py $(SCAN)
 
@@ -54,7 +60,7 @@ audit:
 	@.venv/audit/bin/pip-audit --strict --no-deps --disable-pip -r requirements-dev.lock
 
 clean:
-	@rm -rf .venv demo dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
+	@rm -rf .venv demo site dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
 	@find src tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(READY): pyproject.toml

@@ -1,0 +1,59 @@
+"""Hooks of the documentation build: formulas become MathML, and the command reference is generated."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from latex2mathml.converter import convert
+
+_FORMULA = re.compile(r"(?<!\\)\$\$(.+?)\$\$|(?<![\\$\w])\$([^$\n]+?)\$(?![\w$])", re.DOTALL)
+_CODE = re.compile(r"(^```.*?^```|`[^`\n]+`)", re.DOTALL | re.MULTILINE)
+_COMMANDS = "<!-- commands -->"
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Convert LaTeX outside of code to MathML, which browsers draw without a script."""
+    if _COMMANDS in markdown:
+        markdown = markdown.replace(_COMMANDS, _command_reference())
+    parts = _CODE.split(markdown)
+    return "".join(part if k % 2 else _FORMULA.sub(_to_mathml, part) for k, part in enumerate(parts))
+
+
+def _to_mathml(match: re.Match[str]) -> str:
+    block, inline = match.groups()
+    return convert((block or inline).strip(), display="block" if block else "inline")
+
+
+def _command_reference() -> str:
+    from typer.main import get_command
+
+    from wsdesc.cli.app import app
+
+    root = get_command(app)
+    return "\n\n".join(_sections(root, "wsdesc"))
+
+
+def _sections(command: Any, path: str) -> list[str]:
+    """Describe a command, or all commands of a group, in Markdown."""
+    if hasattr(command, "commands"):
+        return [
+            part for name in command.commands for part in _sections(command.commands[name], f"{path} {name}")
+        ]
+    context = command.context_class(command, info_name=path)
+    usage = " ".join(command.collect_usage_pieces(context))
+    lines = [f"## {path}", "", (command.help or "").strip(), "", "```", f"{path} {usage}", "```", ""]
+    rows = [_row(parameter) for parameter in command.params if not parameter.hidden]
+    if rows:
+        lines += ["| argument | meaning | default |", "|---|---|---|", *rows]
+    return ["\n".join(lines)]
+
+
+def _row(parameter: Any) -> str:
+    names = ", ".join(f"`{name}`" for name in (*parameter.opts, *parameter.secondary_opts))
+    if parameter.param_type_name == "argument":
+        names = f"`{parameter.name.upper()}`"
+    text = (parameter.help or "").replace("|", "\\|")
+    default = parameter.default
+    shown = "required" if parameter.required else "" if default in (None, False, ()) else f"`{default}`"
+    return f"| {names} | {text} | {shown} |"
