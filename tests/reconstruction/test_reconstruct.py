@@ -223,7 +223,7 @@ def test_a_disk_too_full_for_descriptions_is_no_fault_of_the_scans(paths, tmp_pa
 def test_options_are_checked(paths):
     with pytest.raises(InputError, match="did you mean 'keypoints'"):
         reconstruct(paths, keypoint=3)
-    with pytest.raises(FileFormatError, match="neither a file nor weights"):
+    with pytest.raises(FileFormatError, match="unknown model"):
         reconstruct(paths[:2], model="nonsense", **FAST)
 
 

@@ -193,7 +193,7 @@ class TestDescription:
         d = described[0]
         assert d.descriptors.shape == (700, 32)
         assert d.frames.shape == (700, 3, 3)
-        near = np.linalg.norm(d.keypoints[:50, None] - pair[0][None], axis=2).min(axis=1)
+        near = np.linalg.norm(d.scan_keypoints[:50, None] - pair[0][None], axis=2).min(axis=1)
         assert near.max() < d.resolution
 
     def test_registers_as_the_whole_pipeline_does(self, described, result):
@@ -204,7 +204,7 @@ class TestDescription:
         described[0].save(tmp_path / "a.npz")
         back = Description.load(tmp_path / "a.npz")
         assert (back.descriptors == described[0].descriptors).all()
-        np.testing.assert_array_equal(back.keypoints, described[0].keypoints)
+        np.testing.assert_array_equal(back.scan_keypoints, described[0].scan_keypoints)
         assert (back.resolution, back.model) == (described[0].resolution, described[0].model)
 
     def test_more_keypoints_leave_the_first_as_they_are(self, pair, described):

@@ -123,16 +123,15 @@ def describe(
     with progress() as watch:
         from wsdesc.descriptor.description import describe as run
 
-        with watch("describe", keypoints) as advance:
-            found = run(
-                scan,
-                model=model,
-                keypoints=keypoints,
-                resolution=resolution,
-                device=device,
-                seed=seed,
-                advance=advance,
-            )
+        found = run(
+            scan,
+            model=model,
+            keypoints=keypoints,
+            resolution=resolution,
+            device=device,
+            seed=seed,
+            progress=watch,
+        )
         found.save(out)
     count, length = found.descriptors.shape
     print(f"{count} keypoints, {length} numbers each, at the resolution {found.resolution:.4g}: {out}")

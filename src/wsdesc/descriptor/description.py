@@ -1,7 +1,8 @@
-"""A scan as the rest of the corridor sees it: some keypoints and what their surroundings look like."""
+"""Describe a scan: choose keypoints, compute their descriptors, save and load the result."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -21,191 +22,275 @@ from wsdesc.cloud.units import INDOOR_RESOLUTION, working_resolution
 from wsdesc.core.atomic import atomic_write
 from wsdesc.core.devices import choose_device
 from wsdesc.core.errors import FileFormatError, InputError
-from wsdesc.core.progress import Advance
+from wsdesc.core.kernels import run_each
+from wsdesc.core.progress import Advance, ProgressHook, StepTimer
+from wsdesc.descriptor import pretrained
 from wsdesc.descriptor.model import WSDesc
-from wsdesc.descriptor.options import DEFAULT_MODEL
+from wsdesc.descriptor.options import DEFAULT_MODEL, DescribeOptions
 
-_AT_ONCE = 256  # keypoints between two words of progress
-_FEWEST = 50  # points at the working resolution, below which there is nothing to describe
+MIN_POINTS = 50  # at the working resolution; fewer cannot be described
+
+_CHUNK = 256  # keypoints between two progress reports on the CPU
 _ARRAYS = {"points": "f4", "order": "i8", "descriptors": "f4", "frames": "f4", "offset": "f8"}
+_DEFAULTS = DescribeOptions()
 
 
 @dataclass(frozen=True, eq=False)
 class Description:
-    """A scan thinned to the working resolution, in metres of the model about its middle, and its keypoints.
+    """A scan at its working resolution with keypoints, descriptors and frames.
 
-    A coordinate x of the file is `offset + unit * y` here.
+    Describe each scan once and register it with many others: `describe` → `save` → `load` →
+    `register_described`. Scans can be registered if they were described by the same model at the same
+    resolution.
+
+    `points`, `keypoints` and `frames` are in metres of the model, with the origin at the scan's centre. The
+    coordinate in the scan's own frame and unit is `offset + unit * coordinate`.
+
+    Attributes:
+        points: (N, 3) float32, the downsampled scan.
+        order: (L,) int64, indices of the points chosen as keypoints. The first k of them cover the scan
+            evenly, for every k.
+        descriptors: (K, C) unit vectors, of the first K ≤ L keypoints.
+        frames: (K, 3, 3) local frames of these keypoints; the columns are x, y, z.
+        resolution: working resolution, in the scan's unit.
+        offset: (3,) float64, centre of the scan, in the scan's unit.
+        model: name or path of the weights.
     """
 
-    points: Tensor  # (N, 3) float32
-    order: Tensor  # (L,) int64, all keypoints one may have: any first ones are spread over the scan
-    descriptors: Tensor  # (K, C) unit vectors, of the first K of them
-    frames: Tensor  # (K, 3, 3), axes in columns
-    resolution: float  # in the file's own unit of length
-    offset: np.ndarray  # (3,) float64
+    points: Tensor
+    order: Tensor
+    descriptors: Tensor
+    frames: Tensor
+    resolution: float
+    offset: np.ndarray
     model: str
 
     @property
     def unit(self) -> float:
-        """The length, in the file's unit, of what is a metre here."""
+        """Length of one metre of the model, in the scan's unit."""
         return self.resolution / INDOOR_RESOLUTION
 
     @property
-    def places(self) -> Tensor:
-        """The keypoints described so far, (K, 3)."""
+    def keypoints(self) -> Tensor:
+        """Described keypoints (K, 3), in metres of the model."""
         return self.points[self.order[: len(self.descriptors)]]
 
     @property
-    def keypoints(self) -> np.ndarray:
-        """The same in the file's own coordinates, (K, 3) float64."""
-        return np.asarray(self.offset + self.unit * self.places.double().cpu().numpy())
+    def scan_keypoints(self) -> np.ndarray:
+        """Described keypoints (K, 3) float64, in the scan's own coordinates and unit."""
+        return np.asarray(self.offset + self.unit * self.keypoints.double().cpu().numpy())
 
     def to(self, device: str | torch.device) -> Description:
-        """The same with all tensors on `device`."""
+        """Copy all tensors to `device`."""
         names = ("points", "order", "descriptors", "frames")
         return replace(self, **{name: getattr(self, name).to(device) for name in names})
 
     def with_keypoints(self, count: int, seed: int) -> Description:
-        """With `count` keypoints at least that one may have, where the scan has as many points.
+        """Choose at least `count` keypoints, or all points of a smaller scan.
 
-        By the same seed those it had come first.
+        This describes nothing: see `extend`. With the same seed, the keypoints chosen before come first.
         """
         if len(self.order) >= min(count, len(self.points)):
             return self
         return replace(self, order=farthest_points(self.points, count, torch.Generator().manual_seed(seed)))
 
     def missing(self, count: int) -> int:
-        """How many keypoints `more` would describe."""
+        """Count the keypoints that `extend(model, count)` would describe."""
         return max(0, min(count, len(self.order)) - len(self.descriptors))
 
-    def check_comparable(self, other: Description) -> None:
-        """Descriptions can be matched only if they were made alike; else say why not."""
-        if self.model != other.model or self.descriptors.shape[1:] != other.descriptors.shape[1:]:
-            raise InputError(f"the scans were described by different models, {self.model} and {other.model}")
-        if abs(self.resolution / other.resolution - 1) > 1e-6:
-            raise InputError(
-                f"the scans were described at different resolutions, {self.resolution:.4g} and "
-                f"{other.resolution:.4g}: describe both at one, with --resolution"
-            )
+    def extend(self, model: WSDesc, count: int, advance: Advance = lambda items: None) -> Description:
+        """Describe further chosen keypoints, until `count` are described or no chosen ones are left.
 
-    def extend(self, model: WSDesc, count: int, advance: Advance = lambda done: None) -> Description:
-        """Describe further keypoints until there are `count`, or none left; what is new comes to the rest."""
-        device, home = next(model.parameters()).device, self.points.device
+        The model may be on another device; the result stays on the device of `points`.
+        """
+        model_device, own_device = next(model.parameters()).device, self.points.device
         new = self.order[len(self.descriptors) : count]
         if len(new) == 0:
             return self
-        parts, frames = ([self.descriptors], [self.frames]) if len(self.frames) else ([], [])
+        descriptors, frames = ([self.descriptors], [self.frames]) if len(self.frames) else ([], [])
         with torch.inference_mode():
-            points = self.points.to(device)
-            scene = model.prepare(points, points[new.to(device)])
-            for some in scene.split(_AT_ONCE if device.type == "cpu" else len(new)):
-                parts.append(model.describe(model.voxels(some)).float().to(home))
-                frames.append(some.axes.float().to(home))
-                advance(len(some.keypoints))
-        return replace(self, descriptors=torch.cat(parts), frames=torch.cat(frames))
+            points = self.points.to(model_device)
+            prepared = model.prepare(points, points[new.to(model_device)])
+            for part in prepared.split(_CHUNK if model_device.type == "cpu" else len(new)):
+                descriptors.append(model.describe(model.voxels(part)).float().to(own_device))
+                frames.append(part.axes.float().to(own_device))
+                advance(len(part.keypoints))
+        return replace(self, descriptors=torch.cat(descriptors), frames=torch.cat(frames))
+
+    def check_comparable(self, other: Description) -> None:
+        """Raise InputError unless both have the same model, descriptor length and resolution."""
+        if self.model != other.model or self.descriptors.shape[1:] != other.descriptors.shape[1:]:
+            raise InputError(
+                f"the scans were described by different models, {self.model} and {other.model}: "
+                "describe both with the same --model"
+            )
+        if abs(self.resolution / other.resolution - 1) > 1e-6:
+            raise InputError(
+                f"the scans were described at different resolutions, {self.resolution:.4g} and "
+                f"{other.resolution:.4g}: describe both with the same --resolution"
+            )
 
     def save(self, path: str | Path) -> None:
-        """Write it as npz, whole or not at all."""
-        here = self.to("cpu")
-        arrays: dict[str, Any] = {name: np.asarray(getattr(here, name)) for name in _ARRAYS}
+        """Write an .npz file atomically."""
+        on_cpu = self.to("cpu")
+        arrays: dict[str, Any] = {name: np.asarray(getattr(on_cpu, name)) for name in _ARRAYS}
         with atomic_write(path) as temporary, temporary.open("wb") as file:
             np.savez_compressed(file, **arrays, resolution=self.resolution, model=self.model)
 
     @classmethod
     def load(cls, path: str | Path) -> Description:
-        """Read what `save` wrote; FileFormatError for anything else."""
+        """Read a file written by `save`.
+
+        Raises:
+            FileFormatError: the file cannot be read, or is not a description.
+        """
         try:
             arrays = read_arrays(path, kinds="iufU")
             resolution, model = float(arrays["resolution"]), str(arrays["model"])
             tensors = {k: torch.from_numpy(arrays[k].astype(kind)) for k, kind in _ARRAYS.items()}
-        except Exception as error:  # zip files and arrays are damaged in many ways, each with its exception
+        except Exception as error:  # damaged zip files and arrays raise many kinds of exceptions
             raise FileFormatError(f"{path}: not a description written by `wsdesc describe`") from error
         offset = tensors.pop("offset").numpy()
-        found = cls(**tensors, resolution=resolution, offset=offset, model=model)
-        found._check(path)
-        return found
+        description = cls(**tensors, resolution=resolution, offset=offset, model=model)
+        description._check(path)
+        return description
 
     def _check(self, path: str | Path) -> None:
-        good = self.points.ndim > 0 and self.descriptors.ndim == 2
-        count, keys = (len(self.points), len(self.descriptors)) if good else (0, 0)
-        good = good and self.points.shape == (count, 3) and count > 0 and self.order.ndim == 1
-        good = good and keys <= len(self.order) and self.frames.shape == (keys, 3, 3)
-        good = good and self.offset.shape == (3,) and 0 < self.resolution < float("inf")
-        if good and len(self.order):
-            good = bool(((self.order >= 0) & (self.order < count)).all())
+        valid = self.points.ndim > 0 and self.descriptors.ndim == 2
+        count, keys = (len(self.points), len(self.descriptors)) if valid else (0, 0)
+        valid = valid and self.points.shape == (count, 3) and count > 0 and self.order.ndim == 1
+        valid = valid and keys <= len(self.order) and self.frames.shape == (keys, 3, 3)
+        valid = valid and self.offset.shape == (3,) and 0 < self.resolution < float("inf")
+        if valid and len(self.order):
+            valid = bool(((self.order >= 0) & (self.order < count)).all())
         numbers = (self.points, self.descriptors, self.frames, torch.from_numpy(self.offset))
-        if not (good and all(bool(n.isfinite().all()) for n in numbers)):
+        if not (valid and all(bool(n.isfinite().all()) for n in numbers)):
             raise FileFormatError(f"{path}: the arrays of this description do not fit each other")
 
 
 def describe(
     scan: Any,
     *,
-    model: str | Path | WSDesc = DEFAULT_MODEL,
-    keypoints: int = 1500,
-    resolution: float | None = None,
-    device: str = "auto",
-    seed: int = 0,
-    advance: Advance = lambda done: None,
+    model: str | Path | WSDesc = _DEFAULTS.model,
+    keypoints: int = _DEFAULTS.keypoints,
+    resolution: float | None = _DEFAULTS.resolution,
+    device: str = _DEFAULTS.device,
+    seed: int = _DEFAULTS.seed,
+    progress: ProgressHook | None = None,
 ) -> Description:
-    """Keypoints of a scan, spread over it, with descriptors and local frames.
+    """Compute descriptors and local frames of keypoints that cover a scan evenly.
 
     Args:
-        scan: the path of a file, a `Cloud`, or points (N, 3), in any unit.
-        model: weights by name or path, or a model.
-        keypoints: how many, at most.
-        resolution: working resolution in the scan's unit; None finds it. Scans that shall be compared need
-            the same one, and the same model.
-        seed: of the first keypoint.
+        scan: path of a file, `Cloud`, or points (N, 3), in any unit.
+        model: weights: a shipped name, the path of a .safetensors file, the folder of a training run; or a
+            `WSDesc` model, which stays on its device.
+        keypoints: keypoints per scan, at most.
+        resolution: working resolution (voxel size) in the scan's unit; None derives it from the scan. Scans
+            that are to be registered with each other need the same resolution and the same model.
+        device: "cpu", "cuda", or "auto" (CUDA where available).
+        seed: seed of the random choices. Same seed and device: same result, bit for bit.
+        progress: hook that is entered around each step, for example to draw a progress bar.
+
+    Returns:
+        The description, on the CPU. `save` writes it to a file; `register_described` registers two of them.
+
+    Raises:
+        WSDescError: the scan, the weights or an option is invalid.
     """
-    network, name = load_model(model, device)
-    cleaned = cleaned_points(scan)
-    resolution = resolution or working_resolution(cleaned.points)
-    return prepare_scan(cleaned, resolution, name, seed, keypoints).extend(network, keypoints, advance)
+    name = DEFAULT_MODEL if isinstance(model, WSDesc) else str(model)
+    o = DescribeOptions.read(
+        {"model": name, "keypoints": keypoints, "resolution": resolution, "device": device, "seed": seed}
+    )
+    step = StepTimer(progress)
+    with step("read"):
+        cleaned = cleaned_points(scan)
+    with step("prepare"):
+        network, name = load_model(model, o.device)
+        on_device = next(network.parameters()).device
+        length = o.resolution or working_resolution(torch.from_numpy(cleaned.points).to(on_device))
+        prepared = prepare_scan(cleaned, length, name, o.seed, o.keypoints, on_device)
+    with step("describe", prepared.missing(o.keypoints)) as advance:
+        return prepared.extend(network, o.keypoints, advance).to("cpu")
 
 
-def prepare_scan(
-    cleaned: Cleaned,
+def prepare_scans(
+    clouds: Sequence[Cleaned],
     resolution: float,
     model: str,
     seed: int,
-    most: int,
+    keypoints: Sequence[int],
+    device: str | torch.device = "cpu",
+) -> list[Description]:
+    """Prepare scans for description on `device`; see `prepare_scan`.
+
+    Args:
+        clouds: cleaned scans.
+        resolution: working resolution, in the scans' unit.
+        model: name or path of the weights.
+        seed: seed of the first keypoint of each scan.
+        keypoints: numbers of keypoints that the rounds of a registration describe. The CPU chooses the
+            largest number at once, the scans in parallel. CUDA chooses the first number, one scan after
+            the other; `Description.with_keypoints` chooses more when they are needed.
+        device: where to compute and keep the tensors.
+
+    Returns:
+        Descriptions without descriptors, one per scan.
+    """
+    if torch.device(device).type == "cpu":
+        most = max(keypoints)
+        return run_each(lambda cloud: prepare_scan(cloud, resolution, model, seed, most, device), clouds)
+    return [prepare_scan(cloud, resolution, model, seed, keypoints[0], device) for cloud in clouds]
+
+
+def prepare_scan(
+    cloud: Cleaned,
+    resolution: float,
+    model: str,
+    seed: int,
+    keypoints: int,
     device: str | torch.device = "cpu",
 ) -> Description:
-    """A description without descriptors: the scan thinned, rid of outliers, up to `most` keypoints chosen.
+    """Downsample a scan, remove outliers, and choose up to `keypoints` keypoints, on `device`.
 
-    It is made, and stays, on `device`.
+    Returns:
+        A description without descriptors; `extend` computes them.
+
+    Raises:
+        InputError: too few points are left.
     """
     unit = resolution / INDOOR_RESOLUTION
-    points = voxel_downsample(torch.from_numpy(cleaned.points).to(device), resolution)  # (N, 3)
+    points = voxel_downsample(torch.from_numpy(cloud.points).to(device), resolution)  # (N, 3)
     points = without_strays(points, resolution) / unit
-    if len(points) < _FEWEST:
+    if len(points) < MIN_POINTS:
         raise InputError(
-            f"only {len(points)} points are left at the resolution {resolution:.3g}, of {_FEWEST} that are "
-            "needed: is the scan complete, and the resolution in its unit?"
+            f"{len(points)} points are left at the resolution {resolution:.3g}, at least {MIN_POINTS} are "
+            "needed: check that the scan is complete and that the resolution is in the scan's unit"
         )
-    order = farthest_points(points, most, torch.Generator().manual_seed(seed))
-    nothing = torch.empty(0, 3, 3, device=points.device)
-    return Description(
-        points, order, nothing[:, :, 0].new_empty(0, 0), nothing, resolution, cleaned.offset, model
-    )
+    order = farthest_points(points, keypoints, torch.Generator().manual_seed(seed))
+    descriptors, frames = points.new_empty(0, 0), points.new_empty(0, 3, 3)
+    return Description(points, order, descriptors, frames, resolution, cloud.offset, model)
 
 
 def cleaned_points(scan: Any) -> Cleaned:
-    """Points of whatever a scan may be given as, finite, each once."""
+    """Read the scan (path, `Cloud` or points (N, 3)); drop duplicates and points that are not finite."""
     if isinstance(scan, str | Path):
         scan = read_cloud(scan, nonfinite="drop")
     return clean(scan.points if isinstance(scan, Cloud) else scan)
 
 
 def load_model(model: str | Path | WSDesc, device: str = "auto") -> tuple[WSDesc, str]:
-    """A model on a device, and its name; those loaded lately are kept."""
+    """Load a model and return it with its name. Recently loaded weights are cached.
+
+    A `WSDesc` model is returned as it is, on the device it is on.
+    """
     if isinstance(model, WSDesc):
         return model, type(model).__name__
-    return _load(str(model), choose_device(device)), str(model)
+    path = pretrained.find(model)
+    return _load(str(path), path.stat().st_mtime_ns, choose_device(device)), str(model)
 
 
 @lru_cache(maxsize=4)
-def _load(name: str, device: str) -> WSDesc:
-    model = WSDesc.from_pretrained(name, device)
+def _load(path: str, modified: int, device: str) -> WSDesc:
+    """Load the weights at `path`; `modified` makes the cache reload a file that was written again."""
+    model = WSDesc.from_pretrained(path, device)
     return model.accelerate("bf16", compile=False) if device.startswith("cuda") else model

@@ -1,4 +1,4 @@
-"""Everything that defines a descriptor, in one validated model: what stands in the header of its weights."""
+"""Options of the descriptor and of `wsdesc.describe`. This module imports neither torch nor numba."""
 
 from __future__ import annotations
 
@@ -8,27 +8,41 @@ from pydantic import Field, model_validator
 
 from wsdesc.core.options import Options
 
-DEFAULT_MODEL = "indoor-fast"  # weights that every command and function uses by default
+DEFAULT_MODEL = "indoor-fast"
 
 SupportKind = Literal["universal", "fixed", "local", "global"]
 
 
 class DescriptorOptions(Options):
-    """The paper's descriptor, unless told otherwise. Lengths are metres; a `unit` brings a cloud to them."""
+    """Options of the descriptor network; the header of a weights file stores them.
 
-    frame_radius: float = Field(0.3, gt=0)  # neighbours that fix a keypoint's frame
-    use_frames: bool = True  # False: grids stand as the cloud does, descriptors turn with it
-    support: SupportKind = "universal"  # one learnable size, a fixed one, or one a keypoint by a PointNet
-    support_start: float = Field(1.5, gt=0)  # side of the voxel grid before training
-    support_range: tuple[float, float] = (0.3, 3.0)  # and the bounds it keeps
-    resolution: int = Field(16, ge=4, le=64)  # voxels an axis
-    sigma: float = Field(1e-3, gt=0)  # softness of a voxel's surface, a squared length
-    cutoff: float | None = Field(1e-3, gt=0, lt=0.5)  # least probability that counts; None: all of them
-    width: float = Field(1.0, gt=0, le=16)  # factor on the network's channels
-    dimension: int = Field(32, ge=1, le=4096)  # of a descriptor
+    Defaults are those of the paper. Lengths are metres of the model: a `unit` scales a scan to them.
+    """
+
+    frame_radius: float = Field(0.3, gt=0, description="Radius of the neighbourhood that defines a frame.")
+    use_frames: bool = Field(
+        True, description="Align voxel grids with local frames. Without, descriptors change with rotation."
+    )
+    support: SupportKind = Field(
+        "universal",
+        description="Support size: universal (one learned size), fixed (2 r/√3), local or global "
+        "(one size per keypoint, predicted by a PointNet).",
+    )
+    support_start: float = Field(1.5, gt=0, description="Support (side of the voxel grid) before training.")
+    support_range: tuple[float, float] = Field((0.3, 3.0), description="Bounds of the learned support.")
+    resolution: int = Field(16, ge=4, le=64, description="Voxels per axis of the grid.")
+    sigma: float = Field(1e-3, gt=0, description="Softness of a voxel's surface, a squared length.")
+    cutoff: float | None = Field(
+        1e-3,
+        gt=0,
+        lt=0.5,
+        description="Smallest probability of a point in a voxel that counts; None: all of them.",
+    )
+    width: float = Field(1.0, gt=0, le=16, description="Factor on the number of channels of the network.")
+    dimension: int = Field(32, ge=1, le=4096, description="Length of a descriptor.")
 
     @model_validator(mode="after")
-    def _bounds_are_ordered(self) -> Self:
+    def _check_support_range(self) -> Self:
         low, high = self.support_range
         if not 0 < low <= self.support_start <= high:
             raise ValueError(f"support_start {self.support_start} must lie in support_range [{low}, {high}]")
@@ -36,12 +50,17 @@ class DescriptorOptions(Options):
 
 
 class DescribeOptions(Options):
-    """Options of `wsdesc.describe`. The defaults suit most scans."""
+    """Options of `wsdesc.describe`, with their defaults."""
 
-    model: str = Field(DEFAULT_MODEL, description="Weights: a name, a file, or the folder of a training run.")
-    keypoints: int = Field(1500, ge=3, description="Keypoints, spread over the scan.")
-    resolution: float | None = Field(
-        None, gt=0, description="Working resolution in the scan's unit (default: derived from the scan)."
+    model: str = Field(
+        DEFAULT_MODEL,
+        description="Weights: a shipped name, a .safetensors file, or the folder of a training run.",
     )
-    device: str = Field("auto", description="Device: cpu, cuda, or auto.")
-    seed: int = Field(0, ge=0, description="Seed of all random choices.")
+    keypoints: int = Field(1500, ge=3, description="Keypoints per scan, at most.")
+    resolution: float | None = Field(
+        None,
+        gt=0,
+        description="Working resolution (voxel size) in the scan's unit (default: derived from the scan).",
+    )
+    device: str = Field("auto", description="Device: cpu, cuda, or auto (CUDA where available).")
+    seed: int = Field(0, ge=0, description="Seed of the random choices: same seed and device, same bits.")

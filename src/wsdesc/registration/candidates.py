@@ -70,11 +70,11 @@ def propose(
     """Motions of p into q that matches of descriptors agree on, best first, and the number of matches."""
     if solver == "ransac":
         pairs = mutual(p.descriptors, q.descriptors)
-        ends = (p.places[pairs[:, 0]], q.places[pairs[:, 1]])
+        ends = (p.keypoints[pairs[:, 0]], q.keypoints[pairs[:, 1]])
         found = ransac_hypotheses(*ends, threshold=_THRESHOLD[solver], hypotheses=hypotheses, seed=seed)
         return found, len(pairs)
     pairs, both = one_sided_matches(p.descriptors, q.descriptors)
-    ends = (p.places[pairs[:, 0]], q.places[pairs[:, 1]])
+    ends = (p.keypoints[pairs[:, 0]], q.keypoints[pairs[:, 1]])
     weights = torch.where(both, 1.0, _ONE_WAY)
     return consensus(*ends, weights=weights, threshold=_THRESHOLD[solver], hypotheses=hypotheses), len(pairs)
 

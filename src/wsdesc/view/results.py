@@ -184,7 +184,7 @@ def _title(names: tuple[str, str]) -> str:
 def _matches(p: Description, q: Description, T_target_source: Floats) -> Matches:
     """Mutual matches in the files' coordinates; those that the pose brings together agree."""
     pairs = mutual(p.descriptors, q.descriptors).numpy()  # (M, 2)
-    source, target = p.keypoints[pairs[:, 0]], q.keypoints[pairs[:, 1]]
+    source, target = p.scan_keypoints[pairs[:, 0]], q.scan_keypoints[pairs[:, 1]]
     apart = source @ T_target_source[:3, :3].T + T_target_source[:3, 3] - target
     agree: NDArray[np.bool_] = np.linalg.norm(apart, axis=1) <= _AGREE * p.unit
     return Matches(source, target, agree)
