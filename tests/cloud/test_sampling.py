@@ -1,4 +1,4 @@
-"""Fewer points: means of voxels, random choices, farthest points."""
+"""Voxel averages, random samples, farthest points."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from wsdesc.cloud.sampling import farthest_points, random_sample, voxel_downsample
+from wsdesc.cloud.sampling import farthest_points, random_sample, reference, voxel_downsample
 from wsdesc.core.errors import InputError
 
 
@@ -35,6 +35,19 @@ class TestVoxelDownsample:
         assert result.dtype == dtype
         np.testing.assert_allclose(result.double().numpy(), means, rtol=0, atol=1e-6)
 
+    def test_plain_torch_equals_cpu(self) -> None:
+        points = cloud(2000)
+        result = reference.voxel_downsample(points, points.amin(0), 0.3)
+        torch.testing.assert_close(result, voxel_downsample(points, 0.3), rtol=0, atol=1e-12)
+
+    @pytest.mark.gpu
+    @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+    def test_gpu_equals_cpu(self, dtype: torch.dtype) -> None:
+        points = cloud(5000, dtype=dtype)
+        result = voxel_downsample(points.cuda(), 0.2)
+        assert result.dtype == dtype
+        torch.testing.assert_close(result.cpu(), voxel_downsample(points, 0.2), rtol=0, atol=1e-6)
+
     def test_order_of_the_points_does_not_matter(self) -> None:
         points = cloud(3000)
         shuffled = points[torch.randperm(3000, generator=seeded(1))]
@@ -58,15 +71,15 @@ class TestVoxelDownsample:
         torch.testing.assert_close(voxel_downsample(one.repeat(1000, 1), 0.1), one)
 
     @pytest.mark.parametrize("size", [0.0, -1.0, float("nan")])
-    def test_refuses_sizes_that_are_none(self, size: float) -> None:
+    def test_invalid_sizes_are_rejected(self, size: float) -> None:
         with pytest.raises(InputError, match="positive"):
             voxel_downsample(cloud(10), size)
 
-    def test_refuses_a_wrong_unit(self) -> None:
+    def test_too_small_voxels_are_rejected(self) -> None:
         with pytest.raises(InputError, match="unit"):
             voxel_downsample(cloud(10) * 1e3, 1e-9)
 
-    def test_refuses_what_is_no_cloud(self) -> None:
+    def test_an_empty_cloud_is_rejected(self) -> None:
         with pytest.raises(InputError, match="empty"):
             voxel_downsample(torch.empty(0, 3), 1.0)
 
@@ -91,7 +104,7 @@ class TestRandomSample:
         assert isinstance(counts, Tensor)
         assert (counts - 500).abs().max() < 100  # five standard deviations
 
-    def test_refuses_a_negative_number(self) -> None:
+    def test_a_negative_number_is_rejected(self) -> None:
         with pytest.raises(InputError, match="-1"):
             random_sample(10, -1)
 
@@ -112,17 +125,33 @@ class TestFarthestPoints:
         chosen = farthest_points(points, keep, seeded(5))
         assert chosen.tolist() == naive_farthest(points.double().numpy(), keep, int(chosen[0]))
 
+    def test_plain_torch_equals_cpu(self) -> None:
+        points = cloud(500, dtype=torch.float32)
+        expected = farthest_points(points, 60)
+        result = reference.farthest_points(points.T.contiguous(), 60, int(expected[0]))
+        assert result.tolist() == expected.tolist()
+        assert len(set(reference.farthest_points(torch.zeros(3, 9), 9, 4).tolist())) == 9
+
+    @pytest.mark.gpu
+    @pytest.mark.parametrize("count", [1, 1023, 5000, 70_000])  # the last one is too large for one program
+    def test_gpu_equals_cpu(self, count: int) -> None:
+        points = torch.randint(-500, 500, (count, 3), generator=seeded(0)).double() / 8  # exact distances
+        chosen = farthest_points(points.cuda(), 100, seeded(3))
+        assert chosen.is_cuda
+        assert torch.equal(chosen.cpu(), farthest_points(points, 100, seeded(3)))
+        assert farthest_points(points.cuda(), 0).tolist() == []
+
     def test_ties_go_to_the_first(self) -> None:
         points = torch.randint(-3, 4, (500, 3), generator=seeded(0)).float()
         chosen = farthest_points(points, 500, seeded(1))
         assert chosen.tolist() == naive_farthest(points.numpy(), 500, int(chosen[0]))
 
-    def test_each_is_the_farthest_from_those_before(self, kitchen: Tensor) -> None:
+    def test_each_is_the_farthest_from_the_chosen_ones(self, kitchen: Tensor) -> None:
         chosen = farthest_points(kitchen, 100, seeded(2))
         nearest = torch.cdist(kitchen[chosen].double(), kitchen.double()).cummin(0).values  # (100, N)
         own = nearest[torch.arange(99), chosen[1:]]
         torch.testing.assert_close(own, nearest[:-1].amax(1), rtol=1e-6, atol=0)
-        assert (own.diff() <= 1e-6).all()  # so they come ever closer
+        assert (own.diff() <= 1e-6).all()  # distances never grow
 
     def test_distinct_even_among_coincident_points(self) -> None:
         points = torch.tensor([[1.0, 2, 3]]).repeat(50, 1)
@@ -132,7 +161,7 @@ class TestFarthestPoints:
         assert len(set(chosen)) == 80
         assert (chosen[0] < 50) != (chosen[1] < 50)
 
-    def test_keep_more_than_there_are(self) -> None:
+    def test_keep_more_than_all(self) -> None:
         assert sorted(farthest_points(cloud(9), 20).tolist()) == list(range(9))
 
     def test_keep_none(self) -> None:
@@ -151,7 +180,7 @@ class TestFarthestPoints:
         far = points + torch.tensor([4.5e5, 5.4e6, 300.0], dtype=torch.float64)
         assert torch.equal(farthest_points(far, 100), farthest_points(points, 100))
 
-    def test_refuses_bad_input(self) -> None:
+    def test_bad_input_is_rejected(self) -> None:
         with pytest.raises(InputError, match="finite"):
             farthest_points(torch.full((3, 3), torch.nan), 2)
         with pytest.raises(InputError, match="-2"):

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from wsdesc.alignment.surface import FLATTEST, NEIGHBOURS, RARE, REFERENCE, SAMPLE, SHARPNESS, Floats
-from wsdesc.cloud.nearest import nearest, neighbours_of_each
+from wsdesc.cloud.nearest import k_nearest, nearest
 from wsdesc.cloud.neighbours import NeighbourGrid, check_points
 
 _MATRICES_AT_ONCE = 1 << 15  # more are too many for some versions of the solver
@@ -85,7 +85,7 @@ def _local_planes(grid: NeighbourGrid) -> tuple[Tensor, Tensor]:
     count = min(NEIGHBOURS, len(points))
     if count < 3:
         return normals, bend
-    offsets = points[neighbours_of_each(grid, count)]  # (N, count, 3)
+    offsets = points[k_nearest(grid, count)]  # (N, count, 3)
     offsets -= offsets.mean(1, keepdim=True)
     covariances = offsets.mT @ offsets
     parts = [torch.linalg.eigh(some) for some in covariances.split(_MATRICES_AT_ONCE)]

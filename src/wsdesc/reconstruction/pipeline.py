@@ -21,7 +21,7 @@ from wsdesc import __version__
 from wsdesc.cloud.clean import clean, with_offsets
 from wsdesc.cloud.cloud import Cloud
 from wsdesc.cloud.files import write_points
-from wsdesc.cloud.units import COARSEST, FINEST, INDOOR_RESOLUTION, LEAST_SPACINGS, SPACINGS
+from wsdesc.cloud.units import INDOOR_RESOLUTION, Scale
 from wsdesc.core.errors import InputError
 from wsdesc.core.executors import Executor, Job, Result, Serial, Task
 from wsdesc.core.folders import locked, make_folder
@@ -249,10 +249,9 @@ def _as_files(scans: Sequence[Any], cache: Path) -> tuple[dict[str, Path], dict[
 
 def _settings(o: ReconstructOptions, surveys: list[Result]) -> tuple[Job, Job]:
     """What all jobs are told, and what their results depend on."""
-    # The rule of `cloud.units.measure`, without having all clouds in memory.
-    between, across = (sorted(s[name] for s in surveys)[len(surveys) // 2] for name in ("spacing", "extent"))
-    found = max(min(max(SPACINGS * between, FINEST * across), COARSEST * across), LEAST_SPACINGS * between)
-    told = o.model_dump(exclude={"neighbours", "more_keypoints"}) | {"resolution": o.resolution or found}
+    scale = Scale.combine([s["spacing"] for s in surveys], [s["extent"] for s in surveys])
+    resolution = o.resolution or scale.resolution
+    told = o.model_dump(exclude={"neighbours", "more_keypoints"}) | {"resolution": resolution}
     depends = told | {"weights": content_of(pretrained.find(o.model))}
     if o.device == "auto":
         depends["device"] = "cuda" if torch.cuda.is_available() else "cpu"

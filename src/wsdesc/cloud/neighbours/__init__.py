@@ -1,0 +1,124 @@
+"""Radius search in a point cloud, on CPU and GPU.
+
+The points are sorted along a Morton curve over 2²¹ cells per axis and cut into leaves of 32 consecutive
+points. Each leaf has an enclosing ball; 32 leaves form a branch. A search compares balls first, then points.
+Memory depends only on the number of points, not on the extent of the cloud or on its unit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from wsdesc.cloud.neighbours import cpu, reference
+from wsdesc.cloud.neighbours.build import LEAF, enclosing_balls, morton_keys
+from wsdesc.cloud.neighbours.cpu import walk_leaves
+from wsdesc.core.devices import has_triton
+from wsdesc.core.errors import InputError
+
+__all__ = ["LEAF", "NeighbourGrid", "Neighbourhoods", "check_points", "check_shape", "walk_leaves"]
+
+
+class Neighbourhoods(NamedTuple):
+    """Neighbours of M queries. Those of query m are indices[starts[m]:starts[m + 1]]."""
+
+    indices: Tensor  # (P,) int64, into the points the grid was built from, ascending within a query
+    starts: Tensor  # (M + 1,) int64
+
+
+@dataclass(frozen=True)
+class NeighbourGrid:
+    """Search structure over a point cloud. Build it once per cloud with `NeighbourGrid.of(points)`."""
+
+    points: Tensor  # (N, 3) in Morton order
+    order: Tensor  # (N,) int64, index of each of them in the input
+    centres: Tensor  # (L, 3) of the leaves' balls
+    radii: Tensor  # (L,)
+    branch_centres: Tensor  # (B, 3)
+    branch_radii: Tensor  # (B,)
+
+    @classmethod
+    def of(cls, points: Tensor) -> NeighbourGrid:
+        """Build the grid of `points` (N, 3), float32 or float64, N ≥ 1, all finite; any unit, any device."""
+        points = check_points(points).detach()
+        if points.dtype not in (torch.float32, torch.float64):
+            raise InputError(f"points must be float32 or float64, not {points.dtype}: convert them first")
+        order = torch.sort(morton_keys(points), stable=True).indices
+        points = points[order].contiguous()
+        rounding = 8 * torch.finfo(points.dtype).eps * points.abs().max()
+        exact = points.double()
+        leaf_centres, leaf_radii = enclosing_balls(exact, torch.zeros_like(exact[:, 0]))
+        branch_centres, branch_radii = enclosing_balls(leaf_centres, leaf_radii)
+        return cls(
+            points,
+            order,
+            leaf_centres.to(points.dtype),
+            leaf_radii.to(points.dtype) + rounding,
+            branch_centres.to(points.dtype),
+            branch_radii.to(points.dtype) + 2 * rounding,
+        )
+
+    def count(self, queries: Tensor, radius: float) -> Tensor:
+        """Count the points within `radius` of each of `queries` (M, 3); (M,) int64."""
+        if queries.ndim != 2 or queries.shape[1] != 3:  # kernels do not check
+            raise InputError(f"queries must have the shape (M, 3), not {tuple(queries.shape)}")
+        if not radius >= 0:
+            raise InputError(f"the search radius must be at least 0, not {radius}")
+        queries = queries.detach().to(self.points.dtype)
+        if self.points.is_cuda:
+            return reference.count(self, queries, radius)
+        return cpu.count(self, queries, radius)
+
+    def within(self, queries: Tensor, radius: float) -> Neighbourhoods:
+        """Find all points within `radius` of each of `queries` (M, 3)."""
+        counts = self.count(queries, radius)
+        starts = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
+        queries = queries.detach().to(self.points.dtype)
+        if self.points.is_cuda:
+            return Neighbourhoods(reference.indices_within(self, queries, radius), starts)
+        return Neighbourhoods(cpu.indices_within(self, queries, radius, starts), starts)
+
+    def leaves_near(self, queries: Tensor, radii: Tensor) -> tuple[Tensor, Tensor]:
+        """Find the leaves whose ball meets the ball around each query. GPU kernels search in these.
+
+        Args:
+            queries: (M, 3) centres of the balls.
+            radii: (M,) of the balls.
+
+        Returns:
+            The leaf numbers (P,) int32, one query after the other, and where each query's numbers begin,
+            (M + 1,) int64.
+        """
+        if self.points.is_cuda and has_triton():
+            from wsdesc.cloud.neighbours import cuda
+
+            return cuda.leaves_near(self.centres, self.radii, queries.contiguous(), radii)
+        return reference.leaves_near(self.centres, self.radii, queries, radii)
+
+    def arrays(self) -> tuple[np.ndarray, ...]:
+        """Return the arrays that `walk_leaves` and CPU kernels around it read, without a copy."""
+        tensors = (self.points, self.centres, self.radii, self.branch_centres, self.branch_radii)
+        return tuple(t.numpy() for t in tensors)
+
+
+def check_points(points: Tensor, name: str = "points") -> Tensor:
+    """Return `points` if it is a non-empty, finite (N, 3) tensor of floats; else raise an InputError."""
+    check_shape(points, name)
+    if not bool(torch.isfinite(points.detach().sum())):  # a sum is finite only if all its terms are
+        raise InputError(f"{name} has coordinates that are not finite: clean the cloud first")
+    return points
+
+
+def check_shape(points: Tensor, name: str) -> None:
+    """Raise an InputError unless `points` is a non-empty (N, 3) tensor of floats."""
+    if not isinstance(points, Tensor) or points.ndim != 2 or points.shape[1] != 3:
+        shape = tuple(getattr(points, "shape", ())) or type(points).__name__
+        raise InputError(f"{name} must be a tensor of shape (N, 3), not {shape}")
+    if not points.is_floating_point():
+        raise InputError(f"{name} must be floating point, not {points.dtype}")
+    if len(points) == 0:
+        raise InputError(f"{name} is empty: at least one point is needed")

@@ -1,0 +1,86 @@
+"""Downsampling: voxel averages, random samples, farthest points. The same seed gives the same points."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from wsdesc.cloud.neighbours import check_points
+from wsdesc.cloud.sampling import cpu, reference
+from wsdesc.core.devices import has_triton
+from wsdesc.core.errors import InputError
+
+__all__ = ["farthest_points", "random_sample", "voxel_downsample"]
+
+_MAX_POINTS_TRITON = 1 << 16  # their distances fit into the registers of one GPU program
+
+
+def voxel_downsample(points: Tensor, size: float) -> Tensor:
+    """Average the points of each cubic cell.
+
+    Args:
+        points: (N, 3) on any device. Memory depends on N, not on the extent.
+        size: side of a cell, in the points' unit.
+
+    Returns:
+        (M, 3), M ≤ N, sorted by cell, of the points' type.
+    """
+    points = check_points(points).detach()
+    if not size > 0:
+        raise InputError(f"the voxel size must be positive, not {size}")
+    low, high = points.amin(0).double(), points.amax(0).double()
+    if float((high - low).max()) / size >= 2**21:
+        raise InputError(f"a voxel size of {size:g} gives more than 2 million cells per axis: check the unit")
+    if points.is_cuda:
+        return reference.voxel_downsample(points, low, size)
+    return cpu.voxel_downsample(points, low, size)
+
+
+def random_sample(count: int, keep: int, generator: torch.Generator | None = None) -> Tensor:
+    """Choose `keep` of `count` indices at random without repetition, or all if there are fewer.
+
+    Args:
+        count: number of items.
+        keep: number of items to choose.
+        generator: on the CPU; seed 0 by default.
+
+    Returns:
+        (min(keep, count),) int64 on the CPU, ascending.
+    """
+    _check_keep(keep)
+    generator = generator or torch.Generator().manual_seed(0)
+    return torch.randperm(count, generator=generator)[:keep].sort().values
+
+
+def farthest_points(points: Tensor, keep: int, generator: torch.Generator | None = None) -> Tensor:
+    """Choose `keep` points, each the farthest from all points chosen before.
+
+    Args:
+        points: (N, 3) on any device.
+        keep: number of points to choose.
+        generator: chooses the first point; seed 0 by default. It is on the CPU, so that all devices start
+            at the same point.
+
+    Returns:
+        (min(keep, N),) int64 on the points' device, in the order of choice.
+    """
+    points = check_points(points).detach()
+    _check_keep(keep)
+    generator = generator or torch.Generator().manual_seed(0)
+    first = int(torch.randint(len(points), (1,), generator=generator))
+    keep = min(keep, len(points))
+    if points.dtype == torch.float64:  # keeps the digits of geographic coordinates in float32
+        points = points - points[first]
+    columns = points.float().T.contiguous()  # (3, N): one axis after the other can be vectorised
+    if not points.is_cuda:
+        return cpu.farthest_points(columns, keep, first)
+    if len(points) > _MAX_POINTS_TRITON or not has_triton():
+        return reference.farthest_points(columns, keep, first)
+    from wsdesc.cloud.sampling import cuda
+
+    return cuda.farthest_points(columns, keep, first)
+
+
+def _check_keep(keep: int) -> None:
+    if keep < 0:
+        raise InputError(f"the number of points to keep must be at least 0, not {keep}")

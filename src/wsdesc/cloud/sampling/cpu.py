@@ -1,0 +1,97 @@
+"""Downsampling with compiled CPU kernels."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from wsdesc.core.kernels import inline, kernel
+
+
+def voxel_downsample(points: Tensor, low: Tensor, size: float) -> Tensor:
+    """Average the points (N, 3) of each cell of a grid that starts at `low` (3,) float64; (M, 3) by cell."""
+    keys, sums, counts = _sum_cells(points.numpy(), low.numpy(), size)
+    by_cell = np.argsort(keys)
+    return torch.from_numpy(sums[by_cell] / counts[by_cell, None]).to(points.dtype)
+
+
+def farthest_points(columns: Tensor, keep: int, first: int) -> Tensor:
+    """Choose `keep` of the points (3, N) float32, starting with `first`; (keep,) int64."""
+    chosen = np.empty(keep, np.int64)
+    x, y, z = columns.numpy()
+    _farthest_points(x, y, z, first, chosen)
+    return torch.from_numpy(chosen)
+
+
+@kernel
+def _sum_cells(points, low, size):
+    """Sum the points per occupied cell: keys (M,), sums (M, 3), counts (M,), in order of first occurrence.
+
+    The hash table over the cells is as large as the result and stays in the cache. Sorting would move every
+    point.
+    """
+    capacity, used = 1 << 12, 0
+    table = np.full(capacity, -1, np.int64)  # slot -> cell
+    keys, counts = np.empty(capacity // 2, np.int64), np.zeros(capacity // 2, np.int64)
+    sums = np.zeros((capacity // 2, 3))
+    last_key, last = np.int64(-1), np.int64(-1)
+    for n in range(len(points)):
+        key = np.int64(0)
+        for axis in range(3):
+            key = (key << 21) | np.int64(np.floor((np.float64(points[n, axis]) - low[axis]) / size))
+        cell = last
+        if key != last_key:  # consecutive points often share a cell, as scanners move along surfaces
+            slot = _slot(key, capacity)
+            while table[slot] >= 0 and keys[table[slot]] != key:
+                slot = (slot + 1) & (capacity - 1)
+            cell = table[slot]
+            if cell < 0:
+                if used == len(keys):
+                    capacity *= 2
+                    table = np.full(capacity, -1, np.int64)
+                    for old in range(used):
+                        slot = _slot(keys[old], capacity)
+                        while table[slot] >= 0:
+                            slot = (slot + 1) & (capacity - 1)
+                        table[slot] = old
+                    slot = _slot(key, capacity)
+                    while table[slot] >= 0:
+                        slot = (slot + 1) & (capacity - 1)
+                    keys = np.concatenate((keys, np.empty_like(keys)))
+                    counts = np.concatenate((counts, np.zeros_like(counts)))
+                    sums = np.concatenate((sums, np.zeros_like(sums)))
+                cell = np.int64(used)
+                table[slot], keys[cell] = cell, key
+                used += 1
+            last_key, last = key, cell
+        counts[cell] += 1
+        for axis in range(3):
+            sums[cell, axis] += points[n, axis]
+    return keys[:used], sums[:used], counts[:used]
+
+
+@inline
+def _slot(key, capacity):
+    """Return the first slot to try for a cell, from the well-mixed upper bits of a product."""
+    mixed = np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)
+    return np.int64(mixed >> np.uint64(32)) & (capacity - 1)
+
+
+@kernel(fastmath={"contract", "nsz", "reassoc"})
+def _farthest_points(x, y, z, first, chosen):
+    nearest = np.full(len(x), np.float32(np.inf))  # squared distance to the chosen points
+    latest = first
+    for k in range(len(chosen)):
+        chosen[k] = latest
+        nearest[latest] = -1  # never chosen again, even among coincident points
+        px, py, pz = x[latest], y[latest], z[latest]
+        farthest = np.float32(-1)
+        for i in range(len(x)):
+            dx, dy, dz = x[i] - px, y[i] - py, z[i] - pz
+            nearest[i] = min(nearest[i], dx * dx + dy * dy + dz * dz)
+            farthest = max(farthest, nearest[i])
+        for i in range(len(x)):
+            if nearest[i] == farthest:
+                latest = i
+                break

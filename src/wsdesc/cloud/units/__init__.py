@@ -1,0 +1,166 @@
+"""Estimation of the working resolution from the scans, in whatever unit of length they are.
+
+The working resolution is twice the spacing of the points, limited to between 1/90 and 1/55 of the extent. It
+is about 0.025 for a scan of part of a room in metres, and 25 for the same scan in millimetres. The details of
+a scene are in proportion to its extent, so the extent limits the resolution of very dense and very sparse
+scans. The numbers were chosen on pairs of indoor fragments: as they are, up to ten times denser, and thinned
+to a tenth. The median pairs have resolutions of 0.026, 0.021 and 0.033 m.
+
+Limits: the extent is that of the scanned part. A scan of a corner gets a finer resolution than a scan of the
+whole room (down to 0.015 m for the smallest of those fragments). So measure all scans that will be aligned in
+one call. The estimate cannot distinguish a doll's house from a house: give the resolution where it is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from wsdesc.cloud.cloud import all_finite, as_points
+from wsdesc.cloud.units import cpu
+from wsdesc.core.errors import InputError
+from wsdesc.core.kernels import run_each
+
+INDOOR_RESOLUTION = 0.025  # metres: the working resolution for which the unit is 1
+
+_SPACINGS = 2.0  # working resolution in spacings,
+_FINEST, _COARSEST = 1 / 90, 1 / 55  # limited to these shares of the extent,
+_MIN_SPACINGS = 0.5  # but never finer than this many spacings: the descriptor needs neighbours
+_UNIT_RATIO = 30.0  # ratio of two extents from which on the scans cannot have the same unit
+
+_ROOM_EXTENTS = (0.7, 7.0)  # metres: extents of scans of a room, or of a good part of one
+_ROOM_SPACINGS = (0.0005, 0.1)  # metres: point spacings of such scans
+_METRES = {"metres": 1.0, "centimetres": 0.01, "millimetres": 0.001}
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Spacing, extent and working resolution of one or several scans, in their own unit of length."""
+
+    spacing: float  # between neighbouring points
+    extent: float  # of the scanned surface: mean side of a box around nearly all of it
+    resolution: float  # working resolution: voxel size for all computations
+
+    @classmethod
+    def combine(cls, spacings: Sequence[float], extents: Sequence[float]) -> Scale:
+        """Derive one scale for scans that will be aligned with each other, from the figures of each.
+
+        Of two scans the larger spacing and the larger extent count, of many the upper median: a part of a
+        scene says less about its scale than the whole, and the sparser scan limits the detail of both.
+        """
+        spacing, extent = (sorted(values)[len(values) // 2] for values in (spacings, extents))
+        resolution = min(max(_SPACINGS * spacing, _FINEST * extent), _COARSEST * extent)
+        return cls(spacing, extent, max(resolution, _MIN_SPACINGS * spacing))
+
+    @property
+    def unit(self) -> float:
+        """Factor from lengths of an indoor scan in metres to lengths of these scans."""
+        return self.resolution / INDOOR_RESOLUTION
+
+    @property
+    def name(self) -> str:
+        """Likely unit of length if this is a scan of a room: metres, centimetres, millimetres, or "unknown".
+
+        This is information for people, from an extent of 0.7 to 7 m; nothing depends on it. Feet and objects
+        that are scaled to a size of about 1 are reported as metres.
+        """
+        for name, metres in _METRES.items():
+            room = _ROOM_EXTENTS[0] <= self.extent * metres < _ROOM_EXTENTS[1]
+            if room and _ROOM_SPACINGS[0] <= self.spacing * metres < _ROOM_SPACINGS[1]:
+                return name
+        return "unknown"
+
+    def __str__(self) -> str:
+        measured = f"spacing {_three_digits(self.spacing)}, extent {_three_digits(self.extent)}"
+        resolution = f"working resolution {_three_digits(self.resolution)}"
+        return f"unit of length: {self.name} ({measured}): {resolution}, 1 unit = {_three_digits(self.unit)}"
+
+
+def measure(*clouds: Any) -> Scale:
+    """Measure the scale of clouds (N, 3) that will be aligned with each other; see `Scale.combine`."""
+    if not clouds:
+        raise InputError("no clouds to measure: at least one is needed")
+    finite = [_finite(cloud) for cloud in clouds]
+    # A GPU measures one cloud after the other.
+    each: Any = map if any(map(_on_gpu, clouds)) else run_each
+    spacings, extents = zip(*each(lambda cloud: (spacing(cloud), extent(cloud)), finite), strict=True)
+    return Scale.combine(spacings, extents)
+
+
+def working_resolution(*clouds: Any) -> float:
+    """Return the working resolution of clouds (N, 3) that will be aligned, in their unit of length."""
+    return measure(*clouds).resolution
+
+
+def different_units(source: Any, target: Any) -> str | None:
+    """Return a warning if the clouds (N, 3) and (M, 3) cannot have the same unit of length, else None."""
+    extents = [extent(cloud) for cloud in (source, target)]
+    if max(extents) < _UNIT_RATIO * max(min(extents), 1e-300):
+        return None
+    return (
+        f"the scans seem to have different units: the extent of the source is {extents[0]:.3g}, that of the "
+        f"target {extents[1]:.3g}. Scale one of them, or give --resolution if the extents are right"
+    )
+
+
+def spacing(points: Any, sample: int = 2000, seed: int = 0) -> float:
+    """Measure the median distance from a point to the nearest different one.
+
+    Args:
+        points: (N, 3), array or tensor. Points that are not finite are ignored, duplicates count once.
+        sample: number of points to measure at.
+        seed: of the choice of these points.
+    """
+    rng = np.random.default_rng(seed)
+    if _on_gpu(points):
+        from wsdesc.cloud.units import reference
+
+        return reference.spacing(points, cpu.random_indices(len(points), sample, rng))
+    return cpu.spacing(_finite(points), sample, rng, seed)
+
+
+def extent(points: Any, sample: int = 50_000, seed: int = 0) -> float:
+    """Measure the extent of the scanned surface.
+
+    It is the geometric mean of the sides of a box along the principal axes. Each side leaves out a twentieth
+    of the surface at either end, and counts as at least a twentieth of the longest, as for a plane.
+    The geometric mean differs little between a room and a whole floor, which is wider but not higher.
+    Surface is counted in cells of a coarse grid with at least two points. So neither the point density, which
+    is far higher near a scanner, nor a few outliers change the extent.
+
+    Args:
+        points: (N, 3), array or tensor. Points that are not finite are ignored, duplicates count once.
+        sample: number of points to measure with.
+        seed: of the choice of these points.
+    """
+    rng = np.random.default_rng(seed)
+    if _on_gpu(points):
+        from wsdesc.cloud.units import reference
+
+        return reference.extent(points, cpu.random_indices(len(points), sample, rng))
+    return cpu.extent(_finite(points), sample, rng)
+
+
+def _on_gpu(points: Any) -> bool:
+    return bool(getattr(points, "is_cuda", False))
+
+
+def _finite(points: Any) -> Any:
+    """Return the finite points (N, 3) in float64, N ≥ 1; tensors on a GPU are cleaned already."""
+    if _on_gpu(points):
+        return points
+    array = as_points(points).astype(np.float64, copy=False)
+    if all_finite(array):
+        return array
+    array = array[np.isfinite(array).all(axis=1)]
+    if len(array) == 0:
+        raise InputError("none of the points is finite")
+    return array
+
+
+def _three_digits(value: float) -> str:
+    rounded = float(f"{value:.3g}")
+    return f"{rounded:,.0f}".replace(",", " ") if abs(rounded) >= 1000 else f"{rounded:g}"

@@ -1,0 +1,98 @@
+"""Spacing and extent of clouds in memory, with numpy, scipy and compiled kernels."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from wsdesc.cloud.clean import first_occurrences
+from wsdesc.core.errors import InputError
+from wsdesc.core.kernels import inline, kernel, run_in_chunks
+
+_LARGE = 300_000  # points; the spacing of larger clouds is measured in random cells with about so many points
+
+
+def spacing(points: np.ndarray, sample: int, rng: np.random.Generator, seed: int) -> float:
+    """See `wsdesc.cloud.units.spacing`; points (N, 3) are finite and float64."""
+    from scipy.spatial import cKDTree
+
+    if len(points) > _LARGE:
+        size = extent(points, 50_000, np.random.default_rng(seed)) / 32
+        part = points[_in_random_cells(points, size, _LARGE / len(points), rng)]
+        points = part if len(part) >= sample else points
+    points = points[first_occurrences(points)]
+    if len(points) < 2:
+        raise InputError("all points are equal: two different points are needed to measure a spacing")
+    queries = points[random_indices(len(points), sample, rng)]
+    tree = cKDTree(points, balanced_tree=False, compact_nodes=False)  # the fastest to build
+    distance, _ = tree.query(queries, k=2)  # (M, 2); the first is the point itself
+    return float(np.median(distance[:, 1]))
+
+
+def extent(points: np.ndarray, sample: int, rng: np.random.Generator) -> float:
+    """See `wsdesc.cloud.units.extent`; points (N, 3) are finite and float64."""
+    points = points[random_indices(len(points), sample, rng)]
+    points = points[first_occurrences(points)]
+    points = points - np.median(points, axis=0)
+    surface = points
+    for _ in range(2):  # the first grid fits the points, the second fits the surface
+        distance = np.linalg.norm(surface - np.median(surface, axis=0), axis=1)
+        radius = float(np.quantile(distance, 0.8, method="higher"))
+        if len(surface) < 8 or not radius > 0:
+            break
+        near = points[np.linalg.norm(points - np.median(surface, axis=0), axis=1) <= 4 * radius]
+        _, first, count = np.unique(_cell_keys(near, radius / 16), return_index=True, return_counts=True)
+        # With too few points to distinguish surfaces from outliers, all points count.
+        surface = near[first[count > 1]] if (count > 1).sum() >= 8 else near
+    centred = surface - surface.mean(axis=0)
+    _, axes = np.linalg.eigh(centred.T @ centred)
+    low, high = np.quantile(centred @ axes, (0.05, 0.95), axis=0)  # (3,) each
+    sides = high - low
+    return float(np.maximum(sides, sides.max() / 20).prod() ** (1 / 3))
+
+
+def random_indices(count: int, keep: int, rng: np.random.Generator) -> np.ndarray:
+    """Choose at most `keep` of `count` indices at random."""
+    return np.arange(count) if count <= keep else rng.choice(count, keep, replace=False, shuffle=False)
+
+
+def _cell_keys(points: np.ndarray, size: float) -> np.ndarray:
+    """Number the grid cells of points (N, 3); (N,) int64. Cells beyond ±2²⁰ are clamped."""
+    keys = np.empty(len(points), np.int64)
+    run_in_chunks(_write_keys, len(points), points, size, keys, chunk=1 << 18)
+    return keys
+
+
+@inline
+def _cell_key(x, y, z, size):
+    key = np.int64(0)
+    for coordinate in (x, y, z):
+        cell = min(max(np.floor(coordinate / size), -(2.0**20)), 2.0**20 - 1)
+        key = (key << 21) | (np.int64(cell) + 2**20)
+    return key
+
+
+@kernel
+def _write_keys(start, stop, points, size, keys):
+    for n in range(start, stop):
+        keys[n] = _cell_key(points[n, 0], points[n, 1], points[n, 2], size)
+
+
+def _in_random_cells(
+    points: np.ndarray, size: float, share: float, rng: np.random.Generator
+) -> np.ndarray | slice:
+    """Mark the points (N,) in randomly chosen cells; each cell is chosen with the probability `share`."""
+    if not size > 0:
+        return slice(None)
+    marked = np.empty(len(points), np.bool_)
+    chosen = rng.random(1 << 16) < share
+    run_in_chunks(_mark, len(points), points, points[0], size, chosen, marked, chunk=1 << 18)
+    return marked
+
+
+@kernel
+def _mark(start, stop, points, origin, size, chosen, marked):
+    """Look up each point's cell in the table `chosen` by 16 bits of its hash."""
+    for n in range(start, stop):
+        x, y, z = points[n, 0] - origin[0], points[n, 1] - origin[1], points[n, 2] - origin[2]
+        mixed = np.uint64(_cell_key(x, y, z, size)) * np.uint64(0x9E3779B97F4A7C15)
+        marked[n] = chosen[mixed >> np.uint64(48)]
