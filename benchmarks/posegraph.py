@@ -20,7 +20,7 @@ from scipy.spatial.transform import Rotation
 
 from common import or_explain, print_machine, print_rows
 from wsdesc.alignment.observability import Information
-from wsdesc.alignment.surface import inverse
+from wsdesc.core.geometry import inverse
 from wsdesc.reconstruction.disambiguation import choose
 from wsdesc.reconstruction.loop_closure import judge_edges, place
 from wsdesc.reconstruction.pose_graph import Edge, solve

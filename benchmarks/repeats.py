@@ -22,8 +22,8 @@ import torch
 from calibrate import Scan, scan_of
 from common import or_explain, print_machine, print_rows, watched
 from wsdesc.alignment.confidence import REPEATS, Calibration
-from wsdesc.alignment.surface import inverse
 from wsdesc.cloud.units import working_resolution
+from wsdesc.core.geometry import inverse
 from wsdesc.datasets.synthetic.floor import floor_scans
 from wsdesc.evaluation.metrics import r2_success
 from wsdesc.registration.candidates import different, judge, propose

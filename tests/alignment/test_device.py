@@ -17,12 +17,13 @@ from wsdesc.alignment.observability import degeneracy, information
 from wsdesc.alignment.observability_cuda import informations
 from wsdesc.alignment.refine import evaluate_pose, refine
 from wsdesc.alignment.refine_cuda import refine_all
-from wsdesc.alignment.surface import Surface, inverse
+from wsdesc.alignment.surface import Surface
 from wsdesc.alignment.surface_cuda import DeviceSurface
 from wsdesc.alignment.verify import agreement
 from wsdesc.alignment.verify_cuda import agreements
 from wsdesc.cloud.sampling import voxel_downsample
 from wsdesc.core.errors import InputError
+from wsdesc.core.geometry import inverse
 from wsdesc.datasets.synthetic import RoomPair
 from wsdesc.registration.candidates import judge
 

@@ -6,10 +6,11 @@ import torch
 from scipy.spatial.transform import Rotation
 
 from wsdesc.alignment.refine import merit, refine
-from wsdesc.alignment.surface import Surface, inverse
+from wsdesc.alignment.surface import Surface
 from wsdesc.alignment.verify import agreement
 from wsdesc.cloud.sampling import voxel_downsample
 from wsdesc.core.errors import InputError
+from wsdesc.core.geometry import inverse
 
 STEP = 0.04
 

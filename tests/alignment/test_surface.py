@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
-from wsdesc.alignment.surface import SAMPLE, Surface, check_pose, contact, inverse
+from wsdesc.alignment.surface import SAMPLE, Surface, contact
 from wsdesc.core.errors import InputError
 
 
@@ -97,10 +97,6 @@ def test_contact_is_that_of_brute_force() -> None:
     assert not c.cosine[~found].any()
 
 
-def test_inverse() -> None:
-    np.testing.assert_allclose(inverse(motion(1)) @ motion(1), np.eye(4), atol=1e-12)
-
-
 def test_keeps_a_copy() -> None:
     points = sphere(100)
     surface = Surface.of(points)
@@ -112,9 +108,3 @@ def test_keeps_a_copy() -> None:
 def test_refuses_bad_points(bad: np.ndarray) -> None:
     with pytest.raises(InputError, match="surface"):
         Surface.of(bad)
-
-
-@pytest.mark.parametrize("bad", [np.eye(3), 2 * np.eye(4), np.diag([1.0, 1, -1, 1]), np.full((4, 4), np.nan)])
-def test_refuses_bad_poses(bad: np.ndarray) -> None:
-    with pytest.raises(InputError, match="pose"):
-        check_pose(bad)

@@ -8,10 +8,11 @@ import torch
 from scipy.spatial.transform import Rotation
 
 from wsdesc.alignment.observability import Degeneracy, degeneracy, information
-from wsdesc.alignment.surface import Surface, inverse
+from wsdesc.alignment.surface import Surface
 from wsdesc.alignment.verify import Agreement, agreement, plausibility
 from wsdesc.cloud.sampling import voxel_downsample
 from wsdesc.core.errors import InputError
+from wsdesc.core.geometry import inverse
 from wsdesc.datasets.synthetic.floor import Floor, floor_scans
 
 STEP = 0.04  # resolution of the clouds here

@@ -5,7 +5,7 @@ import pytest
 from scipy.spatial.transform import Rotation
 
 from wsdesc.alignment.observability import Information
-from wsdesc.alignment.surface import inverse
+from wsdesc.core.geometry import inverse
 from wsdesc.reconstruction.disambiguation import LOOP_TOLERANCE, choose, displacements
 from wsdesc.reconstruction.loop_closure import place
 from wsdesc.reconstruction.pose_graph import Edge

@@ -7,7 +7,7 @@ import pytest
 from scipy.spatial.transform import Rotation
 
 from wsdesc.alignment.observability import Information
-from wsdesc.alignment.surface import inverse
+from wsdesc.core.geometry import inverse
 from wsdesc.reconstruction.pose_graph import OUTLIER, Edge, _Problem, connected, solve
 
 

@@ -13,7 +13,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from wsdesc.alignment.surface import Floats, Surface, check_length, check_pose, contact, inverse
+from wsdesc.alignment.surface import Surface, check_length, contact
+from wsdesc.core.geometry import Floats, check_rigid, inverse
 
 SAME_SIDE = np.cos(np.radians(45))  # normals further apart belong to different surfaces
 # A motion is open if it moves the places across their surfaces by less than this, as mean square: so much
@@ -96,7 +97,7 @@ def contact_pairs(source: Surface, target: Surface, T_target_source: Floats, rea
 
 def information(source: Surface, target: Surface, T_target_source: ArrayLike, reach: float) -> Information:
     """How firmly the overlap under a pose holds each motion; `reach` as for `agreement`."""
-    T = check_pose(T_target_source)
+    T = check_rigid(T_target_source)
     check_length(reach, "reach")
     return information_of(contact_pairs(source, target, T, reach))
 

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from wsdesc.alignment.observability import SAME_SIDE, Information, information_from
-from wsdesc.alignment.surface import Floats
 from wsdesc.alignment.surface_cuda import DeviceSurface, laid, on_device
+from wsdesc.core.geometry import Floats
 
 
 class Places(NamedTuple):

@@ -13,8 +13,9 @@ from numpy.typing import ArrayLike
 from scipy.spatial.transform import Rotation
 
 from wsdesc.alignment.observability import FEWEST, Information, Places, contact_pairs, information_of
-from wsdesc.alignment.surface import Floats, Surface, check_length, check_pose, inverse
+from wsdesc.alignment.surface import Surface, check_length
 from wsdesc.alignment.verify import Agreement, agreement
+from wsdesc.core.geometry import Floats, check_rigid, inverse
 
 WIDTHS = (8.0, 3.0)  # resolutions within which generalised ICP looks for partners, one stage after the other
 REACH = 2.0  # the same of the last steps, and of what a pose is judged by
@@ -41,7 +42,7 @@ def refine(source: Surface, target: Surface, T_target_source: ArrayLike, *, reso
     it. If the result agrees less with the clouds than the pose given, by a percent of `merit`, that one is
     returned.
     """
-    T_given = check_pose(T_target_source)
+    T_given = check_rigid(T_target_source)
     check_length(resolution, "resolution")
     reach = REACH * resolution
     T = T_given
@@ -61,7 +62,7 @@ def evaluate_pose(
     source: Surface, target: Surface, T_target_source: ArrayLike, *, resolution: float
 ) -> Refined:
     """What `refine` says about a pose, without changing it."""
-    T = check_pose(T_target_source)
+    T = check_rigid(T_target_source)
     reach = REACH * resolution
     judged = agreement(source, target, T, reach)
     return Refined(

@@ -26,9 +26,9 @@ from wsdesc.alignment.observability_cuda import (
     weights_of,
 )
 from wsdesc.alignment.refine import DOUBT, REACH, STEPS, STILL, WEAK, WIDTHS, Refined, merit, motion_of, rigid
-from wsdesc.alignment.surface import Floats
 from wsdesc.alignment.surface_cuda import DeviceSurface
 from wsdesc.alignment.verify_cuda import agreements
+from wsdesc.core.geometry import Floats
 
 _SOFT = 1e-3  # variance of a place across its surface, in units of that along it
 

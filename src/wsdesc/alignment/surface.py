@@ -15,12 +15,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.spatial import cKDTree
 
 from wsdesc.core.errors import InputError
-
-Floats = NDArray[np.float64]
+from wsdesc.core.geometry import NEIGHBOURS, Floats, local_planes
 
 SAMPLE = 3000  # points a cloud is asked with; shares are then good to a percent
-NEIGHBOURS = 20  # of a normal: a disc of 2.5 voxels on a downsampled surface
-FLATTEST = 1e-6  # squared width over squared length below which neighbours are a line, not a surface
 REFERENCE = 400  # points that say how frequent a direction is
 SHARPNESS = 16  # power of the cosine that counts as the same direction: half weight at 17 degrees
 RARE = 0.02  # a direction that one point in fifty has is rare, one that none has is noise
@@ -46,7 +43,7 @@ class Surface:
         if not np.isfinite(points).all():
             raise InputError("points of a surface hold NaN or infinity: clean the cloud first")
         tree = cKDTree(points)
-        normals, bend = _local_planes(points, tree)
+        normals, bend = local_planes(points, tree, NEIGHBOURS)
         order = np.random.default_rng(0).permutation(len(points))
         sample = np.sort(order[:SAMPLE])
         return cls(points, normals, bend, tree, sample, _rarity(normals[sample], normals[order[:REFERENCE]]))
@@ -97,50 +94,9 @@ def contact(asking: Surface, other: Surface, T_other_asking: Floats, reach: floa
     return Contact(points, normals, partner, distance, offset, np.minimum(cosine, 1.0))
 
 
-def check_pose(T: ArrayLike) -> Floats:
-    """A motion (4, 4) as float64; else say what is wrong."""
-    T = np.asarray(T, dtype=np.float64)
-    if T.shape != (4, 4) or not np.isfinite(T).all():
-        raise InputError(f"a pose must be a finite (4, 4) matrix, not one of shape {T.shape}")
-    if not np.allclose(T[:3, :3] @ T[:3, :3].T, np.eye(3), atol=1e-4) or np.linalg.det(T[:3, :3]) < 0:
-        raise InputError("a pose must be a rigid motion: its upper left block is no rotation")
-    return T
-
-
 def check_length(length: float, name: str) -> None:
     if not 0 < length < np.inf:
         raise InputError(f"{name} must be a positive length, not {length}")
-
-
-def inverse(T_b_a: Floats) -> Floats:
-    """T_a_b of a rigid motion, without the rounding of a general inverse."""
-    T_a_b = np.eye(4)
-    T_a_b[:3, :3] = T_b_a[:3, :3].T
-    T_a_b[:3, 3] = -np.einsum("ji,j->i", T_b_a[:3, :3], T_b_a[:3, 3])
-    return T_a_b
-
-
-def _local_planes(points: Floats, tree: Any) -> tuple[Floats, Floats]:
-    """Normals (N, 3) and bends (N,) from the covariance of each point's nearest neighbours."""
-    count = min(NEIGHBOURS, len(points))
-    if count < 3:
-        return np.zeros_like(points), np.zeros(len(points))
-    near = tree.query(points, count)[1]  # (N, count)
-    offsets = points[near]
-    offsets -= offsets.mean(axis=1, keepdims=True)
-    # Entry by entry: a third of the time of the product of small matrices.
-    x, y, z = np.ascontiguousarray(np.moveaxis(offsets, 2, 0))  # (N, count) each
-    cov = np.empty((len(points), 3, 3))
-    for (i, a), (j, b) in (((0, x), (0, x)), ((1, y), (0, x)), ((1, y), (1, y)),
-                           ((2, z), (0, x)), ((2, z), (1, y)), ((2, z), (2, z))):  # fmt: skip
-        cov[:, i, j] = np.einsum("nk,nk->n", a, b)  # eigh reads the lower half
-    values, vectors = np.linalg.eigh(cov)
-    values = np.maximum(values, 0.0)
-    total = values.sum(axis=1)
-    surface = values[:, 1] > FLATTEST * values[:, 2]
-    normals = np.where(surface[:, None], vectors[:, :, 0], 0.0)
-    bend = np.where(surface, 3 * values[:, 0] / np.where(total > 0, total, 1.0), 0.0)
-    return normals, bend
 
 
 def _rarity(normals: Floats, reference: Floats) -> Floats:

@@ -13,9 +13,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from wsdesc.alignment.surface import FLATTEST, NEIGHBOURS, RARE, REFERENCE, SAMPLE, SHARPNESS, Floats
+from wsdesc.alignment.surface import RARE, REFERENCE, SAMPLE, SHARPNESS
 from wsdesc.cloud.nearest import k_nearest, nearest
 from wsdesc.cloud.neighbours import NeighbourGrid, check_points
+from wsdesc.core.geometry import LINE_RATIO, NEIGHBOURS, Floats, inverse
 
 _MATRICES_AT_ONCE = 1 << 15  # more are too many for some versions of the solver
 
@@ -70,11 +71,7 @@ def laid(placed: Tensor, T: Tensor) -> Tensor:
 
 def on_device(poses: Floats, surface: DeviceSurface) -> tuple[Tensor, Tensor]:
     """Poses T_b_a (H, 4, 4) and their inverses T_a_b, where the surface is."""
-    back = np.zeros_like(poses)
-    back[:, :3, :3] = poses[:, :3, :3].transpose(0, 2, 1)
-    back[:, :3, 3:] = -back[:, :3, :3] @ poses[:, :3, 3:]
-    back[:, 3, 3] = 1
-    T_b_a, T_a_b = torch.from_numpy(np.stack([poses, back])).to(surface.points.device)
+    T_b_a, T_a_b = torch.from_numpy(np.stack([poses, inverse(poses)])).to(surface.points.device)
     return T_b_a, T_a_b
 
 
@@ -92,7 +89,7 @@ def _local_planes(grid: NeighbourGrid) -> tuple[Tensor, Tensor]:
     values = torch.cat([part.eigenvalues for part in parts]).clamp(min=0.0)  # (N, 3) ascending
     thinnest = torch.cat([part.eigenvectors[:, :, 0] for part in parts])
     total = values.sum(1)
-    surface = values[:, 1] > FLATTEST * values[:, 2]
+    surface = values[:, 1] > LINE_RATIO * values[:, 2]
     normals[grid.order] = torch.where(surface[:, None], thinnest, 0.0)
     bend[grid.order] = torch.where(surface, 3 * values[:, 0] / torch.where(total > 0, total, 1.0), 0.0)
     return normals, bend

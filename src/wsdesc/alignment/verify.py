@@ -12,7 +12,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from wsdesc.alignment.surface import Contact, Surface, check_length, check_pose, contact, inverse
+from wsdesc.alignment.surface import Contact, Surface, check_length, contact
+from wsdesc.core.geometry import check_rigid, inverse
 
 ALIGNED = np.cos(np.radians(30))  # normals that agree
 CROSSED = np.cos(np.radians(50))  # normals that contradict each other
@@ -49,7 +50,7 @@ def agreement(source: Surface, target: Surface, T_target_source: ArrayLike, reac
     `reach`, in the unit of the points, is the distance up to which two points are the same place: twice the
     working resolution suits clouds downsampled to it.
     """
-    T = check_pose(T_target_source)
+    T = check_rigid(T_target_source)
     check_length(reach, "reach")
     forth = _side(contact(source, target, T, MISS * reach), source, target, reach)
     back = _side(contact(target, source, inverse(T), MISS * reach), target, source, reach)

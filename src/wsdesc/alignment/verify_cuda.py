@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from wsdesc.alignment.surface import Floats
 from wsdesc.alignment.surface_cuda import DeviceSurface, laid, on_device
 from wsdesc.alignment.verify import ALIGNED, CROSSED, FACING, FLAT, MISS, Agreement, Side, agreement_of
+from wsdesc.core.geometry import Floats
 
 
 def agreements(source: DeviceSurface, target: DeviceSurface, poses: Floats, reach: float) -> list[Agreement]:

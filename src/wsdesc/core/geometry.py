@@ -20,11 +20,11 @@ Floats = NDArray[np.float64]
 ArrayT = TypeVar("ArrayT", NDArray[Any], "Tensor")
 
 NEIGHBOURS = 20  # points of a local plane: a disc of radius 2.5 voxels on a downsampled surface
+LINE_RATIO = 1e-6  # middle over largest variance below which neighbours form a line, not a surface
 CELL_BITS = 21  # bits of each coordinate in a cell key: three fit into 64 bits
 
 _RIGID_TOLERANCE = 1e-3  # admits matrices that were written with four digits
 _ROW_TOLERANCE = 1e-6  # of the last row, which is 0 0 0 1
-_LINE = 1e-6  # middle over largest variance below which neighbours form a line, not a surface
 
 
 def transform(points: ArrayT, T: ArrayT) -> ArrayT:
@@ -124,7 +124,7 @@ def local_planes(points: Floats, tree: Any = None, neighbours: int = NEIGHBOURS)
     values, vectors = np.linalg.eigh(covariance)  # ascending
     values = np.maximum(values, 0.0)
     total = values.sum(axis=1)
-    surface = values[:, 1] > _LINE * values[:, 2]
+    surface = values[:, 1] > LINE_RATIO * values[:, 2]
     normals = np.where(surface[:, None], vectors[:, :, 0], 0.0)
     curvature = np.where(surface, 3 * values[:, 0] / np.where(total > 0, total, 1.0), 0.0)
     return LocalPlanes(normals, curvature)

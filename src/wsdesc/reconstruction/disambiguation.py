@@ -20,9 +20,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from wsdesc.alignment.surface import Floats
 from wsdesc.cloud.units import INDOOR_RESOLUTION
-from wsdesc.reconstruction.pose_graph import Edge, along_best_edges, connected, inverses
+from wsdesc.core.geometry import Floats, inverse
+from wsdesc.reconstruction.pose_graph import Edge, along_best_edges, connected
 
 LOOP_TOLERANCE = (
     5 * INDOOR_RESOLUTION
@@ -94,7 +94,7 @@ class _Poses(NamedTuple):
             for number, edge in enumerate(poses):
                 if edge.confidence >= LEAST:
                     T, a, b = edge.T_target_source, edge.target, edge.source
-                    a, b, T = (a, b, T) if a < b else (b, a, inverses(T[None])[0])
+                    a, b, T = (a, b, T) if a < b else (b, a, inverse(T[None])[0])
                     rows.append((p, number, a, b, T, edge.confidence))
         columns = list(zip(*rows, strict=True)) or [()] * 6
         whole = [np.array(column, dtype=np.intp) for column in columns[:4]]
@@ -173,7 +173,7 @@ class _Search:
         T = self.T_world_scan[self.groups[group][0]]
         radius = self.radii[self.groups[group][0]]
         elsewhere = (
-            displacements(np.eye(4), inverses(T) @ motions @ T, radius, radius) > DRIFT * LOOP_TOLERANCE
+            displacements(np.eye(4), inverse(T) @ motions @ T, radius, radius) > DRIFT * LOOP_TOLERANCE
         )
         if not elsewhere.any():
             return np.inf
@@ -185,9 +185,9 @@ class _Search:
         p, own = self.poses, np.array(self.of[group], dtype=np.intp)
         first = self.group[p.a[own]] == group
         inner, outer = np.where(first, (p.a[own], p.b[own]), (p.b[own], p.a[own]))
-        T_outer_inner = np.where(first[:, None, None], inverses(p.T_a_b[own]), p.T_a_b[own])
+        T_outer_inner = np.where(first[:, None, None], inverse(p.T_a_b[own]), p.T_a_b[own])
         wanted = self.T_world_scan[outer] @ T_outer_inner
-        return np.asarray(wanted @ inverses(self.T_world_scan[inner]))
+        return np.asarray(wanted @ inverse(self.T_world_scan[inner]))
 
     def odds(self, group: int, motions: Floats) -> Floats:
         """(M,) log odds of a group after each of the motions (M, 4, 4), the others where they are.
@@ -213,7 +213,7 @@ class _Search:
         if motions is not None:
             T_a = np.where((self.group[a] == group)[:, None, None], motions[:, None] @ T_a, T_a)
             T_b = np.where((self.group[b] == group)[:, None, None], motions[:, None] @ T_b, T_b)
-        return displacements(inverses(T_a) @ T_b, p.T_a_b[poses], self.radii[a], self.radii[b])
+        return displacements(inverse(T_a) @ T_b, p.T_a_b[poses], self.radii[a], self.radii[b])
 
 
 def displacements(T_a_b: Floats, S_a_b: Floats, radius_a: Floats | float, radius_b: Floats | float) -> Floats:

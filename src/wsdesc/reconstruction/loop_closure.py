@@ -16,11 +16,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wsdesc.alignment.surface import Floats, inverse
+from wsdesc.core.geometry import Floats, inverse
 from wsdesc.reconstruction.disambiguation import LOOP_TOLERANCE, MIN_CONFIDENCE, choose
 from wsdesc.reconstruction.pose_graph import OUTLIER, Edge, PoseGraph, solve
 
-MIN_CONFIDENCE_UNCONFIRMED = MIN_CONFIDENCE  # the confidence of an edge that no loop confirms: one wrong of them bends the whole model,
+MIN_CONFIDENCE_UNCONFIRMED = MIN_CONFIDENCE  # of an edge that no loop confirms
 CONFIRMED = 0.3  # of one that a triangle confirms,
 CONFIRMED_ALIKE = 0.6  # and where places repeat: a bay further, wrong poses close their triangles as well
 MARGIN = math.log(4)  # log odds of a scan's place against its second best

@@ -21,8 +21,8 @@ from scipy.sparse.linalg import spsolve
 from scipy.spatial.transform import Rotation
 
 from wsdesc.alignment.observability import Information
-from wsdesc.alignment.surface import Floats, inverse
 from wsdesc.cloud.units import INDOOR_RESOLUTION
+from wsdesc.core.geometry import Floats, inverse
 
 # Scans are bent by some millimetres, and more points do not average that out.
 INDEPENDENT = 100  # places of an overlap whose errors count as independent
@@ -159,7 +159,7 @@ class _Problem:
 
     def _residuals(self, T_world_scan: Floats) -> tuple[Floats, Floats, Floats]:
         """(E, 6) residuals, the motions (E, 4, 4) they are of, and these as rotation vectors (E, 3)."""
-        T_target_source = inverses(T_world_scan[self.target]) @ T_world_scan[self.source]
+        T_target_source = inverse(T_world_scan[self.target]) @ T_world_scan[self.source]
         E = T_target_source @ self.T_source_target  # what is left: the identity if fulfilled
         turn = Rotation.from_matrix(E[:, :3, :3]).as_rotvec()
         shift = np.einsum("eij,ej->ei", E[:, :3, :3], self.centre) + E[:, :3, 3] - self.centre
@@ -180,7 +180,7 @@ class _Problem:
         by_moved[:, :3, :3] = R_E
         by_moved[:, :3, 3:] = -R_E @ _cross(self.centre)
         by_moved[:, 3:, 3:] = _log_derivative(-turn) * self.extent[:, None, None]
-        by_source = by_moved @ _adjoint(inverses(self.T_source_target))
+        by_source = by_moved @ _adjoint(inverse(self.T_source_target))
         jacobians = [(self.root @ by_source, self.place[self.source]),
                      (self.root @ by_target, self.place[self.target])]  # fmt: skip
 
@@ -246,12 +246,3 @@ def _exp(twist: Floats) -> Floats:
     T[:, :3, :3] = Rotation.from_rotvec(twist[:, 3:]).as_matrix()
     T[:, :3, 3] = twist[:, :3]
     return T
-
-
-def inverses(T: Floats) -> Floats:
-    """(…, 4, 4) of rigid motions."""
-    back = np.zeros_like(T)
-    back[..., :3, :3] = np.swapaxes(T[..., :3, :3], -1, -2)
-    back[..., :3, 3] = -np.einsum("...ji,...j->...i", T[..., :3, :3], T[..., :3, 3])
-    back[..., 3, 3] = 1
-    return back

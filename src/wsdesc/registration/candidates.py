@@ -14,12 +14,13 @@ from wsdesc.alignment.hypotheses import Hypothesis, ransac_hypotheses
 from wsdesc.alignment.observability import degeneracy
 from wsdesc.alignment.refine import REACH, Refined, evaluate_pose, refine
 from wsdesc.alignment.refine_cuda import refine_all
-from wsdesc.alignment.surface import Floats, Surface, inverse
+from wsdesc.alignment.surface import Surface
 from wsdesc.alignment.surface_cuda import DeviceSurface
 from wsdesc.alignment.verify import Agreement, agreement, plausibility, quality
 from wsdesc.alignment.verify_cuda import agreements
 from wsdesc.cloud.units import INDOOR_RESOLUTION
 from wsdesc.core.errors import InputError
+from wsdesc.core.geometry import Floats, inverse
 from wsdesc.core.kernels import run_each
 from wsdesc.descriptor.description import Description
 from wsdesc.matching.mutual import mutual, one_sided_matches
