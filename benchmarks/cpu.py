@@ -82,7 +82,7 @@ def time_description(scan: Tensor) -> list[Row]:
     keys = scan[random_sample(len(scan), 1000)]
     many = scan[random_sample(len(scan), 5000)]
     far = with_far_points(scan)
-    axes = local_frames(scan, keys).axes
+    axes = local_frames(scan, keys).frames
     torch.manual_seed(0)
     model = WSDesc().eval()
     grids = voxelize(scan, keys, axes, SUPPORT)

@@ -14,21 +14,21 @@ import torch
 from torch import Tensor
 
 from wsdesc import WSDesc, voxelize
-from wsdesc.descriptor.model import Scene
-from wsdesc.descriptor.voxelize.reference import band_width
+from wsdesc.descriptor.model import DescriptorInput
+from wsdesc.descriptor.voxelize.arguments import band_width
 
 
-def exact_voxels(model: WSDesc, scene: Scene) -> Tensor:
+def exact_voxels(model: WSDesc, scene: DescriptorInput) -> Tensor:
     """(K, h, h, h) float64 of a scene in float64; the first grid is checked against the reference."""
     o = model.options
-    support = model.support(scene.grid, scene.keypoints, scene.axes).detach().expand(len(scene.keypoints))
-    arrays = (scene.grid.points, scene.keypoints, scene.axes, support)
+    support = model.support(scene.grid, scene.keypoints, scene.frames).detach().expand(len(scene.keypoints))
+    arrays = (scene.grid.points, scene.keypoints, scene.frames, support)
     values = np.zeros((len(support), o.resolution**3))
     _fill(*(a.numpy() for a in arrays), o.resolution, o.sigma, band_width(o.sigma, o.cutoff), values)
     found = torch.from_numpy(values).view(-1, *3 * (o.resolution,))
     one = scene.split(1)[0]
     slow = voxelize(
-        one.grid, one.keypoints, one.axes, support[:1], o.resolution, o.sigma, o.cutoff, "reference"
+        one.grid, one.keypoints, one.frames, support[:1], o.resolution, o.sigma, o.cutoff, "reference"
     )
     torch.testing.assert_close(found[:1], slow, rtol=0, atol=1e-9)
     return found

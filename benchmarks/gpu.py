@@ -49,11 +49,11 @@ def check_kernels(scan: Tensor) -> bool:
         fast = local_frames(points, keys, backend="triton")
         plain = local_frames(points, keys, backend="reference")
         sure = plain.reliable & fast.reliable
-        error = (fast.axes - plain.axes)[sure].abs().max() if sure.any() else torch.zeros(())
+        error = (fast.frames - plain.frames)[sure].abs().max() if sure.any() else torch.zeros(())
         good &= check(f"frames, {name}", float(error), 1e-4, rows)
         good &= check(f"  reliable flags, {name}", float((fast.reliable != plain.reliable).sum()), 1, rows)
         for side in (0.35, 1.1, 2.5):
-            good &= check_voxels(f"{name}, support {side}", points, keys, plain.axes, side, rows)
+            good &= check_voxels(f"{name}, support {side}", points, keys, plain.frames, side, rows)
         chosen = farthest_points(points, 64), farthest_points(points.cpu(), 64)
         spread = [torch.cdist(points[c.to(points.device)], points).amin(0).max() for c in chosen]
         good &= check(f"farthest points, {name}", float((spread[0] - spread[1]).abs()), 1e-5, rows)
@@ -102,7 +102,7 @@ def time_parts(scan: Tensor) -> list[Row]:
     generator = torch.Generator().manual_seed(0)
     keys = scan[torch.randperm(len(scan), generator=generator)[:5000].cuda()]
     grid = NeighbourGrid.of(scan)
-    axes = local_frames(grid, keys).axes
+    axes = local_frames(grid, keys).frames
     support = torch.tensor(1.1, device="cuda", requires_grad=True)
 
     def forward_and_gradient() -> None:

@@ -68,8 +68,8 @@ def walk(way: Way, scans: tuple[Description, Description], keypoints: int) -> Wa
         exact = way.dtype == torch.float64
         voxels.append(exact_voxels(way.model, scene) if exact else way.model.voxels(scene))
         descriptors = way.model.describe(voxels[-1])
-        axes.append(scene.axes)
-        known = replace(scan, points=points.cpu(), descriptors=descriptors.cpu(), frames=scene.axes.cpu())
+        axes.append(scene.frames)
+        known = replace(scan, points=points.cpu(), descriptors=descriptors.cpu(), frames=scene.frames.cpu())
         described.append(known)
     hypotheses, _ = propose(*described)
     if not hypotheses:

@@ -18,7 +18,7 @@ frames = local_frames(points, keypoints)  # axes (K, 3, 3), reliable (K,)
 
 
 def occupancy(support: torch.Tensor, **options: object) -> torch.Tensor:
-    voxels = voxelize(points.to(support.dtype), keypoints, frames.axes, support, **options)  # (K, 16, 16, 16)
+    voxels = voxelize(points.to(support.dtype), keypoints, frames.frames, support, **options)
     return voxels.mean()
 
 

@@ -25,7 +25,7 @@ import torch
 from wsdesc.descriptor.lrf import local_frames
 points = torch.rand(200, 3, generator=torch.Generator().manual_seed(0)) * torch.tensor([0.3, 0.3, 0.1])
 frames = local_frames(points, points[:5])
-print(round(float(frames.axes.square().sum()), 3), int(frames.reliable.sum()))
+print(round(float(frames.frames.square().sum()), 3), int(frames.reliable.sum()))
 """
 CHOICE = """
 import torch
@@ -116,9 +116,9 @@ def test_kernels_from_several_threads_at_once() -> None:
         chosen = farthest_points(points, 100)
         frames = local_frames(grid, points[chosen])
         size = torch.tensor(0.8, requires_grad=True)
-        voxels = voxelize(grid, points[chosen], frames.axes, size, 8)
+        voxels = voxelize(grid, points[chosen], frames.frames, size, 8)
         slope = torch.autograd.grad(voxels.sum(), size)[0]
-        return chosen, frames.axes, voxels.detach(), slope, grid.within(points, 0.1).indices
+        return chosen, frames.frames, voxels.detach(), slope, grid.within(points, 0.1).indices
 
     serial = [work(points) for points in clouds]
     with ThreadPoolExecutor(4) as pool:

@@ -33,7 +33,7 @@ def keypoints_of(points: Tensor, count: int = 200) -> Tensor:
 
 def assert_frames(frames: LocalFrames) -> None:
     """Finite, orthonormal and right-handed."""
-    axes = frames.axes.double()
+    axes = frames.frames.double()
     assert torch.isfinite(axes).all()
     identity = torch.eye(3, dtype=torch.float64).expand_as(axes)
     torch.testing.assert_close(axes.mT @ axes, identity, rtol=0, atol=1e-5)
@@ -50,7 +50,7 @@ def test_numba_equals_the_reference(kitchen: Tensor, desk: Tensor) -> None:
         keypoints = keypoints_of(scan)
         fast, slow = (local_frames(scan, keypoints, RADIUS, backend=backend) for backend in BACKENDS)
         assert torch.equal(fast.reliable, slow.reliable)
-        assert angles(fast.axes, slow.axes)[fast.reliable].amax() < 1e-4
+        assert angles(fast.frames, slow.frames)[fast.reliable].amax() < 1e-4
         for frames in (fast, slow):
             assert_frames(frames)
 
@@ -60,7 +60,7 @@ def test_numba_equals_the_reference(kitchen: Tensor, desk: Tensor) -> None:
 def test_follows_its_definition(backend: str, dtype: torch.dtype) -> None:
     points = (random(400) * torch.tensor([0.15, 0.12, 0.04])).to(dtype)
     keypoint = points[0].double()
-    axes = local_frames(points, points[:1], RADIUS, backend=backend).axes[0].double()
+    axes = local_frames(points, points[:1], RADIUS, backend=backend).frames[0].double()
     offset = points[1:].double() - keypoint
     offset = offset[offset.norm(dim=1) <= RADIUS]
     values, vectors = torch.linalg.eigh(offset.T @ offset)
@@ -81,9 +81,9 @@ def test_turns_with_the_cloud(seed: int, kitchen: Tensor, desk: Tensor) -> None:
         moved = (scan.double() @ R.T + t).float()
         here, there = (local_frames(cloud, cloud[chosen], RADIUS) for cloud in (scan, moved))
         both = here.reliable & there.reliable
-        gap = angles(R @ here.axes.double(), there.axes)[both]
+        gap = angles(R @ here.frames.double(), there.frames)[both]
         assert (gap < 1e-3).double().mean() >= 0.98
-        assert angles(here.axes, there.axes)[both].amin() > 1e-3  # standing still would not pass
+        assert angles(here.frames, there.frames)[both].amin() > 1e-3  # standing still would not pass
 
 
 def test_nearly_all_of_a_scan_is_reliable(kitchen: Tensor, desk: Tensor) -> None:
@@ -94,7 +94,7 @@ def test_nearly_all_of_a_scan_is_reliable(kitchen: Tensor, desk: Tensor) -> None
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_z_points_away_from_the_neighbours(backend: str, kitchen: Tensor) -> None:
     keypoints = keypoints_of(kitchen, 100)
-    z = local_frames(kitchen, keypoints, RADIUS, backend=backend).axes[:, :, 2].double()
+    z = local_frames(kitchen, keypoints, RADIUS, backend=backend).frames[:, :, 2].double()
     offset = kitchen.double() - keypoints.double()[:, None]
     near = offset.norm(dim=-1) <= RADIUS
     away = -(offset * near[..., None]).sum(1)
@@ -150,7 +150,7 @@ def test_where_nothing_fixes_a_frame(name: str, backend: str) -> None:
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_no_neighbour_is_the_identity(backend: str) -> None:
     frames = local_frames(torch.full((3, 3), 9.0), torch.zeros(2, 3), backend=backend)
-    assert torch.equal(frames.axes, torch.eye(3).expand(2, 3, 3))
+    assert torch.equal(frames.frames, torch.eye(3).expand(2, 3, 3))
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -168,7 +168,7 @@ def test_the_unit_does_not_matter(backend: str, scale: float) -> None:
     metres = local_frames(points, points[:20], RADIUS, backend=backend)
     other = local_frames(points * scale, points[:20] * scale, RADIUS * scale, backend=backend)
     assert torch.equal(metres.reliable, other.reliable)
-    assert angles(metres.axes, other.axes)[metres.reliable].amax() < 1e-3
+    assert angles(metres.frames, other.frames)[metres.reliable].amax() < 1e-3
 
 
 def test_the_number_of_threads_does_not_matter(kitchen: Tensor, set_threads: Callable[[int], None]) -> None:
@@ -186,12 +186,12 @@ def test_a_grid_may_stand_for_the_points() -> None:
         same = local_frames(points, points[:5], backend=backend)
         other = local_frames(NeighbourGrid.of(points), points[:5], backend=backend)
         assert torch.equal(other.reliable, same.reliable)
-        torch.testing.assert_close(other.axes, same.axes)
+        torch.testing.assert_close(other.frames, same.frames)
 
 
 def test_no_gradient_flows_through_frames() -> None:
     points = (random(50) * 0.2).requires_grad_()
-    assert not local_frames(points, points[:3]).axes.requires_grad
+    assert not local_frames(points, points[:3]).frames.requires_grad
 
 
 @pytest.mark.parametrize(

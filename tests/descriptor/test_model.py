@@ -130,8 +130,8 @@ def test_keypoints_need_not_be_points_of_the_cloud(cloud: Tensor) -> None:
 def test_chunks_do_not_matter(cloud: Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
     net, chosen = model(width=0.125), torch.arange(25)
     whole = describe(net, cloud, chosen)
-    monkeypatch.setattr(extractor, "_GRIDS", 10)
-    monkeypatch.setattr(extractor, "_DESCRIPTORS", {"cuda": 7, "cpu": 7})
+    monkeypatch.setattr(extractor, "_GRIDS_PER_CHUNK", 10)
+    monkeypatch.setattr(extractor, "_NETWORK_BATCH", {"cuda": 7, "cpu": 7})
     assert apart(describe(net, cloud, chosen), whole).amax() < 1e-5
 
 
@@ -141,7 +141,7 @@ def test_chunks_do_not_matter_with_a_size_each(
 ) -> None:
     net, chosen = model(support=kind, width=0.125), torch.arange(12)
     whole = describe(net, cloud, chosen)
-    monkeypatch.setattr(extractor, "_GRIDS", 5)
+    monkeypatch.setattr(extractor, "_GRIDS_PER_CHUNK", 5)
     assert apart(describe(net, cloud, chosen), whole).amax() < 1e-4
 
 

@@ -134,7 +134,7 @@ def call_layers(cloud, folder):
         if frames is not None:
             support = torch.full((20,), 4 * radius, requires_grad=True)
             voxels = without_nan(wsdesc.voxelize)(
-                points, points[:20], frames.axes, support, 8, radius**2 / 90
+                points, points[:20], frames.frames, support, 8, radius**2 / 90
             )
             if voxels is not None:
                 gradient = torch.autograd.grad(voxels.sum(), support)

@@ -113,7 +113,7 @@ class Description:
             prepared = model.prepare(points, points[new.to(model_device)])
             for part in prepared.split(_CHUNK if model_device.type == "cpu" else len(new)):
                 descriptors.append(model.describe(model.voxels(part)).float().to(own_device))
-                frames.append(part.axes.float().to(own_device))
+                frames.append(part.frames.float().to(own_device))
                 advance(len(part.keypoints))
         return replace(self, descriptors=torch.cat(descriptors), frames=torch.cat(frames))
 

@@ -1,4 +1,4 @@
-"""The descriptor extractor: frames, voxel grids and the network as one module."""
+"""The descriptor model: local frames, voxel grids and the network as one module."""
 
 from __future__ import annotations
 
@@ -21,28 +21,31 @@ from wsdesc.descriptor.voxelize import voxelize
 
 Precision = Literal["float32", "tf32", "bf16"]
 
-_GRIDS = 8192  # voxel grids at once: 128 MiB
-_DESCRIPTORS = {"cuda": 1024, "cpu": 32}  # and of those, through the network at once
+_GRIDS_PER_CHUNK = 8192  # voxel grids in memory: 128 MiB
+_NETWORK_BATCH = {"cuda": 1024, "cpu": 32}  # voxel grids per call of the network
 
 
-class Scene(NamedTuple):
-    """A cloud and keypoints in the model's metres, ready to be voxelized."""
+class DescriptorInput(NamedTuple):
+    """Points and keypoints with their frames, in metres of the model, ready for voxelization."""
 
-    points: Tensor | None  # (N, 3) where a gradient is to reach them
+    points: Tensor | None  # (N, 3) if they need a gradient
     grid: NeighbourGrid
     keypoints: Tensor  # (K, 3)
-    axes: Tensor  # (K, 3, 3)
+    frames: Tensor  # (K, 3, 3)
 
-    def split(self, count: int) -> list[Scene]:
-        """The same cloud with at most `count` keypoints each."""
-        parts = zip(self.keypoints.split(count), self.axes.split(count), strict=True)
-        return [Scene(self.points, self.grid, keypoints, axes) for keypoints, axes in parts]
+    def split(self, count: int) -> list[DescriptorInput]:
+        """Split into parts of at most `count` keypoints."""
+        parts = zip(self.keypoints.split(count), self.frames.split(count), strict=True)
+        return [DescriptorInput(self.points, self.grid, keypoints, frames) for keypoints, frames in parts]
 
 
 class WSDesc(nn.Module):
-    """Describes keypoints of a cloud by unit vectors that do not change when the cloud is moved.
+    """Compute descriptors of keypoints: unit vectors that do not change when the scan is moved.
 
-    `WSDesc()` is the paper's model, untrained; every field of `DescriptorOptions` may be given by name.
+    `WSDesc()` is the paper's model, untrained; `from_pretrained` loads weights.
+
+    Args:
+        options: Fields of `DescriptorOptions`, by name.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -54,56 +57,70 @@ class WSDesc(nn.Module):
         self._compiled = False
 
     def forward(self, points: Tensor, keypoints: Tensor, unit: float = 1.0) -> Tensor:
-        """Descriptors of `keypoints` (K, 3) within the cloud `points` (N, 3): (K, dimension), unit length.
+        """Compute descriptors: `prepare`, `voxels` and `describe` in chunks of keypoints.
 
-        `unit` is the length, in the cloud's own measure, of what the model calls a metre. Keypoints go
-        through in chunks: without gradients (`torch.inference_mode`), memory does not grow with K.
+        In `torch.inference_mode`, the memory does not grow with the number of keypoints.
+
+        Args:
+            points: Points (N, 3) of the scan.
+            keypoints: Keypoints (K, 3) in the same coordinates.
+            unit: Length of one metre of the model, in the unit of the points.
+
+        Returns:
+            Descriptors (K, dimension), unit vectors.
         """
-        scene = self.prepare(points, keypoints, unit)
-        return torch.cat([self.describe(self.voxels(part)) for part in scene.split(_GRIDS)])
+        prepared = self.prepare(points, keypoints, unit)
+        return torch.cat([self.describe(self.voxels(part)) for part in prepared.split(_GRIDS_PER_CHUNK)])
 
-    def prepare(self, points: Tensor, keypoints: Tensor, unit: float = 1.0) -> Scene:
-        """The first step of `forward`, in which nothing is learned: neighbour grid and frames."""
-        points, keypoints = self._in_metres(points, keypoints, unit)
-        scene = self.prepare_in(NeighbourGrid.of(points), keypoints)
-        return scene._replace(points=points) if points.requires_grad else scene
+    def prepare(self, points: Tensor, keypoints: Tensor, unit: float = 1.0) -> DescriptorInput:
+        """Build the neighbour grid and the frames: step 1 of `forward`, without learned parameters."""
+        points, keypoints = self._to_metres(points, keypoints, unit)
+        prepared = self.prepare_grid(NeighbourGrid.of(points), keypoints)
+        return prepared._replace(points=points) if points.requires_grad else prepared
 
-    def prepare_in(self, grid: NeighbourGrid, keypoints: Tensor) -> Scene:
-        """As `prepare`, for a cloud whose grid is at hand, in the model's metres and precision."""
+    def prepare_grid(self, grid: NeighbourGrid, keypoints: Tensor) -> DescriptorInput:
+        """Build the frames for an existing grid, in metres and precision of the model."""
         if self.options.use_frames:
-            axes = local_frames(grid, keypoints, self.options.frame_radius).axes
+            frames = local_frames(grid, keypoints, self.options.frame_radius).frames
         else:
-            axes = torch.eye(3).to(keypoints).expand(len(keypoints), 3, 3)
-        return Scene(None, grid, keypoints, axes)
+            frames = torch.eye(3).to(keypoints).expand(len(keypoints), 3, 3)
+        return DescriptorInput(None, grid, keypoints, frames)
 
-    def voxels(self, scene: Scene) -> Tensor:
-        """The second step: voxel grids of the keypoints at the learned support, (K, h, h, h)."""
+    def voxels(self, prepared: DescriptorInput) -> Tensor:
+        """Compute the voxel grids (K, h, h, h) at the learned support: step 2 of `forward`."""
         o = self.options
-        support = self.support(scene.grid, scene.keypoints, scene.axes)
-        cloud = scene.grid if scene.points is None else scene.points
-        return voxelize(cloud, scene.keypoints, scene.axes, support, o.resolution, o.sigma, o.cutoff)
+        support = self.support(prepared.grid, prepared.keypoints, prepared.frames)
+        points = prepared.grid if prepared.points is None else prepared.points
+        return voxelize(points, prepared.keypoints, prepared.frames, support, o.resolution, o.sigma, o.cutoff)
 
     def describe(self, voxels: Tensor) -> Tensor:
-        """The third step: descriptors (K, dimension) of voxel grids (K, h, h, h), some at a time."""
+        """Compute descriptors (K, dimension) of voxel grids (K, h, h, h): step 3 of `forward`."""
         if not voxels.is_cuda:
-            return torch.cat([self.network(some) for some in voxels.split(_DESCRIPTORS["cpu"])])
-        chunk = min(len(voxels), _DESCRIPTORS["cuda"])
-        missing = -len(voxels) % chunk if self._compiled else 0  # whole chunks alone: it compiles once
+            return torch.cat([self.network(part) for part in voxels.split(_NETWORK_BATCH["cpu"])])
+        batch = min(len(voxels), _NETWORK_BATCH["cuda"])
+        # A compiled network needs full batches only: another size would compile it again.
+        missing = -len(voxels) % batch if self._compiled else 0
         padded = torch.cat([voxels, voxels.new_zeros(missing, *voxels.shape[1:])]) if missing else voxels
         bf16 = torch.autocast("cuda", torch.bfloat16, enabled=self._precision == "bf16")
-        with bf16, _convolutions_in_tf32(self._precision == "tf32"):
-            return torch.cat([self.network(some) for some in padded.split(chunk)])[: len(voxels)]
+        with bf16, _cudnn_tf32(self._precision == "tf32"):
+            return torch.cat([self.network(part) for part in padded.split(batch)])[: len(voxels)]
 
     def frames(self, points: Tensor, keypoints: Tensor, unit: float = 1.0) -> LocalFrames:
-        """The local frames that `forward` uses, and which of them are reliable; lengths as there."""
-        return local_frames(*self._in_metres(points, keypoints, unit), self.options.frame_radius)
+        """Compute the frames that `forward` uses, and whether they are reliable; arguments as there."""
+        return local_frames(*self._to_metres(points, keypoints, unit), self.options.frame_radius)
 
     def accelerate(self, precision: Precision = "bf16", compile: bool = True) -> Self:
-        """Run the network faster on CUDA, in lower precision or compiled; returns the model itself.
+        """Run the network faster on CUDA; this has no effect on the CPU.
 
-        Against float32, 99 % of descriptors move by less than 2e-3 with "tf32" and 3e-2 with "bf16"
-        (length of the difference of unit vectors); compiling adds nothing to that. On the CPU this
-        changes nothing.
+        Against float32, 99 % of the descriptors change by less than 2e-3 with "tf32" and 3e-2 with "bf16"
+        (norm of the difference). Compiling does not change them further.
+
+        Args:
+            precision: "float32", "tf32" or "bf16".
+            compile: Compile the network with `torch.compile`.
+
+        Returns:
+            The model itself.
         """
         if precision not in ("float32", "tf32", "bf16"):
             raise InputError(f"unknown precision {precision!r}: choose float32, tf32 or bf16")
@@ -113,9 +130,11 @@ class WSDesc(nn.Module):
         return self
 
     def save(self, path: str | Path, half: bool = False) -> None:
-        """Write the weights as safetensors, the options in the header.
+        """Write the weights as safetensors, with the options in the header.
 
-        With `half`, matrices and kernels in float16, as in the box: half the size. They are read as float32.
+        Args:
+            path: File to write.
+            half: Store matrices and kernels as float16, as the shipped weights do. They are read as float32.
         """
         tensors = self.state_dict()
         if half:
@@ -124,7 +143,15 @@ class WSDesc(nn.Module):
 
     @classmethod
     def from_pretrained(cls, name_or_path: str | Path, device: str | torch.device = "cpu") -> Self:
-        """The model of that name in the package, or of that file, ready for inference."""
+        """Load a model for inference.
+
+        Args:
+            name_or_path: Shipped name, path of a .safetensors file, or folder of a training run.
+            device: Device of the model.
+
+        Raises:
+            FileFormatError: The weights do not exist or cannot be read.
+        """
         path = pretrained.find(name_or_path)
         options, tensors = pretrained.load(path)
         with torch.device("meta"):
@@ -133,11 +160,14 @@ class WSDesc(nn.Module):
         model.load_state_dict(tensors)
         return model.to(device).eval()
 
-    def _in_metres(self, points: Tensor, keypoints: Tensor, unit: float) -> tuple[Tensor, Tensor]:
-        """Both in the network's precision. Points that come in another lose a common offset first, which no
-        descriptor sees, so that geographic coordinates keep their digits."""
+    def _to_metres(self, points: Tensor, keypoints: Tensor, unit: float) -> tuple[Tensor, Tensor]:
+        """Convert both to metres and precision of the model.
+
+        Points of another precision lose a common offset first, so that geographic coordinates keep their
+        digits. Descriptors do not depend on it.
+        """
         if not unit > 0:
-            raise InputError(f"a unit must be positive, not {unit}")
+            raise InputError(f"the unit must be positive, not {unit}")
         check_points(points)
         keypoints = check_points(keypoints, "keypoints").detach().to(points)
         precision = self.network.head.weight.dtype
@@ -148,8 +178,8 @@ class WSDesc(nn.Module):
 
 
 @contextmanager
-def _convolutions_in_tf32(allow: bool) -> Iterator[None]:
-    """TensorFloat-32 only where it was asked for; what the user had set comes back."""
+def _cudnn_tf32(allow: bool) -> Iterator[None]:
+    """Allow or forbid TensorFloat-32 in convolutions, and restore the user's setting afterwards."""
     before = torch.backends.cudnn.allow_tf32
     torch.backends.cudnn.allow_tf32 = allow
     try:

@@ -19,7 +19,7 @@ from wsdesc.alignment import ransac
 from wsdesc.cloud.neighbours import NeighbourGrid
 from wsdesc.cloud.units import INDOOR_RESOLUTION
 from wsdesc.core.options import Options
-from wsdesc.descriptor.model import Scene, WSDesc
+from wsdesc.descriptor.model import DescriptorInput, WSDesc
 from wsdesc.evaluation.fragments import Fragment, load_fragment
 from wsdesc.evaluation.methods import Method
 from wsdesc.evaluation.pairwise import Progress, Silent
@@ -145,7 +145,7 @@ def _steps(method: Method, points: Tensor, keys: Tensor, unit: float) -> dict[st
     }
 
 
-def _infer(model: WSDesc, scene: Scene) -> list[Tensor]:
+def _infer(model: WSDesc, scene: DescriptorInput) -> list[Tensor]:
     return [model.describe(model.voxels(part)) for part in scene.split(_GRIDS)]
 
 
@@ -193,10 +193,10 @@ def _growth(method: Method, fragment: Fragment, options: TimingOptions, progress
     for size in sizes:
         points = with_far_points(near, size, options.seed).to(method.device) / options.unit
         grid = NeighbourGrid.of(points)
-        scene = model.prepare_in(grid, keys)
+        scene = model.prepare_grid(grid, keys)
         timed: dict[str, Callable[[], object]] = {
             "sorting": partial(NeighbourGrid.of, points),
-            "frames": partial(model.prepare_in, grid, keys),
+            "frames": partial(model.prepare_grid, grid, keys),
             "inference": partial(_infer, model, scene),
         }
         times = {name: _median_ms(step, options.repeats) for name, step in timed.items()}

@@ -72,7 +72,7 @@ class Distiller(Trainer):
         for cloud in (p, q):
             grid = self.grid(cloud, generator)
             chosen = random_sample(len(cloud), self.options.keypoints, generator).to(self.device)
-            scenes.append(self.model.prepare_in(grid, grid.points[chosen]))
+            scenes.append(self.model.prepare_grid(grid, grid.points[chosen]))
         return PreparedPair(*scenes)
 
     def gradients(self, pairs: list[PreparedPair]) -> Tensor:

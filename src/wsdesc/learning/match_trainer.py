@@ -93,7 +93,7 @@ class MatchedTrainer(Trainer):
         rows = [_places(grid)[column.to(self.device)] for grid, column in zip(grids, matches.T, strict=True)]
         chosen = farthest_points(grids[0].points[rows[0]], self.options.keypoints, generator)
         scenes = [
-            self.model.prepare_in(grid, grid.points[row[chosen]])
+            self.model.prepare_grid(grid, grid.points[row[chosen]])
             for grid, row in zip(grids, rows, strict=True)
         ]
         return PreparedPair(*scenes)

@@ -19,7 +19,7 @@ from wsdesc.alignment.ransac import ransac
 from wsdesc.cloud.neighbours import NeighbourGrid
 from wsdesc.core.errors import InputError
 from wsdesc.core.options import Options
-from wsdesc.descriptor.histograms import point_histograms
+from wsdesc.learning.histograms import point_histograms
 from wsdesc.matching.mutual import mutual
 
 Describe = Callable[[Tensor, Tensor], Tensor]  # points (N, 3), keypoints (K, 3) -> descriptors (K, C)

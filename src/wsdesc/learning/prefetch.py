@@ -71,5 +71,5 @@ def _hand_over(pairs: list[PreparedPair]) -> None:
     stream = torch.cuda.current_stream()
     for pair in pairs:
         for scene in pair:
-            for tensor in (scene.keypoints, scene.axes, *vars(scene.grid).values()):
+            for tensor in (scene.keypoints, scene.frames, *vars(scene.grid).values()):
                 tensor.record_stream(stream)

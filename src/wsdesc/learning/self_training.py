@@ -66,7 +66,7 @@ class FoundPairs:
         grids = [self._grids.of(cloud) for cloud in (p, q)]
         keys = [g.points[farthest_points(g.points, self.options.keypoints, generator_of(7))] for g in grids]
         features = [
-            self.model.describe(self.model.voxels(self.model.prepare_in(grid, keypoints))).float()
+            self.model.describe(self.model.voxels(self.model.prepare_grid(grid, keypoints))).float()
             for grid, keypoints in zip(grids, keys, strict=True)
         ]
         found = estimate_overlap(

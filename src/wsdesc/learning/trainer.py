@@ -11,7 +11,7 @@ from torch import Tensor
 from wsdesc.cloud.neighbours import NeighbourGrid
 from wsdesc.cloud.sampling import farthest_points
 from wsdesc.core.rng import random_rotation
-from wsdesc.descriptor.model import Scene, WSDesc
+from wsdesc.descriptor.model import DescriptorInput, WSDesc
 from wsdesc.descriptor.support import UniversalSupport
 from wsdesc.learning import distributed
 from wsdesc.learning.identity_cache import cached_grids
@@ -22,8 +22,8 @@ from wsdesc.learning.options import TrainOptions
 class PreparedPair(NamedTuple):
     """Two clouds with keypoints and frames: all of a step that needs no weights."""
 
-    p: Scene
-    q: Scene
+    p: DescriptorInput
+    q: DescriptorInput
 
 
 class StepReport(NamedTuple):
@@ -85,7 +85,7 @@ class Trainer:
         for cloud in (p, q):
             grid = self.grid(cloud, generator)
             keypoints = grid.points[farthest_points(grid.points, self.options.keypoints, generator)]
-            scenes.append(self.model.prepare_in(grid, keypoints))
+            scenes.append(self.model.prepare_grid(grid, keypoints))
         return PreparedPair(*scenes)
 
     def grid(self, cloud: Tensor, generator: torch.Generator) -> NeighbourGrid:

@@ -137,12 +137,12 @@ def supports(description: Description, most: int) -> Supports | None:
         return None
     keypoints = description.points[description.order[:most]]
     with torch.inference_mode():
-        scene = model.prepare_in(NeighbourGrid.of(description.points), keypoints)
+        scene = model.prepare_grid(NeighbourGrid.of(description.points), keypoints)
         grids = model.voxels(scene)  # (K, h, h, h)
-        sides = model.support(scene.grid, scene.keypoints, scene.axes).detach().expand(len(keypoints))
+        sides = model.support(scene.grid, scene.keypoints, scene.frames).detach().expand(len(keypoints))
     return Supports(
         description.offset + description.unit * keypoints.double().numpy(),
-        scene.axes.double().numpy(),
+        scene.frames.double().numpy(),
         description.unit * sides.double().numpy(),
         (255 * grids).round().to(torch.uint8).numpy(),
     )

@@ -1,14 +1,19 @@
-"""Local reference frames: the orientation that makes a descriptor invariant to rotation.
+"""Local reference frames (LRF): they make descriptors invariant to rotation.
 
-z is the direction in which the neighbourhood is thinnest, pointing away from where the neighbours lie;
-x points to where the surface leaves the tangent plane most, near neighbours counting more; y = z × x.
+The neighbours of a keypoint are all points within the radius, without the keypoint itself. With their offsets
+o from the keypoint, and r the radius:
 
-Where the neighbourhood does not fix an axis, the answer is still a right-handed frame, and the keypoint
-is flagged as not reliable: with no neighbours the frame is the identity; where the thinnest direction
-is not unique (a line, a ball of noise) z is one of the candidates; where x is undetermined (a perfect
-plane) it is the coordinate axis farthest from z, brought into the plane. Neighbours that lie in a plane
-up to a ten-thousandth of the radius are taken for a perfect one: what fixes x and the sign of z there
-is rounding.
+- z is the eigenvector of the smallest eigenvalue of Σ o oᵀ. It points away from the neighbours: Σ z·o ≤ 0.
+- x is the direction of Σ (r − ‖o‖)² (z·o)² (o − (z·o) z).
+- y = z × x.
+
+Degenerate neighbourhoods also get a right-handed orthonormal frame, but are flagged as not reliable:
+
+- Without neighbours, the frame is the identity.
+- Where the smallest eigenvalue is not unique (a line, a ball of noise), z is one of its eigenvectors.
+- Where x is undetermined (a perfect plane), it is the coordinate axis farthest from z, projected into the
+  plane. A mean height over the plane below 1e-4 of the radius counts as a perfect plane, because rounding
+  would otherwise determine x and the sign of z.
 """
 
 from __future__ import annotations
@@ -19,7 +24,6 @@ from torch import Tensor
 from wsdesc.cloud.neighbours import NeighbourGrid, check_points
 from wsdesc.core.devices import choose
 from wsdesc.core.errors import InputError
-from wsdesc.descriptor.lrf import reference
 from wsdesc.descriptor.lrf.reference import LocalFrames
 
 __all__ = ["LocalFrames", "local_frames"]
@@ -29,24 +33,30 @@ __all__ = ["LocalFrames", "local_frames"]
 def local_frames(
     points: Tensor | NeighbourGrid, keypoints: Tensor, radius: float = 0.3, *, backend: str = "auto"
 ) -> LocalFrames:
-    """Frames of `keypoints` (K, 3) from all `points` (N, 3) within `radius` of them; one unit for all.
+    """Compute the local reference frames of keypoints. No gradient flows through them.
 
-    Returns `axes` (K, 3, 3), whose columns are x, y and z in the cloud's coordinates, and `reliable`
-    (K,) bool. No gradient flows through frames. A `NeighbourGrid` built before may stand for the points.
-    `backend`: "auto", "reference" (plain torch, any device), "numba" (CPU) or "triton" (CUDA).
+    Args:
+        points: Points (N, 3), or a `NeighbourGrid` of them.
+        keypoints: Keypoints (K, 3), in the unit of the points.
+        radius: Radius of the neighbourhood, in the unit of the points.
+        backend: "auto", "reference" (plain torch, any device), "numba" (CPU) or "triton" (CUDA).
+
+    Returns:
+        `frames` (K, 3, 3), whose columns are x, y and z, and `reliable` (K,) bool.
+
+    Raises:
+        InputError: An argument has a wrong shape or value, or the backend does not support the device.
     """
     check_points(keypoints, "keypoints")
     if not radius > 0:
         raise InputError(f"the radius of a frame must be positive, not {radius}")
     grid = points if isinstance(points, NeighbourGrid) else NeighbourGrid.of(points)
     keypoints = keypoints.detach().to(grid.points.dtype).contiguous()
-    backend = choose(backend, grid.points)
-    if backend == "numba":
-        from wsdesc.descriptor.lrf import cpu
-
-        return cpu.local_frames(grid, keypoints, radius)
-    if backend == "triton":
-        from wsdesc.descriptor.lrf import cuda
-
-        return cuda.local_frames(grid, keypoints, radius)
-    return reference.local_frames(grid.points, keypoints, radius)
+    match choose(backend, grid.points):
+        case "numba":
+            from wsdesc.descriptor.lrf import cpu as implementation
+        case "triton":
+            from wsdesc.descriptor.lrf import cuda as implementation  # type: ignore[no-redef]
+        case _:
+            from wsdesc.descriptor.lrf import reference as implementation  # type: ignore[no-redef]
+    return implementation.local_frames(grid, keypoints, radius)

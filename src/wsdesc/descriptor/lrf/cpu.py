@@ -1,4 +1,4 @@
-"""Local reference frames on the CPU: one pass over the neighbours for z, one for x."""
+"""Local reference frames on the CPU (numba): one pass over the neighbours for z, one for x."""
 
 from __future__ import annotations
 
@@ -10,25 +10,31 @@ from torch import Tensor
 
 from wsdesc.cloud.neighbours import LEAF, NeighbourGrid, walk_leaves
 from wsdesc.core.kernels import inline, kernel, run_in_chunks
-from wsdesc.descriptor.lrf.reference import FEWEST, FLATNESS, SHARPNESS, LocalFrames
+from wsdesc.descriptor.lrf.reference import FLATNESS, MIN_NEIGHBOURS, SHARPNESS, LocalFrames
 
 
 def local_frames(grid: NeighbourGrid, keypoints: Tensor, radius: float) -> LocalFrames:
-    """Frames of keypoints (K, 3); see `wsdesc.local_frames`."""
-    axes = torch.empty(len(keypoints), 3, 3, dtype=keypoints.dtype)
+    """Compute the frames of keypoints (K, 3); see `wsdesc.local_frames`."""
+    frames = torch.empty(len(keypoints), 3, 3, dtype=keypoints.dtype)
     reliable = torch.empty(len(keypoints), dtype=torch.bool)
-    reach = keypoints.numpy().dtype.type(radius)
+    typed_radius = keypoints.numpy().dtype.type(radius)
     run_in_chunks(
-        _frames, len(keypoints), *grid.arrays(), keypoints.numpy(), reach, axes.numpy(), reliable.numpy()
+        _frames,
+        len(keypoints),
+        *grid.arrays(),
+        keypoints.numpy(),
+        typed_radius,
+        frames.numpy(),
+        reliable.numpy(),
     )
-    return LocalFrames(axes, reliable)
+    return LocalFrames(frames, reliable)
 
 
 @kernel
 def _frames(
-    start, stop, points, centres, radii, branch_centres, branch_radii, keypoints, radius, axes, reliable
+    start, stop, points, centres, radii, branch_centres, branch_radii, keypoints, radius, frames, reliable
 ):
-    found = np.empty(len(radii), np.int32)
+    leaves = np.empty(len(radii), np.int32)
     near = np.empty((len(radii) * LEAF, 3))  # offsets of the neighbours
     cov = np.empty((3, 3))
     vec = np.empty((3, 3))
@@ -37,8 +43,8 @@ def _frames(
         n = 0
         for i in range(9):
             cov[i // 3, i % 3] = 0
-        for i in range(walk_leaves(centres, radii, branch_centres, branch_radii, x, y, z, radius, found)):
-            for p in range(found[i] * LEAF, min((found[i] + 1) * LEAF, len(points))):
+        for i in range(walk_leaves(centres, radii, branch_centres, branch_radii, x, y, z, radius, leaves)):
+            for p in range(leaves[i] * LEAF, min((leaves[i] + 1) * LEAF, len(points))):
                 dx, dy, dz = points[p, 0] - x, points[p, 1] - y, points[p, 2] - z
                 squared = dx * dx + dy * dy + dz * dz
                 if squared > radius * radius or squared == 0:
@@ -53,17 +59,22 @@ def _frames(
                 cov[1, 2] += b * c
                 cov[2, 2] += c * c
         for i in range(9):
-            axes[k, i // 3, i % 3] = i % 4 == 0
+            frames[k, i // 3, i % 3] = i % 4 == 0
         reliable[k] = False
         if n > 0:
-            clear = thinnest(cov, vec)
-            reliable[k] = _orient(near, n, np.float64(radius), vec, axes[k]) and clear and n >= FEWEST
+            unique = smallest_eigenvector(cov, vec)
+            reliable[k] = (
+                _orient(near, n, np.float64(radius), vec, frames[k]) and unique and n >= MIN_NEIGHBOURS
+            )
 
 
 @inline
-def thinnest(cov, vec):
-    """Jacobi rotations of a symmetric matrix (upper half given): its eigenvector of least eigenvalue
-    goes to vec[0]; whether that eigenvalue stands out is returned."""
+def smallest_eigenvector(cov, vec):
+    """Compute the eigenvector of the smallest eigenvalue by Jacobi rotations.
+
+    `cov` (3, 3) needs its upper half only, and is overwritten. The eigenvector is written to vec[0]. Returns
+    whether the eigenvalue is unique.
+    """
     for m in range(9):
         vec[m // 3, m % 3] = m % 4 == 0
     for _ in range(12):
@@ -71,7 +82,7 @@ def thinnest(cov, vec):
         if off <= 1e-30 * (cov[0, 0] + cov[1, 1] + cov[2, 2]) ** 2:
             break
         for k in range(3):
-            i, j = int(k == 0), 2 - (k == 2)  # the rotation in the plane of i < j leaves k alone
+            i, j = int(k == 0), 2 - (k == 2)  # the rotation in the plane of i < j does not change k
             if cov[i, j] == 0:
                 continue
             theta = (cov[j, j] - cov[i, i]) / (2 * cov[i, j])
@@ -89,30 +100,30 @@ def thinnest(cov, vec):
                 a, b = vec[i, m], vec[j, m]
                 vec[i, m] = c * a - s * b
                 vec[j, m] = s * a + c * b
-    least = 0
+    smallest = 0
     for m in range(1, 3):
-        if cov[m, m] < cov[least, least]:
-            least = m
+        if cov[m, m] < cov[smallest, smallest]:
+            smallest = m
     for m in range(3):
-        vec[0, m], vec[least, m] = vec[least, m], vec[0, m]
-    low = cov[least, least]
+        vec[0, m], vec[smallest, m] = vec[smallest, m], vec[0, m]
+    low = cov[smallest, smallest]
     high = max(cov[0, 0], cov[1, 1], cov[2, 2])
     middle = cov[0, 0] + cov[1, 1] + cov[2, 2] - low - high
     return middle - low > SHARPNESS * high
 
 
 @inline
-def _orient(near, n, radius, vec, axes):
-    """Choose z's sign, find x, write the frame; whether both stand out is returned."""
+def _orient(near, n, radius, vec, frame):
+    """Orient z, compute x and write the frame; return whether both are determined."""
     zx, zy, zz = vec[0, 0], vec[0, 1], vec[0, 2]
-    total, lengths = 0.0, 0.0
+    height_sum, abs_height_sum = 0.0, 0.0
     for i in range(n):
         height = near[i, 0] * zx + near[i, 1] * zy + near[i, 2] * zz
-        total += height
-        lengths += abs(height)
-    if total > 0:
+        height_sum += height
+        abs_height_sum += abs(height)
+    if height_sum > 0:
         zx, zy, zz = -zx, -zy, -zz
-    xx, xy, xz, strength = 0.0, 0.0, 0.0, 0.0
+    xx, xy, xz, x_lengths = 0.0, 0.0, 0.0, 0.0
     for i in range(n):
         a, b, c = near[i, 0], near[i, 1], near[i, 2]
         height = a * zx + b * zy + c * zz
@@ -123,9 +134,9 @@ def _orient(near, n, radius, vec, axes):
         xx += weight * a
         xy += weight * b
         xz += weight * c
-        strength += weight * math.sqrt(a * a + b * b + c * c)
-    fixed = math.sqrt(xx * xx + xy * xy + xz * xz) > SHARPNESS * strength
-    if not fixed:
+        x_lengths += weight * math.sqrt(a * a + b * b + c * c)
+    determined = math.sqrt(xx * xx + xy * xy + xz * xz) > SHARPNESS * x_lengths
+    if not determined:
         xx, xy, xz = 0.0, 0.0, 0.0
         if abs(zx) <= abs(zy) and abs(zx) <= abs(zz):
             xx = 1.0
@@ -136,7 +147,9 @@ def _orient(near, n, radius, vec, axes):
     yx, yy, yz = zy * xz - zz * xy, zz * xx - zx * xz, zx * xy - zy * xx
     length = math.sqrt(yx * yx + yy * yy + yz * yz)
     yx, yy, yz = yx / length, yy / length, yz / length
-    axes[0, 0], axes[1, 0], axes[2, 0] = yy * zz - yz * zy, yz * zx - yx * zz, yx * zy - yy * zx
-    axes[0, 1], axes[1, 1], axes[2, 1] = yx, yy, yz
-    axes[0, 2], axes[1, 2], axes[2, 2] = zx, zy, zz
-    return fixed and abs(total) > SHARPNESS * lengths and lengths > FLATNESS * radius * n
+    frame[0, 0], frame[1, 0], frame[2, 0] = yy * zz - yz * zy, yz * zx - yx * zz, yx * zy - yy * zx
+    frame[0, 1], frame[1, 1], frame[2, 1] = yx, yy, yz
+    frame[0, 2], frame[1, 2], frame[2, 2] = zx, zy, zz
+    return (
+        determined and abs(height_sum) > SHARPNESS * abs_height_sum and abs_height_sum > FLATNESS * radius * n
+    )

@@ -1,4 +1,4 @@
-"""Local reference frames on the GPU: one launch for the covariance, one for x; a program a keypoint."""
+"""Local reference frames on CUDA (triton): a launch for the covariance, one for x; a program per keypoint."""
 
 from __future__ import annotations
 
@@ -7,38 +7,44 @@ import triton.language as tl
 from torch import Tensor
 
 from wsdesc.cloud.neighbours import LEAF, NeighbourGrid
-from wsdesc.descriptor.lrf.reference import FLATNESS, LocalFrames, assemble, point_away, thinnest
+from wsdesc.descriptor.lrf.reference import (
+    FLATNESS,
+    LocalFrames,
+    build_frames,
+    orient_z,
+    smallest_eigenvectors,
+)
 
-_LEAVES_AT_ONCE = 4
+_LEAVES_PER_TILE = 4
 
 
 def local_frames(grid: NeighbourGrid, keypoints: Tensor, radius: float) -> LocalFrames:
-    """Frames of keypoints (K, 3); see `wsdesc.local_frames`."""
+    """Compute the frames of keypoints (K, 3); see `wsdesc.local_frames`."""
     leaves, start = grid.leaves_near(keypoints, keypoints.new_full((len(keypoints),), radius))
-    scene = (grid.points, len(grid.points), leaves, start, keypoints, radius)
-    shape = {"LEAF": LEAF, "TOGETHER": _LEAVES_AT_ONCE, "num_warps": 1}
+    arguments = (grid.points, len(grid.points), leaves, start, keypoints, radius)
+    constants = {"LEAF": LEAF, "TILE": _LEAVES_PER_TILE, "num_warps": 1}
     sums = keypoints.new_empty(len(keypoints), 10).double()
-    _covariance[(len(keypoints),)](*scene, sums, **shape)
+    _sum_covariance[(len(keypoints),)](*arguments, sums, **constants)
     covariance = sums[:, [0, 1, 2, 1, 3, 4, 2, 4, 5]].view(-1, 3, 3)
-    z, thin = thinnest(covariance)
-    pulls = sums.new_empty(len(keypoints), 5)
-    _pull[(len(keypoints),)](*scene, z.contiguous(), pulls, **shape)
-    z, side = point_away(z, sums[:, 6:9], pulls[:, 4], FLATNESS * radius * sums[:, 9])
-    return assemble(z, pulls[:, :3], pulls[:, 3], sums[:, 9], thin & side, keypoints.dtype)
+    z, unique = smallest_eigenvectors(covariance)
+    x_sums = sums.new_empty(len(keypoints), 5)
+    _sum_x[(len(keypoints),)](*arguments, z.contiguous(), x_sums, **constants)
+    z, signed = orient_z(z, sums[:, 6:9], x_sums[:, 4], FLATNESS * radius * sums[:, 9])
+    return build_frames(z, x_sums[:, :3], x_sums[:, 3], sums[:, 9], unique & signed, keypoints.dtype)
 
 
 @triton.jit
-def _neighbours(points, n, leaves, i, stop, x, y, z, radius, LEAF: tl.constexpr, TOGETHER: tl.constexpr):
-    """Offsets of the points of some leaves, in float64, zero outside the ball; and who is inside."""
-    slot = i + tl.arange(0, TOGETHER)
+def _neighbours(points, n, leaves, i, stop, x, y, z, radius, LEAF: tl.constexpr, TILE: tl.constexpr):
+    """Load the offsets of the points of TILE leaves, float64, zero outside the ball; and the mask inside."""
+    slot = i + tl.arange(0, TILE)
     leaf = tl.load(leaves + slot, slot < stop, 0)
     p = leaf[:, None] * LEAF + tl.arange(0, LEAF)[None, :]
-    there = (p < n) & (slot < stop)[:, None]
-    dx = tl.load(points + 3 * p, there, 0.0) - x
-    dy = tl.load(points + 3 * p + 1, there, 0.0) - y
-    dz = tl.load(points + 3 * p + 2, there, 0.0) - z
+    exists = (p < n) & (slot < stop)[:, None]
+    dx = tl.load(points + 3 * p, exists, 0.0) - x
+    dy = tl.load(points + 3 * p + 1, exists, 0.0) - y
+    dz = tl.load(points + 3 * p + 2, exists, 0.0) - z
     squared = dx * dx + dy * dy + dz * dz
-    near = there & (squared <= radius * radius) & (squared > 0)
+    near = exists & (squared <= radius * radius) & (squared > 0)
     zero = tl.zeros_like(dx)
     dx, dy, dz = tl.where(near, dx, zero), tl.where(near, dy, zero), tl.where(near, dz, zero)
     return dx.to(tl.float64), dy.to(tl.float64), dz.to(tl.float64), near
@@ -46,20 +52,21 @@ def _neighbours(points, n, leaves, i, stop, x, y, z, radius, LEAF: tl.constexpr,
 
 @triton.jit
 def _total(tile):
+    """Sum all numbers of a tile."""
     return tl.sum(tl.sum(tile, 1), 0)
 
 
 @triton.jit
-def _covariance(
-    points, n, leaves, start, keypoints, radius, sums, LEAF: tl.constexpr, TOGETHER: tl.constexpr
+def _sum_covariance(
+    points, n, leaves, start, keypoints, radius, sums, LEAF: tl.constexpr, TILE: tl.constexpr
 ):
     k = tl.program_id(0)
     x, y, z = tl.load(keypoints + 3 * k), tl.load(keypoints + 3 * k + 1), tl.load(keypoints + 3 * k + 2)
     begin, stop = tl.load(start + k), tl.load(start + k + 1)
-    xx = tl.zeros((TOGETHER, LEAF), tl.float64)
+    xx = tl.zeros((TILE, LEAF), tl.float64)
     xy, xz, yy, yz, zz, sx, sy, sz, count = xx, xx, xx, xx, xx, xx, xx, xx, xx
-    for i in range(begin, stop, TOGETHER):
-        dx, dy, dz, near = _neighbours(points, n, leaves, i, stop, x, y, z, radius, LEAF, TOGETHER)
+    for i in range(begin, stop, TILE):
+        dx, dy, dz, near = _neighbours(points, n, leaves, i, stop, x, y, z, radius, LEAF, TILE)
         xx += dx * dx
         xy += dx * dy
         xz += dx * dz
@@ -84,17 +91,15 @@ def _covariance(
 
 
 @triton.jit
-def _pull(
-    points, n, leaves, start, keypoints, radius, axis, pulls, LEAF: tl.constexpr, TOGETHER: tl.constexpr
-):
+def _sum_x(points, n, leaves, start, keypoints, radius, axis, x_sums, LEAF: tl.constexpr, TILE: tl.constexpr):
     k = tl.program_id(0)
     x, y, z = tl.load(keypoints + 3 * k), tl.load(keypoints + 3 * k + 1), tl.load(keypoints + 3 * k + 2)
     zx, zy, zz = tl.load(axis + 3 * k), tl.load(axis + 3 * k + 1), tl.load(axis + 3 * k + 2)
     begin, stop = tl.load(start + k), tl.load(start + k + 1)
-    px = tl.zeros((TOGETHER, LEAF), tl.float64)
-    py, pz, strength, heights = px, px, px, px
-    for i in range(begin, stop, TOGETHER):
-        dx, dy, dz, near = _neighbours(points, n, leaves, i, stop, x, y, z, radius, LEAF, TOGETHER)
+    px = tl.zeros((TILE, LEAF), tl.float64)
+    py, pz, x_lengths, heights = px, px, px, px
+    for i in range(begin, stop, TILE):
+        dx, dy, dz, near = _neighbours(points, n, leaves, i, stop, x, y, z, radius, LEAF, TILE)
         height = dx * zx + dy * zy + dz * zz
         fade = radius - tl.sqrt(dx * dx + dy * dy + dz * dz)
         weight = tl.where(near, fade * fade * height * height, 0.0)
@@ -104,11 +109,11 @@ def _pull(
         px += weight * dx
         py += weight * dy
         pz += weight * dz
-        strength += weight * tl.sqrt(dx * dx + dy * dy + dz * dz)
+        x_lengths += weight * tl.sqrt(dx * dx + dy * dy + dz * dz)
         heights += tl.abs(height)
-    out = pulls + 5 * k
+    out = x_sums + 5 * k
     tl.store(out, _total(px))
     tl.store(out + 1, _total(py))
     tl.store(out + 2, _total(pz))
-    tl.store(out + 3, _total(strength))
+    tl.store(out + 3, _total(x_lengths))
     tl.store(out + 4, _total(heights))

@@ -1,4 +1,4 @@
-"""Local reference frames in plain torch: what the fast ones are measured against, and what runs elsewhere."""
+"""Local reference frames in plain torch, on any device. The tests compare the kernels with it."""
 
 from __future__ import annotations
 
@@ -7,70 +7,89 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-FEWEST = 8  # neighbours of a reliable keypoint
-SHARPNESS = 1e-3  # a direction is reliable where it stands out from its sum of lengths by this share
-FLATNESS = 1e-4  # a mean height over the tangent plane below this share of the radius is rounding
+from wsdesc.cloud.neighbours import NeighbourGrid
 
-_PAIRS_AT_ONCE = 1 << 22
+MIN_NEIGHBOURS = 8  # of a reliable frame
+SHARPNESS = 1e-3  # smallest relative margin by which a direction of a reliable frame is determined
+FLATNESS = 1e-4  # mean height over the tangent plane, in radii, below which rounding dominates
+
+_PAIRS_PER_CHUNK = 1 << 22  # pairs of point and keypoint
 
 
 class LocalFrames(NamedTuple):
     """Frames of K keypoints."""
 
-    axes: Tensor  # (K, 3, 3), the columns are x, y, z
+    frames: Tensor  # (K, 3, 3), the columns are x, y, z
     reliable: Tensor  # (K,) bool
 
 
-def local_frames(points: Tensor, keypoints: Tensor, radius: float) -> LocalFrames:
-    """points (N, 3), keypoints (K, 3), any device. Memory is bounded by chunks of keypoints."""
-    chunk = max(1, _PAIRS_AT_ONCE // len(points))
-    parts = [_frames(points, some, radius) for some in keypoints.split(chunk)]
-    return LocalFrames(torch.cat([p.axes for p in parts]), torch.cat([p.reliable for p in parts]))
+def local_frames(grid: NeighbourGrid, keypoints: Tensor, radius: float) -> LocalFrames:
+    """Compute the frames of keypoints (K, 3), in chunks that bound the memory; see `wsdesc.local_frames`."""
+    chunk = max(1, _PAIRS_PER_CHUNK // len(grid.points))
+    parts = [_frames(grid.points, part, radius) for part in keypoints.split(chunk)]
+    return LocalFrames(torch.cat([p.frames for p in parts]), torch.cat([p.reliable for p in parts]))
 
 
 def _frames(points: Tensor, keypoints: Tensor, radius: float) -> LocalFrames:
     offset = points - keypoints[:, None]  # (K, N, 3)
     squared = offset.square().sum(-1)
     near = (squared <= radius * radius) & (squared > 0)
-    offset = (offset * near[..., None]).double()  # all zero outside: adds nothing below
+    offset = (offset * near[..., None]).double()  # zero for points that are not neighbours
     covariance = offset.mT @ offset  # (K, 3, 3)
-    z, thin = thinnest(covariance)
+    z, unique = smallest_eigenvectors(covariance)
     height = (offset @ z[..., None]).squeeze(-1)  # (K, N)
     weight = (radius - offset.norm(dim=-1)).square() * height.square() * near
     tangent = offset - height[..., None] * z[:, None]
-    pull = (weight[..., None] * tangent).sum(1)
-    strength = (weight * tangent.norm(dim=-1)).sum(1)
-    z, side = point_away(z, offset.sum(1), height.abs().sum(1), FLATNESS * radius * near.sum(1))
-    return assemble(z, pull, strength, near.sum(1), thin & side, keypoints.dtype)
+    x_sum = (weight[..., None] * tangent).sum(1)
+    x_lengths = (weight * tangent.norm(dim=-1)).sum(1)
+    z, signed = orient_z(z, offset.sum(1), height.abs().sum(1), FLATNESS * radius * near.sum(1))
+    return build_frames(z, x_sum, x_lengths, near.sum(1), unique & signed, keypoints.dtype)
 
 
-def thinnest(covariance: Tensor) -> tuple[Tensor, Tensor]:
-    """Direction of least spread of (K, 3, 3) covariances: (K, 3), and whether it stands out (K,)."""
+def smallest_eigenvectors(covariance: Tensor) -> tuple[Tensor, Tensor]:
+    """Compute the eigenvectors (K, 3) of the smallest eigenvalues, and whether these are unique (K,)."""
     values, vectors = torch.linalg.eigh(covariance)
-    clear = values[:, 1] - values[:, 0] > SHARPNESS * values[:, 2]
-    return vectors[:, :, 0], clear
+    unique = values[:, 1] - values[:, 0] > SHARPNESS * values[:, 2]
+    return vectors[:, :, 0], unique
 
 
-def point_away(z: Tensor, total: Tensor, heights: Tensor, least: Tensor) -> tuple[Tensor, Tensor]:
-    """Turn z (K, 3) away from the neighbours, whose offsets add up to `total` (K, 3) and whose unsigned
-    heights along z to `heights` (K,); also whether its sign stands out (K,), for which the heights must
-    be more than rounding: `least` (K,)."""
-    height = (z * total).sum(-1)
-    clear = (height.abs() > SHARPNESS * heights) & (heights > least)
-    return torch.where((height > 0)[:, None], -z, z), clear
+def orient_z(z: Tensor, offset_sum: Tensor, height_sum: Tensor, min_height: Tensor) -> tuple[Tensor, Tensor]:
+    """Turn z away from the neighbours.
+
+    Args:
+        z: Axes (K, 3) of arbitrary sign.
+        offset_sum: Sums (K, 3) of the neighbours' offsets.
+        height_sum: Sums (K,) of |z·offset|.
+        min_height: Smallest `height_sum` (K,) that is more than rounding.
+
+    Returns:
+        z (K, 3), and whether its sign is determined (K,).
+    """
+    height = (z * offset_sum).sum(-1)
+    signed = (height.abs() > SHARPNESS * height_sum) & (height_sum > min_height)
+    return torch.where((height > 0)[:, None], -z, z), signed
 
 
-def assemble(
-    z: Tensor, pull: Tensor, strength: Tensor, count: Tensor, reliable: Tensor, dtype: torch.dtype
+def build_frames(
+    z: Tensor, x_sum: Tensor, x_lengths: Tensor, count: Tensor, reliable: Tensor, dtype: torch.dtype
 ) -> LocalFrames:
-    """Frames from z (K, 3) and where x is pulled to (K, 3), the sum of terms whose lengths add up to
-    `strength` (K,), by `count` (K,) neighbours."""
-    length = pull.norm(dim=-1)
-    fixed = length > SHARPNESS * strength
-    spare = torch.nn.functional.one_hot(z.abs().argmin(-1), 3).to(z.dtype)
-    x = torch.where(fixed[:, None], pull / length[:, None], spare)  # a small unit makes a tiny pull
+    """Build frames from z and the weighted sum for x.
+
+    Args:
+        z: Unit vectors (K, 3).
+        x_sum: Weighted sums (K, 3) of the neighbours' offsets in the tangent plane.
+        x_lengths: Sums (K,) of the lengths of the terms of `x_sum`.
+        count: Numbers of neighbours (K,).
+        reliable: Whether z is reliable (K,).
+        dtype: Number type of the frames.
+    """
+    length = x_sum.norm(dim=-1)
+    determined = length > SHARPNESS * x_lengths
+    fallback = torch.nn.functional.one_hot(z.abs().argmin(-1), 3).to(z.dtype)
+    # Divide by the length first: in a small unit, the sums are tiny.
+    x = torch.where(determined[:, None], x_sum / length[:, None], fallback)
     y = torch.nn.functional.normalize(torch.linalg.cross(z, x), dim=-1)
-    axes = torch.stack([torch.linalg.cross(y, z), y, z], dim=-1)
-    alone = (count == 0)[:, None, None]
-    axes = torch.where(alone, torch.eye(3, dtype=z.dtype, device=z.device), axes)
-    return LocalFrames(axes.to(dtype), reliable & fixed & (count >= FEWEST))
+    frames = torch.stack([torch.linalg.cross(y, z), y, z], dim=-1)
+    isolated = (count == 0)[:, None, None]
+    frames = torch.where(isolated, torch.eye(3, dtype=z.dtype, device=z.device), frames)
+    return LocalFrames(frames.to(dtype), reliable & determined & (count >= MIN_NEIGHBOURS))

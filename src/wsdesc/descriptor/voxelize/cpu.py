@@ -1,11 +1,10 @@
-"""The voxelization layer on the CPU.
+"""Voxelization on the CPU (numba).
 
-Lengths are measured in cells of the grid. Each keypoint takes the points near its grid into its frame;
-a point touches a window of w × w × w voxels, and for each place in the window one loop over many points
-evaluates -log(1 - p), so that the compiler can use the processor's vector units: the exponential and
-the logarithm become one polynomial. A voxel adds these up as whole numbers of 2⁻²⁴: integers have the
-same sum in any order, and points elsewhere, which change the order, change no bit. The gradient walks
-the same pairs again with exact functions.
+Lengths are measured in cells of the grid. A keypoint's kernel transforms the nearby points into the grid's
+frame. Each point acts on a window of w × w × w voxels. For each voxel of the window, one loop over the points
+evaluates −log(1 − p) as a polynomial, which the compiler can vectorize. A voxel sums these exponents as
+integers in steps of 2⁻²⁴. An integer sum does not depend on the order of the points, so points elsewhere in
+the scan change no bit. The backward pass visits the same pairs again, with exact functions.
 """
 
 from __future__ import annotations
@@ -20,25 +19,29 @@ from torch import Tensor
 
 from wsdesc.cloud.neighbours import LEAF, walk_leaves
 from wsdesc.core.kernels import inline, kernel, run_in_chunks
-from wsdesc.descriptor.voxelize.task import Task
+from wsdesc.descriptor.voxelize.arguments import VoxelizeArguments
 
-_BATCH = 256  # points whose window is filled together: their numbers stay in the L1 cache
-_STEPS = 1 << 24  # of an exponent
-_SLICES = 8  # partial sums of the points' gradient: fixed, so that the sum's order is
+_BATCH = 256  # points per inner loop: their numbers fit into the L1 cache
+_STEPS = 1 << 24  # steps per unit of the exponent
+_SLICES = 8  # partial sums of the points' gradient: a fixed number fixes the order of summation
 
 
-class Voxelize(torch.autograd.Function):
-    """values = f(points, support); keypoints and frames are constants."""
+def voxelize(points: Tensor, support: Tensor, arguments: VoxelizeArguments) -> Tensor:
+    """Compute voxel grids (K, h, h, h) from points (N, 3) and supports (K,), with gradients to both."""
+    values: Tensor = _Voxelize.apply(points, support, arguments._replace(grid=arguments.grid_of(points)))
+    return values
 
+
+class _Voxelize(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, points: Tensor, support: Tensor, task: Task) -> Tensor:
-        h = task.resolution
-        values = support.new_empty(len(task.keypoints), h**3)
-        constants = (task.keypoints.numpy(), task.frames.numpy(), support.detach().numpy())
-        scene = (*task.grid.arrays(), *constants, task.sigma, task.band, h)
-        run_in_chunks(_forward, len(values), *scene, values.numpy(), chunk=32)
+    def forward(ctx: Any, points: Tensor, support: Tensor, arguments: VoxelizeArguments) -> Tensor:
+        grid, h = arguments.grid_of(points), arguments.resolution
+        values = support.new_empty(len(arguments.keypoints), h**3)
+        constants = (arguments.keypoints.numpy(), arguments.frames.numpy(), support.detach().numpy())
+        inputs = (*grid.arrays(), *constants, arguments.sigma, arguments.band, h)
+        run_in_chunks(_forward, len(values), *inputs, values.numpy(), chunk=32)
         ctx.save_for_backward(values)
-        ctx.grid, ctx.scene = task.grid, scene
+        ctx.grid, ctx.inputs = grid, inputs
         return values.view(-1, h, h, h)
 
     @staticmethod
@@ -48,19 +51,19 @@ class Voxelize(torch.autograd.Function):
         keypoints, points = len(values), len(ctx.grid.points)
         by_support = values.new_zeros(keypoints)
         slice_ = -(-keypoints // _SLICES)
-        wanted = ctx.needs_input_grad[0]
-        by_point = values.new_zeros(_SLICES, points if wanted else 0, 3)
+        points_need_gradient = ctx.needs_input_grad[0]
+        by_point = values.new_zeros(_SLICES, points if points_need_gradient else 0, 3)
         arrays = (upstream.numpy(), by_support.numpy(), by_point.numpy(), slice_)
-        run_in_chunks(_backward, keypoints, *ctx.scene, *arrays, chunk=slice_)
-        to_points = None
-        if wanted:
-            to_points = torch.empty(points, 3, dtype=values.dtype)
-            to_points[ctx.grid.order] = by_point.sum(0)
-        return to_points, by_support, None
+        run_in_chunks(_backward, keypoints, *ctx.inputs, *arrays, chunk=slice_)
+        point_gradient = None
+        if points_need_gradient:
+            point_gradient = torch.empty(points, 3, dtype=values.dtype)
+            point_gradient[ctx.grid.order] = by_point.sum(0)
+        return point_gradient, by_support, None
 
 
-_TOP = math.log(999.0) * 1.001  # beyond it a pair is cut off, or the voxel all but full
-_SOFT = tuple(  # log(1 + exp(-w)) for w in [0, _TOP] as a polynomial in 2w/_TOP - 1, right to 6e-7
+_TOP = math.log(999.0) * 1.001  # larger w: the pair is cut off, or the voxel is full
+_SOFT = tuple(  # log(1 + exp(-w)) for w in [0, _TOP], a polynomial in 2w/_TOP - 1 with an error of 6e-7
     np.float32(c)
     for c in Chebyshev.interpolate(lambda u: np.log1p(np.exp(-(u + 1) * _TOP / 2)), 12)
     .convert(kind=Polynomial)
@@ -70,8 +73,11 @@ _SOFT = tuple(  # log(1 + exp(-w)) for w in [0, _TOP] as a polynomial in 2w/_TOP
 
 @inline(fastmath=True)
 def _exponents(count, flat, height, place, scale, reach2, out):
-    """out[m] = -log(1 - p) of point m at squared distance flat + (height - place)², 0 beyond the reach;
-    in steps of 2⁻²⁴, and no more than 64, which fills a voxel."""
+    """Write −log(1 − p) of each point to `out`, in steps of 2⁻²⁴, at most 64, which fills a voxel.
+
+    The squared distance of point m from the voxel is flat[m] + (height[m] − place)². Points farther away than
+    the reach get 0.
+    """
     one, zero, half = np.float32(1), np.float32(0), np.float32(0.5)
     top, to_unit = np.float32(_TOP), np.float32(2 / _TOP)
     for m in range(count):
@@ -91,20 +97,23 @@ def _exponents(count, flat, height, place, scale, reach2, out):
 @inline(fastmath=True)
 def _into_grid(
     points, centres, radii, branch_centres, branch_radii, keypoint, frame, cell, reach, h,
-    found, gx, gy, gz, who,
+    leaf_list, gx, gy, gz, index,
 ):  # fmt: skip
-    """Points that reach a voxel of the keypoint's grid, in cells from voxel 0: how many, where, and who."""
+    """Transform the points that act on the keypoint's grid into cells from voxel 0.
+
+    Writes coordinates to gx, gy, gz and point indices to `index`; returns the number of points.
+    """
     x, y, z = keypoint[0], keypoint[1], keypoint[2]
     shift, per_cell = np.float32(0.5 * (h - 1)), np.float32(1 / cell)
     limit = shift + reach
     ball = np.float32(limit * cell * math.sqrt(3.0))
-    leaves = walk_leaves(centres, radii, branch_centres, branch_radii, x, y, z, ball, found)
+    leaves = walk_leaves(centres, radii, branch_centres, branch_radii, x, y, z, ball, leaf_list)
     n = 0
     xx, xy, xz = frame[0, 0] * per_cell, frame[0, 1] * per_cell, frame[0, 2] * per_cell
     yx, yy, yz = frame[1, 0] * per_cell, frame[1, 1] * per_cell, frame[1, 2] * per_cell
     zx, zy, zz = frame[2, 0] * per_cell, frame[2, 1] * per_cell, frame[2, 2] * per_cell
     for i in range(leaves):
-        leaf = found[i]
+        leaf = leaf_list[i]
         dx, dy, dz = centres[leaf, 0] - x, centres[leaf, 1] - y, centres[leaf, 2] - z
         wide = limit + radii[leaf] * per_cell
         if (
@@ -118,7 +127,7 @@ def _into_grid(
             a = dx * xx + dy * yx + dz * zx
             b = dx * xy + dy * yy + dz * zy
             c = dx * xz + dy * yz + dz * zz
-            gx[n], gy[n], gz[n], who[n] = a + shift, b + shift, c + shift, p
+            gx[n], gy[n], gz[n], index[n] = a + shift, b + shift, c + shift, p
             n += (abs(a) <= limit) & (abs(b) <= limit) & (abs(c) <= limit)
     return n
 
@@ -128,10 +137,14 @@ def _forward(
     start, stop, points, centres, radii, branch_centres, branch_radii,
     keypoints, frames, support, sigma, band, h, values,
 ):  # fmt: skip
-    room = len(radii) * LEAF + 1
-    found = np.empty(len(radii), np.int32)
-    gx, gy, gz = np.empty(room, np.float32), np.empty(room, np.float32), np.empty(room, np.float32)
-    who = np.empty(room, np.int32)
+    capacity = len(radii) * LEAF + 1
+    leaf_list = np.empty(len(radii), np.int32)
+    gx, gy, gz = (
+        np.empty(capacity, np.float32),
+        np.empty(capacity, np.float32),
+        np.empty(capacity, np.float32),
+    )
+    index = np.empty(capacity, np.int32)
     fx, fy, fz = np.empty(_BATCH, np.float32), np.empty(_BATCH, np.float32), np.empty(_BATCH, np.float32)
     flat, corner = np.empty(_BATCH, np.float32), np.empty(_BATCH, np.int32)
     column = np.empty((h, _BATCH), np.int32)
@@ -142,12 +155,12 @@ def _forward(
         w = int(min(2 * reach + 1, np.float32(h)))
         n = _into_grid(
             points, centres, radii, branch_centres, branch_radii, keypoints[k], frames[k], cell, reach, h,
-            found, gx, gy, gz, who,
+            leaf_list, gx, gy, gz, index,
         )  # fmt: skip
         total[:] = 0
         for first in range(0, n, _BATCH):
             count = min(_BATCH, n - first)
-            for m in range(count):  # the window's corner, kept inside the grid
+            for m in range(count):  # first voxel of the window, which stays inside the grid
                 i0 = min(max(0, math.ceil(gx[first + m] - reach)), h - w)
                 j0 = min(max(0, math.ceil(gy[first + m] - reach)), h - w)
                 l0 = min(max(0, math.ceil(gz[first + m] - reach)), h - w)
@@ -174,17 +187,21 @@ def _backward(
     start, stop, points, centres, radii, branch_centres, branch_radii,
     keypoints, frames, support, sigma, band, h, upstream, by_support, by_point, slice_,
 ):  # fmt: skip
-    room = len(radii) * LEAF + 1
-    found = np.empty(len(radii), np.int32)
-    gx, gy, gz = np.empty(room, np.float32), np.empty(room, np.float32), np.empty(room, np.float32)
-    who = np.empty(room, np.int32)
-    points_too = by_point.shape[1] > 0
+    capacity = len(radii) * LEAF + 1
+    leaf_list = np.empty(len(radii), np.int32)
+    gx, gy, gz = (
+        np.empty(capacity, np.float32),
+        np.empty(capacity, np.float32),
+        np.empty(capacity, np.float32),
+    )
+    index = np.empty(capacity, np.int32)
+    to_points = by_point.shape[1] > 0
     for k in range(start, stop):
         cell = support[k] / h
         reach = np.float32(0.5 + band / cell)
         n = _into_grid(
             points, centres, radii, branch_centres, branch_radii, keypoints[k], frames[k], cell, reach, h,
-            found, gx, gy, gz, who,
+            leaf_list, gx, gy, gz, index,
         )  # fmt: skip
         shift = np.float32(0.5 * (h - 1))
         to_support = 0.0
@@ -203,18 +220,18 @@ def _backward(
                         distance = math.sqrt(ex * ex + ey * ey + ez * ez)
                         outside = (distance - np.float32(0.5)) * cell
                         p = 1 / (1 + math.exp(outside * abs(outside) / sigma))
-                        # d(-log(1 - p)) / d(outside), times what comes from above
+                        # d(-log(1 - p)) / d(outside), times the upstream gradient
                         pull = upstream[k, (i * h + j) * h + l] * p * (-2 * abs(outside) / sigma)
-                        # voxel centres move by their place in the unit cube, surfaces by 1/(2h)
+                        # derivative in s of a voxel centre: c; of its radius: 1/(2h)
                         inward = ex * (i - shift) + ey * (j - shift) + ez * (l - shift)
                         along = inward / distance if distance > 0 else 0.0
                         to_support -= pull * (along + 0.5) / h
-                        if points_too and distance > 0:
+                        if to_points and distance > 0:
                             px += pull * ex / distance
                             py += pull * ey / distance
                             pz += pull * ez / distance
-            if points_too:
-                at = by_point[start // slice_, who[m]]
+            if to_points:
+                at = by_point[start // slice_, index[m]]
                 for axis in range(3):
                     at[axis] += frames[k, axis, 0] * px + frames[k, axis, 1] * py + frames[k, axis, 2] * pz
         by_support[k] = to_support

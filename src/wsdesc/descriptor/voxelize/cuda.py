@@ -1,11 +1,10 @@
-"""The voxelization layer on the GPU, in triton.
+"""Voxelization on CUDA (triton).
 
-As on the CPU, lengths are measured in cells and a point touches a window of w × w × w voxels. A program
-takes a share of the leaves near one keypoint and adds what their points contribute to the voxels'
-exponents, -log(1 - p), as whole numbers of 2⁻²⁴: integers add up to the same bits in any order. The
-derivative in the support is summed beside them, in steps of 2⁻²⁰, so that the support's backward pass is
-one multiply and sum. The gradient of the points turns the lists around: a program owns a leaf and visits
-the keypoints that see it.
+As on the CPU, lengths are measured in cells, and each point acts on a window of w × w × w voxels. A program
+takes a share of the leaves near one keypoint. It adds the exponents −log(1 − p) of the points as integers, in
+steps of 2⁻²⁴: an integer sum does not depend on the order. The derivative in the support is summed beside
+them, in steps of 2⁻²⁰, so that the backward pass for the support is one multiply and sum. For the gradient of
+the points, a program owns a part of a leaf and visits the keypoints near it.
 """
 
 from __future__ import annotations
@@ -18,38 +17,43 @@ import triton.language as tl
 from torch import Tensor
 
 from wsdesc.cloud.neighbours import LEAF, NeighbourGrid
-from wsdesc.descriptor.voxelize.task import Task
+from wsdesc.descriptor.voxelize.arguments import VoxelizeArguments
 
-_SHARES = 8  # programs for one keypoint
-_KEYPOINTS_AT_ONCE = 512  # so that the sums stay in the L2 cache
+_SHARES = 8  # programs per keypoint
+_KEYPOINTS_PER_LAUNCH = 512  # their sums fit into the L2 cache
 
 
-class Voxelize(torch.autograd.Function):
-    """values = f(points, support); keypoints and frames are constants."""
+def voxelize(points: Tensor, support: Tensor, arguments: VoxelizeArguments) -> Tensor:
+    """Compute voxel grids (K, h, h, h) from points (N, 3) and supports (K,), with gradients to both."""
+    values: Tensor = _Voxelize.apply(points, support, arguments._replace(grid=arguments.grid_of(points)))
+    return values
 
+
+class _Voxelize(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, points: Tensor, support: Tensor, task: Task) -> Tensor:
-        grid, keypoints, frames, resolution, sigma, band, smallest = task
+    def forward(ctx: Any, points: Tensor, support: Tensor, arguments: VoxelizeArguments) -> Tensor:
+        _, keypoints, frames, resolution, sigma, _, min_support = arguments
+        grid, band = arguments.grid_of(points), arguments.band
         support = support.detach()
         leaves, start = grid.leaves_near(keypoints, (support / 2 + band) * 3**0.5)
         values = support.new_empty(len(keypoints), resolution**3)
         slope = torch.empty_like(values) if ctx.needs_input_grad[1] else None
-        scene = (grid.points, grid.centres, grid.radii, keypoints, frames, support)
-        sizes = _sizes(smallest, resolution, band)
-        for first in range(0, len(keypoints), _KEYPOINTS_AT_ONCE):
-            count = min(_KEYPOINTS_AT_ONCE, len(keypoints) - first)
+        inputs = (grid.points, grid.centres, grid.radii, keypoints, frames, support)
+        sizes = _sizes(min_support, resolution, band)
+        for first in range(0, len(keypoints), _KEYPOINTS_PER_LAUNCH):
+            count = min(_KEYPOINTS_PER_LAUNCH, len(keypoints) - first)
             sums = leaves.new_zeros(2 if slope is not None else 1, count, resolution**3, dtype=torch.int64)
-            _add_up[(count, _SHARES)](
-                *scene, leaves, start, len(grid.points), 1 / sigma, band, first, sums, count,
+            _sum_exponents[(count, _SHARES)](
+                *inputs, leaves, start, len(grid.points), 1 / sigma, band, first, sums, count,
                 SLOPE=slope is not None, SHARES=_SHARES, num_warps=4, **sizes,
             )  # fmt: skip
             numbers = count * resolution**3
-            _finish[(triton.cdiv(numbers, 1024),)](
+            _to_values[(triton.cdiv(numbers, 1024),)](
                 sums, values[first:], values if slope is None else slope[first:], numbers,
                 SLOPE=slope is not None, BLOCK=1024,
             )  # fmt: skip
         ctx.save_for_backward(values, slope, leaves, start)
-        ctx.grid, ctx.scene, ctx.softness, ctx.sizes = grid, scene, (1 / sigma, band), sizes
+        ctx.grid, ctx.inputs, ctx.softness, ctx.sizes = grid, inputs, (1 / sigma, band), sizes
         return values.view(-1, resolution, resolution, resolution)
 
     @staticmethod
@@ -63,33 +67,33 @@ class Voxelize(torch.autograd.Function):
         return by_point, by_support, None
 
 
-def _sizes(smallest: float, resolution: int, band: float) -> dict[str, int]:
-    """The widest window of any keypoint, and tiles of points and window voxels that fit the registers."""
-    widest = int(1 + 2 * band * resolution / smallest) + 1
+def _sizes(min_support: float, resolution: int, band: float) -> dict[str, int]:
+    """Choose the widest window of all keypoints, and tiles of points and voxels that fit the registers."""
+    widest = int(1 + 2 * band * resolution / min_support) + 1
     window = triton.next_power_of_2(min(widest, resolution))
     return {"H": resolution, "W": window, "TILE": min(LEAF, max(1, 1024 // window**2)), "LEAF": LEAF}
 
 
 def _points_gradient(ctx: Any, upstream: Tensor, leaves: Tensor, start: Tensor) -> Tensor:
-    """(N, 3) from `upstream` (K, h³), already times 1 - value."""
+    """Compute the gradient of the points (N, 3) from `upstream` (K, h³), the gradient times 1 − value."""
     grid: NeighbourGrid = ctx.grid
     number = torch.arange(len(upstream), device=upstream.device, dtype=torch.int32)
-    seen_by = torch.repeat_interleave(number, start.diff())[torch.sort(leaves, stable=True).indices]
+    near_keypoints = torch.repeat_interleave(number, start.diff())[torch.sort(leaves, stable=True).indices]
     begin = torch.cat([start.new_zeros(1), torch.bincount(leaves, minlength=len(grid.radii)).cumsum(0)])
-    along_curve = torch.empty_like(grid.points)
+    in_grid_order = torch.empty_like(grid.points)
     tiles = LEAF // ctx.sizes["TILE"]
-    _to_points[(len(grid.radii), tiles)](
-        *ctx.scene, seen_by, begin, len(grid.points), *ctx.softness, upstream, along_curve,
+    _differentiate_points[(len(grid.radii), tiles)](
+        *ctx.inputs, near_keypoints, begin, len(grid.points), *ctx.softness, upstream, in_grid_order,
         num_warps=4, **ctx.sizes,
     )  # fmt: skip
-    gradient = torch.empty_like(along_curve)
-    gradient[grid.order] = along_curve
+    gradient = torch.empty_like(in_grid_order)
+    gradient[grid.order] = in_grid_order
     return gradient
 
 
 @triton.jit
 def _to_grid(dx, dy, dz, frame, per_cell):
-    """Offsets from the keypoint in its frame, in cells from the grid's centre; `frame` is its address."""
+    """Rotate offsets from the keypoint into its frame (an address), in cells from the grid's centre."""
     x = dx * tl.load(frame) + dy * tl.load(frame + 3) + dz * tl.load(frame + 6)
     y = dx * tl.load(frame + 1) + dy * tl.load(frame + 4) + dz * tl.load(frame + 7)
     z = dx * tl.load(frame + 2) + dy * tl.load(frame + 5) + dz * tl.load(frame + 8)
@@ -97,27 +101,26 @@ def _to_grid(dx, dy, dz, frame, per_cell):
 
 
 @triton.jit
-def _points_of(p, n, points, x, y, z, frame, per_cell, shift):
-    """Points p (TILE,) in cells from voxel 0, and whether they exist."""
-    there = p < n
+def _load_points(p, n, points, x, y, z, frame, per_cell, shift):
+    """Load points p (TILE,) in cells from voxel 0, and whether they exist."""
+    exists = p < n
     px, py, pz = _to_grid(
-        tl.load(points + 3 * p, there, 0.0) - x, tl.load(points + 3 * p + 1, there, 0.0) - y,
-        tl.load(points + 3 * p + 2, there, 0.0) - z, frame, per_cell,
+        tl.load(points + 3 * p, exists, 0.0) - x, tl.load(points + 3 * p + 1, exists, 0.0) - y,
+        tl.load(points + 3 * p + 2, exists, 0.0) - z, frame, per_cell,
     )  # fmt: skip
-    return px + shift, py + shift, pz + shift, there
+    return px + shift, py + shift, pz + shift, exists
 
 
 @triton.jit
 def _corner(place, reach, H: tl.constexpr, W: tl.constexpr):
-    """First voxel of a point's window along one axis; windows stay within the grid where they fit."""
+    """Compute the first voxel of a point's window along one axis; a window that fits stays in the grid."""
     first = tl.ceil(place - reach).to(tl.int32)
     return tl.maximum(tl.minimum(first, H - W), 0)
 
 
 @triton.jit
 def _pairs(ex, ey, ez, cell, sharpness):
-    """Of points at these offsets from voxels, in cells: squared distance and its inverse root,
-    d and w = d²/σ, and exp(-w); sharpness is 1/σ."""
+    """Compute squared distance, its inverse root, d, w = d²/σ and exp(−w) from offsets in cells."""
     squared = ex * ex + ey * ey + ez * ez
     inverse = tl.math.rsqrt(tl.maximum(squared, 1e-20))
     outside = (squared * inverse - 0.5) * cell
@@ -127,13 +130,13 @@ def _pairs(ex, ey, ez, cell, sharpness):
 
 @triton.jit
 def _steepness(outside, tail, sharpness):
-    """p · 2|d|/σ: what -log(1 - p) loses when the surface is farther by a unit."""
+    """Compute p · 2|d|/σ, the negative derivative of −log(1 − p) in d."""
     return tl.where(outside < 0, 1.0, tail) * tl.abs(outside) * (2 * sharpness) / (1 + tail)
 
 
 @triton.jit
 def _log_one_plus(t):
-    """log(1 + t) for t in [0, 1], right to 1e-7."""
+    """Compute log(1 + t) for t in [0, 1], with an error of 1e-7."""
     value = -0.00600660505 * t + 0.0342646
     value = value * t - 0.0922904174
     value = value * t + 0.16499813
@@ -145,7 +148,7 @@ def _log_one_plus(t):
 
 
 @triton.jit
-def _add_up(
+def _sum_exponents(
     points, centres, radii, keypoints, frames, support, leaves, start, n, sharpness, band, first, sums, count,
     SLOPE: tl.constexpr, SHARES: tl.constexpr,
     H: tl.constexpr, W: tl.constexpr, TILE: tl.constexpr, LEAF: tl.constexpr,
@@ -170,13 +173,13 @@ def _add_up(
         wide = shift + reach + tl.load(radii + leaf) / cell
         if (tl.abs(cx) <= wide) & (tl.abs(cy) <= wide) & (tl.abs(cz) <= wide):
             for part in range(0, LEAF, TILE):
-                px, py, pz, there = _points_of(
+                px, py, pz, exists = _load_points(
                     leaf * LEAF + part + lane, n, points, x, y, z, frame, 1 / cell, shift
                 )
                 i0, j0, l0 = _corner(px, reach, H, W), _corner(py, reach, H, W), _corner(pz, reach, H, W)
                 jj, ll = j0[:, None] + j, l0[:, None] + l  # (TILE, W²)
                 ey, ez = py[:, None] - jj, pz[:, None] - ll
-                inside = there[:, None] & (jj < H) & (ll < H)
+                inside = exists[:, None] & (jj < H) & (ll < H)
                 for i in range(W):
                     ii = (i0 + i)[:, None]
                     ex = px[:, None] - ii
@@ -194,19 +197,19 @@ def _add_up(
 
 
 @triton.jit
-def _finish(sums, values, slope, numbers, SLOPE: tl.constexpr, BLOCK: tl.constexpr):
+def _to_values(sums, values, slope, numbers, SLOPE: tl.constexpr, BLOCK: tl.constexpr):
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    there = i < numbers
-    rest = tl.exp(tl.load(sums + i, there, 0).to(tl.float32) * (-1 / 16777216.0))
-    tl.store(values + i, 1 - rest, there)
+    exists = i < numbers
+    rest = tl.exp(tl.load(sums + i, exists, 0).to(tl.float32) * (-1 / 16777216.0))
+    tl.store(values + i, 1 - rest, exists)
     if SLOPE:
-        change = tl.load(sums + numbers + i, there, 0).to(tl.float32) * (1 / 1048576.0)
-        tl.store(slope + i, rest * change, there)
+        change = tl.load(sums + numbers + i, exists, 0).to(tl.float32) * (1 / 1048576.0)
+        tl.store(slope + i, rest * change, exists)
 
 
 @triton.jit
-def _to_points(
-    points, centres, radii, keypoints, frames, support, seen_by, begin, n, sharpness, band,
+def _differentiate_points(
+    points, centres, radii, keypoints, frames, support, near_keypoints, begin, n, sharpness, band,
     upstream, gradient,
     H: tl.constexpr, W: tl.constexpr, TILE: tl.constexpr, LEAF: tl.constexpr,
 ):  # fmt: skip
@@ -218,16 +221,16 @@ def _to_points(
     gx = tl.zeros((TILE,), tl.float32)
     gy, gz = gx, gx
     for slot in range(tl.load(begin + leaf), tl.load(begin + leaf + 1)):
-        k = tl.load(seen_by + slot)
+        k = tl.load(near_keypoints + slot)
         x, y, z = tl.load(keypoints + 3 * k), tl.load(keypoints + 3 * k + 1), tl.load(keypoints + 3 * k + 2)
         cell = tl.load(support + k) / H
         reach = 0.5 + band / cell
         frame = frames + 9 * k
-        px, py, pz, there = _points_of(p, n, points, x, y, z, frame, 1 / cell, shift)
+        px, py, pz, exists = _load_points(p, n, points, x, y, z, frame, 1 / cell, shift)
         i0, j0, l0 = _corner(px, reach, H, W), _corner(py, reach, H, W), _corner(pz, reach, H, W)
         jj, ll = j0[:, None] + j, l0[:, None] + l
         ey, ez = py[:, None] - jj, pz[:, None] - ll
-        inside = there[:, None] & (jj < H) & (ll < H)
+        inside = exists[:, None] & (jj < H) & (ll < H)
         lx = tl.zeros((TILE,), tl.float32)
         ly, lz = lx, lx
         for i in range(W):
@@ -243,7 +246,7 @@ def _to_points(
         gx += lx * tl.load(frame) + ly * tl.load(frame + 1) + lz * tl.load(frame + 2)
         gy += lx * tl.load(frame + 3) + ly * tl.load(frame + 4) + lz * tl.load(frame + 5)
         gz += lx * tl.load(frame + 6) + ly * tl.load(frame + 7) + lz * tl.load(frame + 8)
-    there = p < n
-    tl.store(gradient + 3 * p, gx, there)
-    tl.store(gradient + 3 * p + 1, gy, there)
-    tl.store(gradient + 3 * p + 2, gz, there)
+    exists = p < n
+    tl.store(gradient + 3 * p, gx, exists)
+    tl.store(gradient + 3 * p + 1, gy, exists)
+    tl.store(gradient + 3 * p + 2, gz, exists)

@@ -14,7 +14,7 @@ from torch import Tensor
 from surfaces import hills, plain_normal
 from wsdesc.cloud.neighbours import NeighbourGrid
 from wsdesc.core.errors import InputError
-from wsdesc.descriptor.histograms import normals, point_histograms
+from wsdesc.learning.histograms import normals, point_histograms
 
 NORMAL, FEATURE = 0.25, 0.5
 

@@ -22,7 +22,7 @@ from torch import Tensor
 from wsdesc.cloud.neighbours import LEAF, NeighbourGrid, check_points, walk_leaves
 from wsdesc.core.errors import InputError
 from wsdesc.core.kernels import inline, kernel, run_in_chunks
-from wsdesc.descriptor.lrf.cpu import thinnest
+from wsdesc.descriptor.lrf.cpu import smallest_eigenvector
 
 __all__ = ["normals", "point_histograms"]
 
@@ -123,7 +123,7 @@ def _fit_planes(start, stop, points, centres, radii, branch_centres, branch_radi
         sx, sy, sz = sx / n, sy / n, sz / n
         cov[0, 0], cov[0, 1], cov[0, 2] = xx / n - sx * sx, xy / n - sx * sy, xz / n - sx * sz
         cov[1, 1], cov[1, 2], cov[2, 2] = yy / n - sy * sy, yz / n - sy * sz, zz / n - sz * sz
-        if thinnest(cov, vec):
+        if smallest_eigenvector(cov, vec):
             sign = -1.0 if sx * vec[0, 0] + sy * vec[0, 1] + sz * vec[0, 2] > 0 else 1.0
             for m in range(3):
                 result[k, m] = sign * vec[0, m]
