@@ -1,4 +1,4 @@
-"""Merging a scan at a time is the voxel average of all of them."""
+"""Merging scans one at a time equals the voxel average of all points."""
 
 import tracemalloc
 
@@ -11,14 +11,14 @@ from wsdesc.core.errors import InputError
 
 
 def plain_average(points, size):
-    """The definition: a dictionary of cells."""
+    """Average by definition, with a dictionary of cells."""
     cells = {}
     for point, cell in zip(points, map(tuple, np.floor(points / size).astype(int)), strict=True):
         cells.setdefault(cell, []).append(point)
     return np.array([np.mean(cells[cell], axis=0) for cell in sorted(cells)])
 
 
-def motion(rng):
+def random_pose(rng):
     T = np.eye(4)
     T[:3, :3] = Rotation.random(random_state=rng).as_matrix()
     T[:3, 3] = rng.uniform(-2, 2, 3)
@@ -30,7 +30,7 @@ def test_equals_a_plain_voxel_average(shift):
     rng = np.random.default_rng(0)
     merged, moved = VoxelMerge(0.25), []
     for count in (700, 1, 500, 300):
-        scan, T = rng.normal(size=(count, 3)), motion(rng)
+        scan, T = rng.normal(size=(count, 3)), random_pose(rng)
         T[:3, 3] += shift
         merged.add(scan.astype(np.float32), T)
         moved.append(scan.astype(np.float32).astype(np.float64) @ T[:3, :3].T + T[:3, 3])
@@ -68,15 +68,15 @@ def test_memory_does_not_grow_with_the_number_of_scans():
     assert len(merged.points) == 1000
 
 
-def test_large_clouds_are_added_in_parts(monkeypatch):
+def test_large_clouds_are_added_in_chunks(monkeypatch):
     from wsdesc.cloud import merge
 
     points = np.random.default_rng(3).normal(size=(1000, 3))
-    whole, parts = VoxelMerge(0.5), VoxelMerge(0.5)
-    whole.add(points)
-    monkeypatch.setattr(merge, "_AT_ONCE", 77)
-    parts.add(points)
-    np.testing.assert_allclose(parts.points, whole.points, atol=1e-12)
+    expected, chunked = VoxelMerge(0.5), VoxelMerge(0.5)
+    expected.add(points)
+    monkeypatch.setattr(merge, "_POINTS_PER_CHUNK", 77)
+    chunked.add(points)
+    np.testing.assert_allclose(chunked.points, expected.points, atol=1e-12)
 
 
 def test_bad_input():

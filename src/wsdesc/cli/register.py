@@ -83,8 +83,8 @@ def register(
             if aligned is not None:
                 from wsdesc.cloud.files import write_points
 
-                moved = clouds[0].points @ result.T_target_source[:3, :3].T + result.T_target_source[:3, 3]
-                write_points(aligned, moved, turned(clouds[0].attributes, result.T_target_source[:3, :3]))
+                moved = clouds[0].transformed(result.T_target_source)
+                write_points(aligned, moved.points, moved.attributes)
             if picture is not None:
                 from wsdesc.view.pictures import before_after
 
@@ -172,18 +172,6 @@ def as_dict(result: Registration) -> dict[str, Any]:
         "warnings": result.warnings,
         "timings": {name: round(seconds, 4) for name, seconds in result.timings.items()},
     }
-
-
-def turned(attributes: dict[str, Any], rotation: Any) -> dict[str, Any]:
-    """Attributes of a moved cloud: normals turn with it, all others stay."""
-    import numpy as np
-
-    turned = dict(attributes)
-    for names in (("nx", "ny", "nz"), ("normal_x", "normal_y", "normal_z")):
-        if all(name in turned for name in names):
-            normals = np.stack([turned[name] for name in names], axis=1) @ rotation.T
-            turned |= {n: normals[:, k].astype(turned[n].dtype) for k, n in enumerate(names)}
-    return turned
 
 
 def check_outputs(wanted: dict[Path | None, tuple[str, ...] | None], inputs: tuple[Path, ...]) -> None:

@@ -1,4 +1,4 @@
-"""Make a scan fit to compute with: finite, every point once, small enough numbers for float32."""
+"""Cleaning of scans: finite points without duplicates, centred for float32, and the way back."""
 
 from __future__ import annotations
 
@@ -13,11 +13,14 @@ from wsdesc.core.errors import InputError
 
 @dataclass
 class Cleaned:
-    """Points (M, 3) float32 about their middle; `points + offset` are the original coordinates.
+    """A cleaned scan. `points + offset` are the original coordinates.
 
-    offset: (3,) float64, the centre of the bounding box.
-    index: (M,) int64, which points of the input these are, ascending.
-    nonfinite, duplicates: how many points were left out for either reason.
+    Attributes:
+        points: (M, 3) float32, relative to the offset.
+        offset: (3,) float64, the centre of the bounding box.
+        index: (M,) int64, indices of the points in the input, ascending.
+        nonfinite: number of points that were dropped because they were not finite.
+        duplicates: number of points that were dropped because they repeat an earlier one.
     """
 
     points: np.ndarray
@@ -28,9 +31,12 @@ class Cleaned:
 
 
 def clean(points: Any) -> Cleaned:
-    """Leave out points (N, 3) that are not finite or repeat an earlier one exactly, subtract their middle.
+    """Drop points (N, 3) that are not finite or repeat an earlier one exactly, and centre the rest.
 
-    Order is kept. Points are compared in float64, before the conversion to float32.
+    The order of the points stays. Points are compared in float64, before the conversion to float32.
+
+    Raises:
+        InputError: no finite point is left, or single precision cannot represent the coordinates.
     """
     original = as_points(points).astype(np.float64, copy=False)
     finite = np.arange(len(original))
@@ -44,10 +50,10 @@ def clean(points: Any) -> Cleaned:
     unique = kept if len(first) == len(kept) else kept[first]
     local = np.empty(unique.shape, np.float32)
     with np.errstate(over="ignore"):
-        for axis in range(3):  # column by column, which numpy does several times faster than rows of three
+        for axis in range(3):  # several times faster than rows of three
             local[:, axis] = unique[:, axis] - offset[axis]
     if not all_finite(local):
-        raise InputError("the points lie farther apart than single precision can express")
+        raise InputError("the coordinates exceed the range of single precision: remove the outliers")
     return Cleaned(
         points=local,
         offset=offset,
@@ -58,28 +64,35 @@ def clean(points: Any) -> Cleaned:
 
 
 def with_offsets(T_local: Any, source_offset: Any, target_offset: Any) -> np.ndarray:
-    """(4, 4) float64 T_target_source in original coordinates, from the one between two cleaned clouds.
+    """Convert a transformation between cleaned scans to one between original coordinates.
 
-    T_local (4, 4) maps the source without its offset (3,) to the target without its own.
+    Args:
+        T_local: (4, 4), maps the source without its offset to the target without its offset.
+        source_offset: (3,).
+        target_offset: (3,).
+
+    Returns:
+        T_target_source (4, 4) float64.
     """
     T = as_array(T_local).astype(np.float64)
     source, target = (as_array(o).astype(np.float64) for o in (source_offset, target_offset))
     if T.shape != (4, 4) or source.shape != (3,) or target.shape != (3,):
-        raise InputError(f"needs (4, 4), (3,) and (3,), not {T.shape}, {source.shape} and {target.shape}")
+        shapes = f"{T.shape}, {source.shape} and {target.shape}"
+        raise InputError(f"T_local and the offsets must have the shapes (4, 4), (3,) and (3,), not {shapes}")
     T_target_source = T.copy()
     T_target_source[:3, 3] = T[:3, 3] + target - T[:3, :3] @ source
     return T_target_source
 
 
 def first_occurrences(points: np.ndarray) -> np.ndarray:
-    """Ascending (M,) int64 indices of the points (N, 3) float64 that equal no earlier one.
+    """Find the points (N, 3) float64 that equal no earlier one; indices (M,) int64, ascending.
 
-    Sorting one hash a point is several times faster than sorting points. Points that share a hash are
-    compared with the earliest of them; should two different ones ever meet, those are sorted in full.
+    One hash per point is sorted, which is several times faster than sorting points. Points with equal hashes
+    are compared with the earliest of them. Different points with equal hashes are sorted in full.
     """
     keys = _hash(points)
     by_key = np.sort(keys)
-    starts = np.flatnonzero(np.r_[True, by_key[1:] != by_key[:-1]])  # where a group of equal hashes begins
+    starts = np.flatnonzero(np.r_[True, by_key[1:] != by_key[:-1]])  # of groups of equal hashes
     if len(starts) == len(points):
         return np.arange(len(points))
     order = np.argsort(keys)
@@ -91,14 +104,14 @@ def first_occurrences(points: np.ndarray) -> np.ndarray:
     others = np.flatnonzero(~first)
     unequal = others[(points[others] != points[leader[others]]).any(axis=1)]
     if len(unequal):
-        # These lost their group to a different point: among themselves, the earliest of each kind stays.
+        # Their hash collides with that of a different point: keep the earliest of each.
         _, kept = np.unique(points[unequal] + 0.0, axis=0, return_index=True)
         first[unequal[kept]] = True
     return np.flatnonzero(first)
 
 
 def _hash(points: np.ndarray) -> np.ndarray:
-    """(N,) uint64 that mix all bits of the coordinates; equal points, also 0.0 and -0.0, have equal ones."""
+    """Hash the coordinates of each point; (N,) uint64. 0.0 and -0.0 have the same hash."""
     mixed = np.zeros(len(points), np.uint64)
     for axis in range(3):
         bits = (points[:, axis] + 0.0).view(np.uint64)

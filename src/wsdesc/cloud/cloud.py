@@ -1,4 +1,4 @@
-"""What a scan is once it has been read: points, what the file says about each of them, nothing else."""
+"""`Cloud`, a point cloud with attributes, and checks of point arrays."""
 
 from __future__ import annotations
 
@@ -8,15 +8,26 @@ from typing import Any
 import numpy as np
 
 from wsdesc.core.errors import InputError
+from wsdesc.core.geometry import check_rigid, rotate, transform
+
+# Columns of normals, as programs name them in ply, pcd and text files, and as `write_points` names them.
+_NORMAL_COLUMNS = (
+    ("nx", "ny", "nz"),
+    ("normal_x", "normal_y", "normal_z"),
+    ("normal_0", "normal_1", "normal_2"),
+    ("normals_0", "normals_1", "normals_2"),
+)
+_NORMAL_ARRAYS = ("normal", "normals")  # (N, 3), as in npz files
 
 
 @dataclass
 class Cloud:
-    """Points of a scan in the coordinates and the length unit of its file.
+    """Points of a scan with their attributes, in the coordinates and the unit of length of the file.
 
-    points: (N, 3) float64, finite.
-    attributes: name in the file -> array whose first dimension is N (colours, intensity, normals, …).
-    dropped: how many points of the file were left out because they were not finite.
+    Attributes:
+        points: (N, 3) float64, finite.
+        attributes: name in the file -> array with N rows (colours, intensity, normals, …).
+        dropped: number of points of the file that were dropped because they were not finite.
     """
 
     points: np.ndarray
@@ -26,26 +37,51 @@ class Cloud:
     def __len__(self) -> int:
         return len(self.points)
 
+    def transformed(self, T: Any) -> Cloud:
+        """Return a copy that is moved by the pose T (4, 4). Normals among the attributes are rotated.
+
+        Raises:
+            InputError: T is not a rigid transformation.
+        """
+        T = check_rigid(as_array(T), "T")
+        return Cloud(transform(self.points, T), _rotate_normals(self.attributes, T), self.dropped)
+
+
+def _rotate_normals(attributes: dict[str, np.ndarray], T: np.ndarray) -> dict[str, np.ndarray]:
+    rotated = dict(attributes)
+    for names in _NORMAL_COLUMNS:
+        if all(name in rotated and rotated[name].ndim == 1 for name in names):
+            normals = rotate(np.stack([rotated[name] for name in names], axis=1), T)
+            rotated |= {n: normals[:, k].astype(rotated[n].dtype) for k, n in enumerate(names)}
+    for name in _NORMAL_ARRAYS:
+        if name in rotated and rotated[name].shape[1:] == (3,):
+            rotated[name] = rotate(rotated[name], T).astype(rotated[name].dtype)
+    return rotated
+
 
 def as_array(values: Any) -> np.ndarray:
-    """A numpy array of anything array-like; torch tensors are detached and brought to the CPU."""
+    """Convert anything array-like to a NumPy array; torch tensors are detached and moved to the CPU."""
     if hasattr(values, "detach"):
         values = values.detach().cpu()
     return np.asarray(values)
 
 
 def as_points(points: Any) -> np.ndarray:
-    """(N, 3) real numbers, N ≥ 1, as a numpy array of the type they came in, or an InputError."""
+    """Convert points to a NumPy array (N, 3) of real numbers, N ≥ 1, without changing their type.
+
+    Raises:
+        InputError: the shape or the type is wrong, or the array is empty.
+    """
     array = as_array(points)
     if array.ndim != 2 or array.shape[1] != 3:
         raise InputError(f"points must have the shape (N, 3), not {array.shape}")
     if array.dtype.kind not in "iuf":
         raise InputError(f"points must be real numbers, not {array.dtype}")
     if len(array) == 0:
-        raise InputError("there are no points")
+        raise InputError("the cloud has no points: at least one is needed")
     return array
 
 
 def all_finite(points: np.ndarray) -> bool:
-    """Whether no value is NaN or infinite; the extremes tell, at a fraction of the memory of a mask."""
+    """Return whether no value is NaN or infinite; the extremes take less memory than a mask."""
     return bool(np.isfinite(points.min()) and np.isfinite(points.max()))

@@ -1,7 +1,7 @@
-"""Points that belong to no surface: rain and dust before a laser, edges that a depth camera smears.
+"""Removal of outliers: points that lie on no surface, such as rain, dust, and smeared depth edges.
 
-Thinning does not remove them. It merges the points of a surface but leaves each stray one, so that three in
-ten of a scan become four in ten, and farthest point sampling likes them best of all.
+Voxel downsampling does not remove them. It merges the points of a surface but keeps every outlier: a share
+of 30 % becomes 40 %, and farthest point sampling prefers them.
 """
 
 from __future__ import annotations
@@ -10,17 +10,24 @@ from torch import Tensor
 
 from wsdesc.cloud.neighbours import NeighbourGrid
 
-REACH = 3.0  # resolutions within which neighbours are counted: about thirty on a thinned surface
-LONELY = 0.25  # a point with fewer than this share of the median's neighbours is taken for stray
-FEW = 0.05  # of the points, below which strays do no harm and every scan has some: at its rim
+_RADIUS = 3.0  # resolutions; a downsampled surface has about thirty neighbours within
+_MIN_NEIGHBOURS = 0.25  # of the median number of neighbours; a point with fewer is an outlier
+_MIN_SHARE = 0.05  # of outliers, below which they do no harm: every scan has a few at its border
 
 
-def without_strays(points: Tensor, resolution: float) -> Tensor:
-    """The points (N, 3), thinned to `resolution`, without stray ones where those are 5 % or more; (M, 3).
+def remove_outliers(points: Tensor, resolution: float) -> Tensor:
+    """Remove the outliers if they are at least 5 % of the points; else return the points unchanged.
 
-    Of scans without outliers nothing is removed. The rule is made for surfaces that are sampled about evenly,
-    as thinned ones are: it would take a large part that is far sparser than the rest for stray, too.
+    The rule assumes an evenly sampled surface, such as a downsampled one. It would also remove a large part
+    that is far sparser than the rest.
+
+    Args:
+        points: (N, 3), downsampled to `resolution`.
+        resolution: in the points' unit.
+
+    Returns:
+        (M, 3), M ≤ N.
     """
-    neighbours = NeighbourGrid.of(points).count(points, REACH * resolution) - 1  # (N,)
-    stray = neighbours < LONELY * neighbours.median()
-    return points[~stray] if float(stray.double().mean()) >= FEW else points
+    neighbours = NeighbourGrid.of(points).count(points, _RADIUS * resolution) - 1  # (N,)
+    outlier = neighbours < _MIN_NEIGHBOURS * neighbours.median()
+    return points[~outlier] if float(outlier.double().mean()) >= _MIN_SHARE else points

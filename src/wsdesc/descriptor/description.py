@@ -16,7 +16,7 @@ from wsdesc.cloud.clean import Cleaned, clean
 from wsdesc.cloud.cloud import Cloud
 from wsdesc.cloud.files import read_cloud
 from wsdesc.cloud.formats.npz import read_arrays
-from wsdesc.cloud.outliers import without_strays
+from wsdesc.cloud.outliers import remove_outliers
 from wsdesc.cloud.sampling import farthest_points, voxel_downsample
 from wsdesc.cloud.units import INDOOR_RESOLUTION, working_resolution
 from wsdesc.core.atomic import atomic_write
@@ -260,7 +260,7 @@ def prepare_scan(
     """
     unit = resolution / INDOOR_RESOLUTION
     points = voxel_downsample(torch.from_numpy(cloud.points).to(device), resolution)  # (N, 3)
-    points = without_strays(points, resolution) / unit
+    points = remove_outliers(points, resolution) / unit
     if len(points) < MIN_POINTS:
         raise InputError(
             f"{len(points)} points are left at the resolution {resolution:.3g}, at least {MIN_POINTS} are "

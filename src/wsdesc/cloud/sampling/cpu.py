@@ -6,7 +6,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from wsdesc.core.geometry import pack_cell
 from wsdesc.core.kernels import inline, kernel
+
+_pack_cell = inline(pack_cell)
 
 
 def voxel_downsample(points: Tensor, low: Tensor, size: float) -> Tensor:
@@ -37,9 +40,12 @@ def _sum_cells(points, low, size):
     sums = np.zeros((capacity // 2, 3))
     last_key, last = np.int64(-1), np.int64(-1)
     for n in range(len(points)):
-        key = np.int64(0)
-        for axis in range(3):
-            key = (key << 21) | np.int64(np.floor((np.float64(points[n, axis]) - low[axis]) / size))
+        x, y, z = np.float64(points[n, 0]), np.float64(points[n, 1]), np.float64(points[n, 2])
+        key = _pack_cell(
+            np.int64(np.floor((x - low[0]) / size)),
+            np.int64(np.floor((y - low[1]) / size)),
+            np.int64(np.floor((z - low[2]) / size)),
+        )
         cell = last
         if key != last_key:  # consecutive points often share a cell, as scanners move along surfaces
             slot = _slot(key, capacity)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from wsdesc.core.geometry import cell_keys
+
 
 def voxel_downsample(points: Tensor, low: Tensor, size: float) -> Tensor:
     """Average the points (N, 3) of each cell of a grid that starts at `low` (3,) float64; (M, 3) by cell."""
     cell = ((points.double() - low) / size).floor().long()
-    order = torch.sort((cell[:, 0] << 42) | (cell[:, 1] << 21) | cell[:, 2], stable=True)
+    order = torch.sort(cell_keys(cell), stable=True)
     count = torch.unique_consecutive(order.values, return_counts=True)[1]
     mean = torch.segment_reduce(points[order.indices].double(), "mean", lengths=count, axis=0)
     return mean.to(points.dtype)

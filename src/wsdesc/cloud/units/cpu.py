@@ -6,7 +6,10 @@ import numpy as np
 
 from wsdesc.cloud.clean import first_occurrences
 from wsdesc.core.errors import InputError
+from wsdesc.core.geometry import pack_cell
 from wsdesc.core.kernels import inline, kernel, run_in_chunks
+
+_pack_cell = inline(pack_cell)
 
 _LARGE = 300_000  # points; the spacing of larger clouds is measured in random cells with about so many points
 
@@ -40,7 +43,7 @@ def extent(points: np.ndarray, sample: int, rng: np.random.Generator) -> float:
         if len(surface) < 8 or not radius > 0:
             break
         near = points[np.linalg.norm(points - np.median(surface, axis=0), axis=1) <= 4 * radius]
-        _, first, count = np.unique(_cell_keys(near, radius / 16), return_index=True, return_counts=True)
+        _, first, count = np.unique(_clamped_keys(near, radius / 16), return_index=True, return_counts=True)
         # With too few points to distinguish surfaces from outliers, all points count.
         surface = near[first[count > 1]] if (count > 1).sum() >= 8 else near
     centred = surface - surface.mean(axis=0)
@@ -55,7 +58,7 @@ def random_indices(count: int, keep: int, rng: np.random.Generator) -> np.ndarra
     return np.arange(count) if count <= keep else rng.choice(count, keep, replace=False, shuffle=False)
 
 
-def _cell_keys(points: np.ndarray, size: float) -> np.ndarray:
+def _clamped_keys(points: np.ndarray, size: float) -> np.ndarray:
     """Number the grid cells of points (N, 3); (N,) int64. Cells beyond ±2²⁰ are clamped."""
     keys = np.empty(len(points), np.int64)
     run_in_chunks(_write_keys, len(points), points, size, keys, chunk=1 << 18)
@@ -63,18 +66,19 @@ def _cell_keys(points: np.ndarray, size: float) -> np.ndarray:
 
 
 @inline
-def _cell_key(x, y, z, size):
-    key = np.int64(0)
-    for coordinate in (x, y, z):
-        cell = min(max(np.floor(coordinate / size), -(2.0**20)), 2.0**20 - 1)
-        key = (key << 21) | (np.int64(cell) + 2**20)
-    return key
+def _clamped_key(x, y, z, size):
+    return _pack_cell(_clamped_cell(x / size), _clamped_cell(y / size), _clamped_cell(z / size))
+
+
+@inline
+def _clamped_cell(coordinate):
+    return np.int64(min(max(np.floor(coordinate), -(2.0**20)), 2.0**20 - 1)) + 2**20
 
 
 @kernel
 def _write_keys(start, stop, points, size, keys):
     for n in range(start, stop):
-        keys[n] = _cell_key(points[n, 0], points[n, 1], points[n, 2], size)
+        keys[n] = _clamped_key(points[n, 0], points[n, 1], points[n, 2], size)
 
 
 def _in_random_cells(
@@ -94,5 +98,5 @@ def _mark(start, stop, points, origin, size, chosen, marked):
     """Look up each point's cell in the table `chosen` by 16 bits of its hash."""
     for n in range(start, stop):
         x, y, z = points[n, 0] - origin[0], points[n, 1] - origin[1], points[n, 2] - origin[2]
-        mixed = np.uint64(_cell_key(x, y, z, size)) * np.uint64(0x9E3779B97F4A7C15)
+        mixed = np.uint64(_clamped_key(x, y, z, size)) * np.uint64(0x9E3779B97F4A7C15)
         marked[n] = chosen[mixed >> np.uint64(48)]

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from wsdesc.cloud.nearest import nearest
 from wsdesc.core.errors import InputError
+from wsdesc.core.geometry import cell_keys
 
 
 def spacing(points: Tensor, sample: np.ndarray) -> float:
@@ -31,7 +32,7 @@ def extent(points: Tensor, sample: np.ndarray) -> float:
         if len(surface) < 8 or not radius > 0:
             break
         near = points[(points - middle).norm(dim=1) <= 4 * radius]
-        ordered = _cell_keys(near, radius / 16).sort(stable=True)
+        ordered = _clamped_keys(near, radius / 16).sort(stable=True)
         count = ordered.values.unique_consecutive(return_counts=True)[1]
         first = ordered.indices[count.cumsum(0) - count][count > 1]
         surface = near[first] if len(first) >= 8 else near
@@ -43,7 +44,7 @@ def extent(points: Tensor, sample: np.ndarray) -> float:
     return float(np.maximum(sides, sides.max() / 20).prod() ** (1 / 3))
 
 
-def _cell_keys(points: Tensor, size: float) -> Tensor:
+def _clamped_keys(points: Tensor, size: float) -> Tensor:
     """Number the grid cells of points (N, 3); (N,) int64. Cells beyond ±2²⁰ are clamped."""
     cell = (points / size).floor().clamp(-(2**20), 2**20 - 1).long() + 2**20
-    return (cell[:, 0] << 42) | (cell[:, 1] << 21) | cell[:, 2]
+    return cell_keys(cell)
