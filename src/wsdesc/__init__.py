@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from wsdesc.descriptor.voxelize import voxelize
     from wsdesc.learning.losses import BatchHardLoss, RigidityLoss
     from wsdesc.reconstruction.pipeline import Reconstruction, reconstruct
-    from wsdesc.registration.pipeline import register
+    from wsdesc.registration.pipeline import register, register_described
     from wsdesc.registration.result import Registration
 
 __version__ = "0.2.0"
@@ -36,6 +36,7 @@ _MODULE_OF = {
     "read_points": "cloud.files",
     "reconstruct": "reconstruction.pipeline",
     "register": "registration.pipeline",
+    "register_described": "registration.pipeline",
     "voxelize": "descriptor.voxelize",
     "write_points": "cloud.files",
 }
@@ -59,6 +60,7 @@ __all__ = [  # the keys of _MODULE_OF, spelled out for editors
     "read_points",
     "reconstruct",
     "register",
+    "register_described",
     "voxelize",
     "write_points",
 ]
