@@ -26,7 +26,7 @@ from wsdesc.cloud.units import working_resolution
 from wsdesc.core.geometry import inverse
 from wsdesc.datasets.synthetic.floor import floor_scans
 from wsdesc.evaluation.metrics import r2_success
-from wsdesc.registration.candidates import different, judge, propose
+from wsdesc.registration.candidates import find_candidates
 
 BINS = (0.0, 0.1, 0.3, 0.5, 0.8, 0.9, 1.0)
 
@@ -50,15 +50,14 @@ def scans_of(floor: int, count: int, keypoints: int) -> list[Scan]:
 
 def cases_of(floor: int, source: Scan, target: Scan) -> list[Case]:
     """Of one pair."""
-    proposed, matches = propose(source.description, target.description)
-    found = different(judge(proposed, source.surface, target.surface))
+    surfaces = (source.surface, target.surface)
+    found = find_candidates(source.description, target.description, surfaces, distinct=True).ranked
     truth = torch.from_numpy(inverse(target.T_world_scan) @ source.T_world_scan)
     right = [bool(r2_success(torch.from_numpy(c.refined.T_target_source), truth)) for c in found]
     cases = []
     for candidate, good in zip(found, right, strict=True):
-        evidence = candidate.evidence(matches, found)
-        if evidence.repeats and candidate.evidence(matches).alone > 0.5:
-            cases.append(Case(floor, evidence.features_of_repeats(), good, any(right)))
+        if candidate.evidence.repeats and candidate.evidence_alone.alone > 0.5:
+            cases.append(Case(floor, candidate.evidence.features_of_repeats(), good, any(right)))
     return cases
 
 

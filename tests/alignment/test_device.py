@@ -25,7 +25,7 @@ from wsdesc.cloud.sampling import voxel_downsample
 from wsdesc.core.errors import InputError
 from wsdesc.core.geometry import inverse
 from wsdesc.datasets.synthetic import RoomPair
-from wsdesc.registration.candidates import judge
+from wsdesc.registration.candidates import verify_hypotheses
 
 STEP = 0.025
 REACH = 2 * STEP
@@ -143,14 +143,14 @@ def test_real_scans_end_at_the_same_pose(read_scan: Callable[[str], Tensor]) -> 
 def test_the_same_candidates_are_chosen(pair: Pair, surfaces: tuple, on_device: tuple) -> None:
     poses = [pair[2], disturbed(pair, 40, 20, 0), disturbed(pair, 2, 1, 1), disturbed(pair, 90, 9, 2)]
     proposed = [Hypothesis(torch.from_numpy(T), torch.ones(9).bool(), 9.0 - k) for k, T in enumerate(poses)]
-    expected = judge(proposed, *surfaces, finalists=2)
-    found = judge(proposed, *on_device, finalists=2)
+    expected = verify_hypotheses(proposed, surfaces, 9, refined=2)
+    found = verify_hypotheses(proposed, on_device, 9, refined=2)
     for a, b in zip(found, expected, strict=True):
         assert apart(pair[0], a.refined.T_target_source, b.refined.T_target_source) < 0.1
-        np.testing.assert_allclose(a.evidence(9), b.evidence(9), atol=0.02)
-    assert judge([], *on_device) == []
+        np.testing.assert_allclose(a.evidence, b.evidence, atol=0.02)
+    assert verify_hypotheses([], on_device, 9) == []
     with pytest.raises(InputError, match="GPU"):
-        judge(proposed, surfaces[0], on_device[1])
+        verify_hypotheses(proposed, (surfaces[0], on_device[1]), 9)
 
 
 def flat(seed: int) -> Tensor:

@@ -13,17 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from wsdesc.alignment.confidence import confidence
-from wsdesc.alignment.observability import degeneracy
-from wsdesc.alignment.refine import REACH
 from wsdesc.alignment.surface import Surface
 from wsdesc.cloud.files import read_points
-from wsdesc.cloud.units import INDOOR_RESOLUTION, extent, spacing
+from wsdesc.cloud.units import extent, spacing
 from wsdesc.core.errors import InputError, WSDescError
 from wsdesc.core.executors import Job, Result
 from wsdesc.core.journal import content_of
 from wsdesc.descriptor.description import Description, cleaned_points, load_model, prepare_scan
-from wsdesc.registration.candidates import different, judge, propose
+from wsdesc.registration.candidates import find_candidates
 
 _KEPT = 64  # described scans in memory: with all pairs each of many is needed again and again
 
@@ -53,18 +50,15 @@ def register_pair(job: Job) -> Result:
     The confidence of each knows of the others.
     """
     (p, source), (q, target) = (_ready(tuple(sorted(job[end].items()))) for end in ("source", "target"))
-    proposed, matches = propose(p, q, seed=job["source"]["seed"])
-    found = different(judge(proposed, source, target))
+    found = find_candidates(p, q, (source, target), distinct=True, seed=job["source"]["seed"])
     poses: list[Result] = []
-    for candidate in found:
+    for candidate in found.ranked:
         held = candidate.refined.information
-        evidence = candidate.evidence(matches, found)
-        open_ = degeneracy(held, REACH * INDOOR_RESOLUTION).kind
         poses.append(
             {
                 "T_target_source": candidate.refined.T_target_source.tolist(),
-                "confidence": 0.0 if open_ else confidence(evidence),
-                "alike": evidence.repeats or evidence.ambiguous,
+                "confidence": candidate.confidence,
+                "alike": candidate.evidence.repeats or candidate.evidence.ambiguous,
                 "overlap": candidate.refined.agreement.overlap_source,
                 "rmse": candidate.refined.rmse if held.places else None,
                 "information": [x.tolist() if isinstance(x, np.ndarray) else x for x in held],

@@ -1,8 +1,10 @@
-"""Motions that matches propose, judged by the clouds themselves. All lengths in metres of the model."""
+"""Candidate poses of a described pair. All lengths are in metres of the model."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -11,7 +13,7 @@ import torch
 from wsdesc.alignment.confidence import Evidence, Rival, confidence
 from wsdesc.alignment.consensus import consensus
 from wsdesc.alignment.hypotheses import Hypothesis, ransac_hypotheses
-from wsdesc.alignment.observability import degeneracy
+from wsdesc.alignment.observability import Degeneracy, degeneracy
 from wsdesc.alignment.refine import REACH, Refined, evaluate_pose, refine
 from wsdesc.alignment.refine_cuda import refine_all
 from wsdesc.alignment.surface import Surface
@@ -22,6 +24,7 @@ from wsdesc.cloud.units import INDOOR_RESOLUTION
 from wsdesc.core.errors import InputError
 from wsdesc.core.geometry import Floats, inverse
 from wsdesc.core.kernels import run_each
+from wsdesc.core.progress import StepTimer
 from wsdesc.descriptor.description import Description
 from wsdesc.matching.mutual import mutual, one_sided_matches
 from wsdesc.registration.options import Solver
@@ -34,35 +37,101 @@ _APART = "one of the surfaces is on a GPU and the other is not: bring both to on
 _ONE_WAY = 0.5  # weight of a match that is not mutual
 
 
-class Candidate(NamedTuple):
-    """A motion that matches proposed, refined on the clouds."""
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """A pose of a pair after verification and refinement, with its confidence.
+
+    The confidence depends on the other candidates of the pair: at most one of them is right.
+    """
 
     hypothesis: Hypothesis
     refined: Refined
+    matches: int  # of the pair, inliers or not
+    others: tuple[Candidate, ...] = field(default=(), repr=False)  # all candidates of the pair
+
+    @cached_property
+    def degeneracy(self) -> Degeneracy:
+        """Directions in which the overlap does not determine the pose."""
+        return degeneracy(self.refined.information, REACH * INDOOR_RESOLUTION)
+
+    @cached_property
+    def evidence(self) -> Evidence:
+        """Figures from which the confidence is computed."""
+        return self._evidence([c for c in self.others if self.differs(c)])
+
+    @cached_property
+    def evidence_alone(self) -> Evidence:
+        """The evidence as if the pair had no other candidate."""
+        return self._evidence([])
+
+    @cached_property
+    def confidence(self) -> float:
+        """Probability that the pose is right; 0 where the overlap does not determine it."""
+        return 0.0 if self.degeneracy.kind else confidence(self.evidence)
 
     def differs(self, other: Candidate) -> bool:
-        """Whether this is not one and the same pose that refinement came to from two sides."""
+        """True if the two poses differ by more than 10 resolutions or 5° at the overlap of this one."""
         a, b = self.refined, other.refined
-        T_a_b = a.T_target_source @ inverse(b.T_target_source)  # of the target's frame onto itself
+        T_a_b = a.T_target_source @ inverse(b.T_target_source)  # within the target's frame
         centre = a.information.centre
         moved = np.linalg.norm(T_a_b[:3, :3] @ centre + T_a_b[:3, 3] - centre)
         cosine = (np.trace(T_a_b[:3, :3]) - 1) / 2
         return bool(moved > _SAME_POSE * INDOOR_RESOLUTION or cosine < _SAME_COSINE)
 
-    def evidence(self, matches: int, others: Sequence[Candidate] = ()) -> Evidence:
-        """What speaks for it, among so many matches and beside other candidates."""
+    def _evidence(self, others: Sequence[Candidate]) -> Evidence:
         return Evidence.of(
             self.refined.agreement,
-            degeneracy(self.refined.information, REACH * INDOOR_RESOLUTION),
+            self.degeneracy,
             inliers=int(self.hypothesis.inliers.sum()),
-            matches=matches,
+            matches=self.matches,
             score=self.hypothesis.score,
             rivals=[
-                Rival(c.refined.agreement, c.hypothesis.score, confidence(c.evidence(matches)))
-                for c in others
-                if self.differs(c)
+                Rival(c.refined.agreement, c.hypothesis.score, confidence(c.evidence_alone)) for c in others
             ],
         )
+
+
+class Candidates(NamedTuple):
+    """Candidates of a pair, best first, and the number of matches that proposed them."""
+
+    ranked: list[Candidate]
+    matches: int
+
+
+def find_candidates(
+    p: Description,
+    q: Description,
+    surfaces: tuple[AnySurface, AnySurface],
+    *,
+    solver: Solver = "consensus",
+    hypotheses: int = 12,
+    refined: int = 4,
+    refine: bool = True,
+    distinct: bool = False,
+    seed: int = 0,
+    timer: StepTimer | None = None,
+) -> Candidates:
+    """Propose poses of p in q by matches, verify them on the surfaces, and refine the best.
+
+    Args:
+        p, q: the described source and target.
+        surfaces: of the source and of the target, both on one device.
+        solver: pose solver of the matches.
+        hypotheses: most poses that the matches propose.
+        refined: most hypotheses that become candidates, the best on the surfaces.
+        refine: False verifies the candidates without refining them.
+        distinct: drop a candidate whose pose equals that of a better one before confidences are computed.
+        seed: of the solver "ransac".
+        timer: receives the steps "match and solve" and "verify and refine".
+    """
+    timer = timer or StepTimer()
+    with timer("match and solve"):
+        proposed, matches = propose(p, q, solver=solver, hypotheses=hypotheses, seed=seed)
+    with timer("verify and refine"):
+        ranked = verify_hypotheses(proposed, surfaces, matches, refined=refined, refine=refine)
+    if distinct:
+        ranked = _distinct(ranked)
+    return Candidates([replace(candidate, others=tuple(ranked)) for candidate in ranked], matches)
 
 
 def propose(
@@ -80,21 +149,22 @@ def propose(
     return consensus(*ends, weights=weights, threshold=_THRESHOLD[solver], hypotheses=hypotheses), len(pairs)
 
 
-def judge(
+def verify_hypotheses(
     proposed: list[Hypothesis],
-    source: AnySurface,
-    target: AnySurface,
+    surfaces: tuple[AnySurface, AnySurface],
+    matches: int,
     *,
-    finalists: int = 4,
-    refined: bool = True,
+    refined: int = 4,
+    refine: bool = True,
 ) -> list[Candidate]:
-    """The motions that agree best with the clouds, so many of them refined; the most plausible first."""
-    rough = 2 * REACH * INDOOR_RESOLUTION  # before refinement poses are off by some centimetres
+    """Rank hypotheses by the surfaces, refine the best of them, and rank these again; best first."""
+    source, target = surfaces
+    rough = 2 * REACH * INDOOR_RESOLUTION  # hypotheses are off by some centimetres
     poses = [h.T_target_source.numpy() for h in proposed]
     worths = [quality(a) for a in _agreements(source, target, poses, rough)]
-    order = sorted(range(len(proposed)), key=lambda k: -worths[k])[:finalists]
-    ends = _refined(source, target, [poses[k] for k in order], refined)
-    candidates = [Candidate(proposed[k], end) for k, end in zip(order, ends, strict=True)]
+    order = sorted(range(len(proposed)), key=lambda k: -worths[k])[:refined]
+    ends = _refined(source, target, [poses[k] for k in order], refine)
+    candidates = [Candidate(proposed[k], end, matches) for k, end in zip(order, ends, strict=True)]
     return sorted(candidates, key=lambda c: -plausibility(c.refined.agreement))
 
 
@@ -110,7 +180,7 @@ def _agreements(source: AnySurface, target: AnySurface, poses: list[Floats], rea
 def _refined(source: AnySurface, target: AnySurface, poses: list[Floats], refined: bool) -> list[Refined]:
     if isinstance(source, Surface) and isinstance(target, Surface):
         improve = refine if refined else evaluate_pose
-        if refined:  # what all refinements share is made once
+        if refined:  # all refinements share these
             run_each(lambda surface: (surface.gicp, surface.gicp_sample), (source, target))
         return run_each(lambda T: improve(source, target, T, resolution=INDOOR_RESOLUTION), poses)
     if isinstance(source, DeviceSurface) and isinstance(target, DeviceSurface):
@@ -119,10 +189,10 @@ def _refined(source: AnySurface, target: AnySurface, poses: list[Floats], refine
     raise InputError(_APART)
 
 
-def different(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Those that differ from all before them."""
-    found: list[Candidate] = []
+def _distinct(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Keep the candidates that differ from all better ones."""
+    kept: list[Candidate] = []
     for candidate in candidates:
-        if all(other.differs(candidate) for other in found):
-            found.append(candidate)
-    return found
+        if all(better.differs(candidate) for better in kept):
+            kept.append(candidate)
+    return kept

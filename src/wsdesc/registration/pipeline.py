@@ -13,21 +13,18 @@ from typing import Any
 import numpy as np
 import torch
 
-from wsdesc.alignment.confidence import confidence
-from wsdesc.alignment.observability import degeneracy
-from wsdesc.alignment.refine import REACH
 from wsdesc.alignment.surface import Surface
 from wsdesc.alignment.surface_cuda import DeviceSurface
 from wsdesc.cloud.clean import with_offsets
 from wsdesc.cloud.cloud import Cloud
-from wsdesc.cloud.units import INDOOR_RESOLUTION, different_units, measure
+from wsdesc.cloud.units import different_units, measure
 from wsdesc.core.devices import choose_device
 from wsdesc.core.kernels import run_each
 from wsdesc.core.progress import ProgressHook, StepTimer
 from wsdesc.descriptor.description import Description, cleaned_points, load_model, prepare_scan
 from wsdesc.descriptor.options import DEFAULT_MODEL
 from wsdesc.registration.advice import no_alignment_found, warnings_about
-from wsdesc.registration.candidates import AnySurface, judge, propose
+from wsdesc.registration.candidates import AnySurface, find_candidates
 from wsdesc.registration.options import RegisterOptions, Solver
 from wsdesc.registration.result import SUCCESS, Registration
 
@@ -174,30 +171,34 @@ def _best_candidate(
     timer: StepTimer,
 ) -> Registration:
     """Register the description p to q."""
-    with timer("match and solve"):
-        hypotheses, matches = propose(p, q, solver=o.solver, hypotheses=o.hypotheses, seed=o.seed)
-    with timer("verify and refine"):
-        candidates = judge(hypotheses, *surfaces, finalists=o.refined, refined=o.refine)
-    if not candidates:
-        return _failed(p.resolution, [no_alignment_found(p.resolution)], timer, matches)
-    best = candidates[0]
-    undetermined = degeneracy(best.refined.information, REACH * INDOOR_RESOLUTION)
-    evidence = best.evidence(matches, candidates[1:])
-    probability = 0.0 if undetermined.kind else confidence(evidence)
+    found = find_candidates(
+        p,
+        q,
+        surfaces,
+        solver=o.solver,
+        hypotheses=o.hypotheses,
+        refined=o.refined,
+        refine=o.refine,
+        seed=o.seed,
+        timer=timer,
+    )
+    if not found.ranked:
+        return _failed(p.resolution, [no_alignment_found(p.resolution)], timer, found.matches)
+    best = found.ranked[0]
     T = best.refined.T_target_source.copy()
     T[:3, 3] *= p.unit
     return Registration(
         T_target_source=with_offsets(T, p.offset, q.offset),
-        success=probability >= SUCCESS,
-        confidence=probability,
+        success=best.confidence >= SUCCESS,
+        confidence=best.confidence,
         overlap=best.refined.agreement.overlap_source,
         rmse=best.refined.rmse * p.unit,
         inliers=int(best.hypothesis.inliers.sum()),
-        matches=matches,
+        matches=found.matches,
         resolution=p.resolution,
-        warnings=warnings_about(undetermined, evidence, probability, p.resolution),
+        warnings=warnings_about(best.degeneracy, best.evidence, best.confidence, p.resolution),
         timings=timer.seconds,
-        evidence=evidence,
+        evidence=best.evidence,
         information=best.refined.information,
         described=(p.to("cpu"), q.to("cpu")),
     )
