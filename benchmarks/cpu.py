@@ -26,7 +26,7 @@ from wsdesc import WSDesc, local_frames, voxelize
 from wsdesc.alignment import ransac
 from wsdesc.cloud.neighbours import NeighbourGrid
 from wsdesc.cloud.sampling import farthest_points, random_sample
-from wsdesc.matching import mutual
+from wsdesc.matching import mutual_matches
 
 SUPPORT = 1.1  # about what training arrives at
 
@@ -39,7 +39,7 @@ points = torch.rand(5000, 3, generator=generator) * torch.tensor([3.0, 3.0, 0.5]
 model, keys = WSDesc(width=0.25).eval(), points[:64]
 with torch.inference_mode():
     described = model(points, keys)
-pairs = match.mutual(described, described)
+pairs = match.mutual_matches(described, described)
 assert align.ransac(keys[pairs[:, 0]], keys[pairs[:, 1]]).success
 """
 
@@ -112,7 +112,7 @@ def time_matching(scan: Tensor) -> list[Row]:
 
     return [
         Row("farthest points, 512", median_ms(lambda: farthest_points(scan, 512), 7, 1), "ms"),
-        Row("mutual matches, 5000 × 5000", median_ms(lambda: mutual(*features), 7, 1), "ms"),
+        Row("mutual matches, 5000 × 5000", median_ms(lambda: mutual_matches(*features), 7, 1), "ms"),
         Row("RANSAC, 50 000 samples of 1000 matches", median_ms(all_samples, 5, 1), "ms"),
     ]
 

@@ -29,7 +29,7 @@ from wsdesc.core.devices import choose_device
 from wsdesc.core.errors import InputError
 from wsdesc.descriptor.description import Description, cleaned_points, prepare_scan
 from wsdesc.evaluation import rotation_error_deg
-from wsdesc.matching import mutual
+from wsdesc.matching import mutual_matches
 from wsdesc.registration.candidates import propose
 
 # What is promised, of float32 against float64 and of CUDA against the CPU.
@@ -74,7 +74,7 @@ def walk(way: Way, scans: tuple[Description, Description], keypoints: int) -> Wa
     hypotheses, _ = propose(*described)
     if not hypotheses:
         raise InputError("no motion was found between these scans: nothing can be compared")
-    both = mutual(described[0].descriptors, described[1].descriptors).tolist()
+    both = mutual_matches(described[0].descriptors, described[1].descriptors).tolist()
     parts = (torch.cat(part).cpu().double() for part in (axes, voxels))
     together = torch.cat([d.descriptors for d in described]).double()
     return Walked(*parts, together, set(map(tuple, both)), hypotheses[0].T_target_source)

@@ -35,7 +35,7 @@ from wsdesc.core.errors import InputError
 from wsdesc.datasets.synthetic import make_fragments, overlap
 from wsdesc.datasets.threedmatch import find_fragments, read_pose
 from wsdesc.evaluation import r2_success
-from wsdesc.matching import mutual, nearest
+from wsdesc.matching import mutual_matches, nearest
 
 CLASSES = (0.1, 0.3, 0.5, 1.01)  # bounds of the classes of overlap
 FIRST_ROOM = 90_000  # seeds of the rooms: none that a training would reach soon
@@ -98,7 +98,7 @@ def describe(
 def matches_of(source: Fragment, target: Fragment, one_way: bool) -> Tensor:
     """(M, 2): mutual nearest neighbours, or the nearest ones either way."""
     if not one_way:
-        return mutual(source.features, target.features)
+        return mutual_matches(source.features, target.features)
     to_target, _ = nearest(source.features, target.features)
     to_source, _ = nearest(target.features, source.features)
     forth = torch.stack([torch.arange(len(to_target)), to_target], dim=1)

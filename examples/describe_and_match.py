@@ -36,7 +36,7 @@ for cloud in (source, target):
     with torch.inference_mode():
         descriptors.append(model(cloud, keypoints[-1]))  # (K, 32)
 
-pairs = match.mutual(*descriptors)  # (M, 2)
+pairs = match.mutual_matches(*descriptors)  # (M, 2)
 found = align.ransac(keypoints[0][pairs[:, 0]], keypoints[1][pairs[:, 1]])
 print(f"{len(pairs)} mutual matches, {int(found.inliers.sum())} of them agree on T_target_source =")
 print(np.array2string(found.T_target_source.numpy(), precision=4, suppress_small=True))

@@ -17,7 +17,7 @@ from wsdesc.datasets.synthetic import RoomPair
 from wsdesc.evaluation import inlier_ratio
 from wsdesc.learning.losses import RigidityLoss
 from wsdesc.learning.validate import Pair, ValidationReport, validate
-from wsdesc.matching import mutual, nearest
+from wsdesc.matching import mutual_matches, nearest
 
 KEYPOINTS = 48
 
@@ -67,7 +67,7 @@ def test_agrees_with_the_single_steps(model: WSDesc, pairs: list[Pair]) -> None:
             keys.append(cloud[random_sample(len(cloud), KEYPOINTS, generator)])
             features.append(model(cloud, keys[-1]))
         terms = RigidityLoss()(keys[0], features[0], keys[1], features[1])
-    matches = mutual(*features)
+    matches = mutual_matches(*features)
     assert report.rigidity[:3] == pytest.approx(
         [terms.loss.item(), terms.orthogonality.item(), terms.cycle.item()]
     )

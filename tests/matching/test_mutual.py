@@ -14,7 +14,7 @@ from hypothesis.extra.numpy import arrays
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from wsdesc.core.errors import InputError
-from wsdesc.matching import mutual, nearest, one_sided_matches
+from wsdesc.matching import mutual_matches, nearest, one_sided_matches
 
 
 def brute_force(source: np.ndarray, target: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -43,7 +43,7 @@ def test_equals_brute_force_with_ties_at_any_chunk(pair: tuple[np.ndarray, np.nd
     found, distance = nearest(source, target, chunk=chunk)
     np.testing.assert_array_equal(found.numpy(), index)
     np.testing.assert_allclose(distance.numpy(), np.linalg.norm(pair[0] - pair[1][index], axis=1), rtol=1e-6)
-    np.testing.assert_array_equal(mutual(source, target, chunk=chunk).numpy(), pairs)
+    np.testing.assert_array_equal(mutual_matches(source, target, chunk=chunk).numpy(), pairs)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -57,7 +57,7 @@ def test_unit_descriptors(dtype: torch.dtype, chunk: int | None) -> None:
     found, distance = nearest(source, target, chunk=chunk)
     np.testing.assert_array_equal(found.numpy(), index)
     assert distance.dtype == dtype
-    result = mutual(source, target, chunk=chunk)
+    result = mutual_matches(source, target, chunk=chunk)
     assert result.dtype == torch.int64
     np.testing.assert_array_equal(result.numpy(), pairs)
     assert len(pairs) > 50
@@ -72,7 +72,7 @@ def test_equal_descriptors_count_as_their_first_copy(chunk: int | None) -> None:
     source = target[torch.randperm(500, generator=g)]
     index, pairs = brute_force(source.double().numpy(), target.double().numpy())
     np.testing.assert_array_equal(nearest(source, target, chunk=chunk)[0].numpy(), index)
-    np.testing.assert_array_equal(mutual(source, target, chunk=chunk).numpy(), pairs)
+    np.testing.assert_array_equal(mutual_matches(source, target, chunk=chunk).numpy(), pairs)
     assert nearest(source, target, chunk=chunk)[1].max() == 0
 
 
@@ -84,15 +84,15 @@ def test_copies_in_sets_of_any_size(channels: int) -> None:
         alike = torch.randn(1, channels, generator=g).repeat(copies, 1)
         others = torch.randn(rest, channels, generator=g)
         assert (nearest(others, alike)[0] == 0).all()
-        assert mutual(alike, others)[:, 0].tolist() == [0]
-        assert mutual(others, alike)[:, 1].tolist() == [0]
+        assert mutual_matches(alike, others)[:, 0].tolist() == [0]
+        assert mutual_matches(others, alike)[:, 1].tolist() == [0]
 
 
 def test_swapping_the_sides_swaps_the_pairs() -> None:
     g = torch.Generator().manual_seed(5)
     source, target = torch.randn(200, 8, generator=g), torch.randn(150, 8, generator=g)
-    there = {tuple(pair) for pair in mutual(source, target).tolist()}
-    back = {(i, j) for j, i in mutual(target, source).tolist()}
+    there = {tuple(pair) for pair in mutual_matches(source, target).tolist()}
+    back = {(i, j) for j, i in mutual_matches(target, source).tolist()}
     assert there == back
 
 
@@ -114,13 +114,13 @@ class LargestTensor(TorchDispatchMode):
 def test_memory_follows_the_chunk() -> None:
     source, target = torch.randn(3000, 4), torch.randn(2500, 4)
     with LargestTensor() as largest:
-        mutual(source, target, chunk=105)
+        mutual_matches(source, target, chunk=105)
     assert 105 * 105 <= largest.size <= 3000 * 4
 
 
 @pytest.mark.parametrize("sizes", [(0, 5), (5, 0), (0, 0)])
 def test_nothing_to_match(sizes: tuple[int, int]) -> None:
-    pairs = mutual(torch.zeros(sizes[0], 4), torch.zeros(sizes[1], 4))
+    pairs = mutual_matches(torch.zeros(sizes[0], 4), torch.zeros(sizes[1], 4))
     assert pairs.shape == (0, 2)
     assert pairs.dtype == torch.int64
 
@@ -130,14 +130,14 @@ def test_nothing_to_match(sizes: tuple[int, int]) -> None:
 def test_refuses_what_has_no_distance(bad: float, side: int) -> None:
     sets = [torch.zeros(5, 4), torch.zeros(6, 4)]
     sets[side][2, 1] = bad
-    for function in (nearest, mutual):
+    for function in (nearest, mutual_matches):
         with pytest.raises(InputError, match=r"1 of [56] (source|target) descriptors"):
             function(*sets)
 
 
 def test_refuses_shapes_that_do_not_fit() -> None:
     with pytest.raises(InputError, match=r"\(3, 4\) and \(3, 5\)"):
-        mutual(torch.zeros(3, 4), torch.zeros(3, 5))
+        mutual_matches(torch.zeros(3, 4), torch.zeros(3, 5))
     with pytest.raises(InputError, match="no target"):
         nearest(torch.zeros(3, 4), torch.zeros(0, 4))
     with pytest.raises(InputError, match="chunk"):
@@ -152,7 +152,7 @@ def test_either_is_the_union_of_both_directions():
     there, back = nearest(a, b)[0], nearest(b, a)[0]
     expected = {(i, int(j)) for i, j in enumerate(there)} | {(int(i), j) for j, i in enumerate(back)}
     assert [tuple(pair) for pair in pairs.tolist()] == sorted(expected)
-    assert (pairs[both] == mutual(a, b)).all()
+    assert (pairs[both] == mutual_matches(a, b)).all()
     swapped, both_swapped = one_sided_matches(b, a)
     assert {(i, j) for j, i in swapped.tolist()} == expected
     assert both_swapped.sum() == both.sum()

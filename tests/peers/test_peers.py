@@ -21,7 +21,7 @@ from wsdesc.datasets.synthetic import RoomPair
 from wsdesc.evaluation import inlier_ratio, r2_success
 from wsdesc.evaluation.fragments import load_fragment
 from wsdesc.evaluation.scenes import read_test_scenes
-from wsdesc.matching import mutual
+from wsdesc.matching import mutual_matches
 from wsdesc.peers.base import far_origin, in_the_clouds_frames, load_package
 
 MISSING = peers.available()
@@ -179,7 +179,7 @@ def test_shot_finds_more_in_a_real_kitchen_than_fpfh(name: str, data_folder: Pat
     ratios = {}
     for peer in ("shot", name):
         describe = peers.descriptor(peer)
-        matches = mutual(*(describe(fragment.points, fragment.keys) for fragment in (p, q)))
+        matches = mutual_matches(*(describe(fragment.points, fragment.keys) for fragment in (p, q)))
         ratios[peer] = inlier_ratio(p.keys, q.keys, matches, truth)
     assert ratios["shot"] > 1.2 * ratios[name] > 0
 

@@ -1,1 +1,1 @@
-"""Scan to descriptors: local reference frames, voxelization, the network, and weights."""
+"""Descriptors of scans: local reference frames, voxelization, support, network and weights."""

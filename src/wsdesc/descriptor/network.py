@@ -1,4 +1,4 @@
-"""The 3D CNN: a voxel grid becomes a unit descriptor."""
+"""The 3D CNN that maps a voxel grid to a descriptor."""
 
 from __future__ import annotations
 
@@ -12,11 +12,16 @@ CHANNELS = (32, 32, 64, 64, 128, 128)
 
 
 class DescriptorNetwork(nn.Module):
-    """Six convolutions, the third with stride 2, and a linear layer over all that is left.
+    """Six 3×3×3 convolutions, the third with stride 2, and a linear layer over all remaining voxels.
 
-    width 1 is the paper's network: 2 955 584 parameters and 0.54 GMAC a descriptor at resolution 16.
-    The last layer is a full 8³ convolution in the paper; as a matrix product it is the same numbers, and
-    its gradient costs a fiftieth of the convolution's on a GPU.
+    Instance normalization and ReLU follow each convolution. The last layer is a full 8³ convolution in the
+    paper. As a matrix product it has the same weights, and its gradient is 50 times faster on a GPU.
+
+    Args:
+        width: Factor on the numbers of channels. Width 1 is the paper's network, with 2 955 584 parameters
+            and 0.54 GMAC per descriptor.
+        dimension: Length of a descriptor.
+        resolution: Voxels per axis, h.
     """
 
     def __init__(self, width: float = 1.0, dimension: int = 32, resolution: int = 16) -> None:
@@ -30,7 +35,7 @@ class DescriptorNetwork(nn.Module):
         self.to(memory_format=torch.channels_last_3d)  # type: ignore[call-overload]
 
     def forward(self, voxels: Tensor) -> Tensor:
-        """voxels (K, h, h, h) → (K, dimension), of unit length."""
+        """Map voxel grids (K, h, h, h) to descriptors (K, dimension), unit vectors."""
         features = voxels[:, None]
         for convolution in self.convolutions:
             features = _instance_norm_relu(convolution(features))
@@ -38,9 +43,9 @@ class DescriptorNetwork(nn.Module):
 
 
 def _instance_norm_relu(x: Tensor) -> Tensor:
-    """Instance normalisation without parameters, and ReLU: (K, C, h, h, h) → the same shape.
+    """Apply instance normalization without parameters, then ReLU, to (K, C, h, h, h).
 
-    As `nn.InstanceNorm3d` has it; from first and second moments it takes half the time on a CPU.
+    This equals `nn.InstanceNorm3d`. Computing it from first and second moments takes half the time on a CPU.
     """
     flat = x.flatten(2).float()
     mean = flat.mean(2)

@@ -1,4 +1,4 @@
-"""How large the voxel grid is: one size for all keypoints, learned or fixed, or one each by a PointNet."""
+"""Support, the side length of the voxel grid: one for all keypoints, learned or fixed, or one for each."""
 
 from __future__ import annotations
 
@@ -11,42 +11,42 @@ from torch import Tensor, nn
 from wsdesc.cloud.neighbours import NeighbourGrid
 from wsdesc.descriptor.options import DescriptorOptions
 
-_PATCH = 256  # points of a neighbourhood that the mini-PointNet looks at
+_PATCH = 256  # neighbours per keypoint that the local PointNet sees
 
 
 class UniversalSupport(nn.Module):
-    """One learnable size."""
+    """One learned support for all keypoints (the paper's WSDesc)."""
 
     def __init__(self, start: float, low: float, high: float) -> None:
         super().__init__()
         self.low, self.high = low, high
         self.size = nn.Parameter(torch.tensor(start))
 
-    def forward(self, grid: NeighbourGrid, keypoints: Tensor, axes: Tensor) -> Tensor:
-        """One size for all keypoints: a scalar."""
+    def forward(self, grid: NeighbourGrid, keypoints: Tensor, frames: Tensor) -> Tensor:
+        """Return the support of all keypoints, a scalar."""
         return self.size
 
     @torch.no_grad()
     def keep_in_range(self) -> None:
-        """Bring the size back into its bounds; to be called after each step of an optimiser."""
+        """Clamp the support to its bounds; call this after each step of an optimizer."""
         self.size.clamp_(self.low, self.high)
 
 
 class FixedSupport(nn.Module):
-    """The cube inside the ball of the frame's neighbourhood: 2r/√3, nothing to learn."""
+    """The cube inscribed in the ball of the frame's neighbourhood: 2 r/√3 (the paper's "w/o LLS")."""
 
     def __init__(self, radius: float) -> None:
         super().__init__()
         self.register_buffer("size", torch.tensor(2 * radius / math.sqrt(3)), persistent=False)
 
-    def forward(self, grid: NeighbourGrid, keypoints: Tensor, axes: Tensor) -> Tensor:
-        """One size for all keypoints: a scalar."""
+    def forward(self, grid: NeighbourGrid, keypoints: Tensor, frames: Tensor) -> Tensor:
+        """Return the support of all keypoints, a scalar."""
         size: Tensor = self.size  # type: ignore[assignment]
         return size
 
 
-class _Bounded(nn.Module):
-    """A number from a PointNet's last layer as a size within bounds, `start` before training."""
+class _BoundedOutput(nn.Module):
+    """Map the features of a PointNet to a support within bounds; before training it is `start`."""
 
     def __init__(self, features: int, start: float, low: float, high: float) -> None:
         super().__init__()
@@ -61,7 +61,7 @@ class _Bounded(nn.Module):
 
 
 def _shared_mlp(*widths: int) -> nn.Sequential:
-    """The same layers for every point."""
+    """Build an MLP that is applied to each point."""
     layers: list[nn.Module] = []
     for before, after in pairwise(widths):
         layers += [nn.Linear(before, after), nn.LayerNorm(after), nn.ReLU()]
@@ -69,62 +69,65 @@ def _shared_mlp(*widths: int) -> nn.Sequential:
 
 
 class LocalSupport(nn.Module):
-    """A mini-PointNet on each keypoint's neighbourhood, seen in the keypoint's frame."""
+    """A mini-PointNet on each keypoint's neighbourhood, in the keypoint's frame (the paper's "w/ LP")."""
 
     def __init__(self, radius: float, start: float, low: float, high: float) -> None:
         super().__init__()
         self.radius = radius
         self.points = _shared_mlp(3, 64, 128, 256)
-        self.size = nn.Sequential(_shared_mlp(256, 128), _Bounded(128, start, low, high))
+        self.size = nn.Sequential(_shared_mlp(256, 128), _BoundedOutput(128, start, low, high))
 
-    def forward(self, grid: NeighbourGrid, keypoints: Tensor, axes: Tensor) -> Tensor:
-        """A size for each of keypoints (K, 3) with axes (K, 3, 3): (K,)."""
-        patch, there = self._patches(grid, keypoints)
-        features = self.points((patch @ axes) / self.radius)  # (K, P, 256)
-        features = features.masked_fill(~there[..., None], 0)  # after a ReLU nothing is below
-        sizes: Tensor = self.size(features.amax(1))
-        return sizes
+    def forward(self, grid: NeighbourGrid, keypoints: Tensor, frames: Tensor) -> Tensor:
+        """Compute the supports (K,) of keypoints (K, 3) with frames (K, 3, 3)."""
+        patch, exists = self._patches(grid, keypoints)
+        features = self.points((patch @ frames) / self.radius)  # (K, P, 256)
+        features = features.masked_fill(~exists[..., None], 0)  # 0 never exceeds a maximum after a ReLU
+        supports: Tensor = self.size(features.amax(1))
+        return supports
 
     def _patches(self, grid: NeighbourGrid, keypoints: Tensor) -> tuple[Tensor, Tensor]:
-        """Offsets of up to 256 neighbours, spread evenly over all of them (K, P, 3), and who is there."""
+        """Choose up to 256 neighbours evenly: their offsets (K, P, 3), and whether they exist (K, P)."""
         near = grid.within(keypoints, self.radius)
         original = torch.empty_like(grid.points)
         original[grid.order] = grid.points
         count = near.starts.diff()
         slot = torch.arange(min(_PATCH, max(1, int(count.max()))), device=keypoints.device)
-        stretch = (count[:, None].double() / len(slot)).clamp(min=1)
-        place = (slot * stretch).long()
-        there = place < count[:, None]
-        last = max(len(near.indices) - 1, 0)
-        index = (
-            near.indices[(near.starts[:-1, None] + place).clamp(max=last)] if len(near.indices) else place * 0
-        )
-        return original[index] - keypoints[:, None], there
+        stride = (count[:, None].double() / len(slot)).clamp(min=1)
+        position = (slot * stride).long()
+        exists = position < count[:, None]
+        if len(near.indices):
+            last = len(near.indices) - 1
+            index = near.indices[(near.starts[:-1, None] + position).clamp(max=last)]
+        else:
+            index = position * 0
+        return original[index] - keypoints[:, None], exists
 
 
 class GlobalSupport(nn.Module):
-    """PointNet's segmentation network over the whole cloud, read off at the keypoints."""
+    """PointNet's segmentation network over the whole scan, read at the keypoints (the paper's "w/ GP")."""
 
     def __init__(self, start: float, low: float, high: float) -> None:
         super().__init__()
         self.near = _shared_mlp(3, 64, 64)
         self.far = _shared_mlp(64, 64, 128, 1024)
-        self.size = nn.Sequential(_shared_mlp(64 + 1024, 512, 256, 128), _Bounded(128, start, low, high))
+        self.size = nn.Sequential(
+            _shared_mlp(64 + 1024, 512, 256, 128), _BoundedOutput(128, start, low, high)
+        )
 
-    def forward(self, grid: NeighbourGrid, keypoints: Tensor, axes: Tensor) -> Tensor:
-        """A size for each of keypoints (K, 3), from the cloud about its middle: (K,)."""
-        middle = grid.points.mean(0)
-        scene = self.far(self.near(grid.points - middle)).amax(0)  # (1024,)
-        local = self.near(keypoints - middle)  # (K, 64)
-        sizes: Tensor = self.size(torch.cat([local, scene.expand(len(local), -1)], dim=1))
-        return sizes
+    def forward(self, grid: NeighbourGrid, keypoints: Tensor, frames: Tensor) -> Tensor:
+        """Compute the supports (K,) of keypoints (K, 3)."""
+        centre = grid.points.mean(0)
+        scan = self.far(self.near(grid.points - centre)).amax(0)  # (1024,)
+        local = self.near(keypoints - centre)  # (K, 64)
+        supports: Tensor = self.size(torch.cat([local, scan.expand(len(local), -1)], dim=1))
+        return supports
 
 
 Support = UniversalSupport | FixedSupport | LocalSupport | GlobalSupport
 
 
 def make_support(options: DescriptorOptions) -> Support:
-    """The support that `options` ask for."""
+    """Create the support module that `options.support` names."""
     bounds = (options.support_start, *options.support_range)
     match options.support:
         case "universal":

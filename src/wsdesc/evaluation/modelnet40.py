@@ -27,7 +27,7 @@ from wsdesc.evaluation.provenance import Runs
 from wsdesc.evaluation.records import Record, Store
 from wsdesc.evaluation.report import Report
 from wsdesc.evaluation.shape_report import write_shape_report
-from wsdesc.matching import mutual
+from wsdesc.matching import mutual_matches
 
 KEY = ("protocol", "item")
 
@@ -126,7 +126,7 @@ def judge_shapes(method: Method, pair: ShapePair, options: ShapeOptions, where: 
         if bad:
             failure = f"{where}: {bad} descriptors are not finite"
         else:
-            pairs = mutual(features[0], features[1]).cpu()  # (M, 2)
+            pairs = mutual_matches(features[0], features[1]).cpu()  # (M, 2)
             matches = len(pairs)
             found = ransac(
                 source[pairs[:, 0]],

@@ -24,7 +24,7 @@ from wsdesc.evaluation.metrics import (
 )
 from wsdesc.evaluation.records import Record
 from wsdesc.evaluation.scenes import PairTruth
-from wsdesc.matching import mutual
+from wsdesc.matching import mutual_matches
 
 Solver = Literal["ransac", "consensus"]
 
@@ -63,7 +63,7 @@ def judge(
         if failure is None:
             assert source.features is not None
             assert target.features is not None
-            matches = mutual(source.features[:count], target.features[:count]).cpu()  # (M, 2)
+            matches = mutual_matches(source.features[:count], target.features[:count]).cpu()  # (M, 2)
             true_q_p = q.T_work_file @ torch.as_tensor(pair.T_i_j) @ torch.linalg.inv(p.T_work_file)
             record["matches"] = len(matches)
             record["dimension"] = source.features.shape[1]

@@ -28,7 +28,7 @@ from wsdesc.evaluation.records import Record
 from wsdesc.evaluation.report import Report, write_text
 from wsdesc.evaluation.scenes import TestScene, read_test_scenes
 from wsdesc.evaluation.timing_report import write_timing_report
-from wsdesc.matching import mutual
+from wsdesc.matching import mutual_matches
 
 RESULTS = "timing.json"
 _GRIDS = 2048  # voxel grids at once
@@ -152,12 +152,12 @@ def _infer(model: WSDesc, scene: DescriptorInput) -> list[Tensor]:
 def _time_matches(sides: list[tuple[Tensor, Tensor]], options: TimingOptions) -> Record:
     """NN query and RANSAC of keypoints and descriptors, in ms."""
     (keys_p, features_p), (keys_q, features_q) = sides
-    matches = mutual(features_p, features_q).cpu()
+    matches = mutual_matches(features_p, features_q).cpu()
     source, target = keys_p[matches[:, 0]], keys_q[matches[:, 1]]
     threshold = 0.05 * options.unit
     return {
         "dimension": features_p.shape[1],
-        "query": _median_ms(lambda: mutual(features_p, features_q), options.repeats),
+        "query": _median_ms(lambda: mutual_matches(features_p, features_q), options.repeats),
         "ransac": _median_ms(lambda: ransac(source, target, threshold=threshold), options.repeats),
     }
 

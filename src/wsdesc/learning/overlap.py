@@ -20,7 +20,7 @@ from wsdesc.cloud.neighbours import NeighbourGrid
 from wsdesc.core.errors import InputError
 from wsdesc.core.options import Options
 from wsdesc.learning.histograms import point_histograms
-from wsdesc.matching.mutual import mutual
+from wsdesc.matching.mutual import mutual_matches
 
 Describe = Callable[[Tensor, Tensor], Tensor]  # points (N, 3), keypoints (K, 3) -> descriptors (K, C)
 
@@ -64,7 +64,7 @@ def estimate_overlap(
     if not unit > 0:
         raise InputError(f"a unit must be positive, not {unit}")
     within = options.threshold * unit
-    matches = mutual(features_p, features_q)  # (M, 2)
+    matches = mutual_matches(features_p, features_q)  # (M, 2)
     found = ransac(
         keys_p[matches[:, 0]],
         keys_q[matches[:, 1]],

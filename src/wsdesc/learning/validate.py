@@ -21,7 +21,7 @@ from wsdesc.core.errors import InputError
 from wsdesc.descriptor.model import WSDesc
 from wsdesc.evaluation.metrics import Matrices, feature_match_recall, inlier_ratio
 from wsdesc.learning.losses import RigidityLoss
-from wsdesc.matching.mutual import mutual, nearest
+from wsdesc.matching.mutual import mutual_matches, nearest
 
 Cloud = Tensor | NDArray[np.float32] | NDArray[np.float64]
 Pair = tuple[Cloud, Cloud, Matrices | None]  # p (N, 3), q (M, 3), T_q_p (4, 4) where it is known
@@ -118,7 +118,7 @@ def validate(
         rows, ratios = [], []
         for number, (p, q, T_q_p) in enumerate(pairs):
             a, b = described[id(p)], described[id(q)]
-            matches = mutual(a.features, b.features)
+            matches = mutual_matches(a.features, b.features)
             rows.append([*_loss_terms(loss, a, b), *_shares(a, b, matches, unit, seed + number, iterations)])
             if T_q_p is not None:
                 ratios.append(inlier_ratio(a.keys, b.keys, matches, T_q_p, tau1=0.1 * unit))

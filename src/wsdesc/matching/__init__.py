@@ -1,6 +1,6 @@
-"""Descriptors to weighted correspondences: hard and mutual, soft, spectral."""
+"""Matches between descriptors: mutual, one-sided and soft nearest neighbours, and their weights."""
 
-from wsdesc.matching.mutual import mutual, nearest, one_sided_matches
+from wsdesc.matching.mutual import mutual_matches, nearest, one_sided_matches
 from wsdesc.matching.soft import SoftMatches, descriptor_distances, soft_nearest, soft_nearest_by
 from wsdesc.matching.spectral import compatibility, principal_eigenvector, spectral_weights
 from wsdesc.matching.weights import correspondence_weights
@@ -10,7 +10,7 @@ __all__ = [
     "compatibility",
     "correspondence_weights",
     "descriptor_distances",
-    "mutual",
+    "mutual_matches",
     "nearest",
     "one_sided_matches",
     "principal_eigenvector",

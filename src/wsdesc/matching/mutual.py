@@ -1,8 +1,8 @@
-"""Nearest and mutual nearest neighbours between two sets of descriptors.
+"""Nearest, mutual and one-sided nearest neighbours between two sets of descriptors.
 
-The distances are computed block by block with matrix products: memory follows the block, not the
-product of the two sets. Ties go to the smallest index. Equal descriptors, which keypoints without
-surroundings have, would be told apart by the rounding of the products; they count as their first copy.
+Distances are computed in blocks, by matrix products, so that the memory does not grow with the number of
+pairs. Of equal distances, the smallest index wins. Keypoints without neighbours have equal descriptors, which
+the rounding of the products would distinguish: all copies are replaced by the first one.
 """
 
 from __future__ import annotations
@@ -12,59 +12,72 @@ from torch import Tensor
 
 from wsdesc.core.errors import InputError
 
-# Side of a block of the distance matrix: one that stays in a core's cache, one that fills a GPU (256 MB).
+# Side of a block of the distance matrix: fits into a CPU core's cache, or occupies a GPU (256 MB).
 _CPU_CHUNK, _GPU_CHUNK = 1024, 8192
 
 
 def nearest(source: Tensor, target: Tensor, chunk: int | None = None) -> tuple[Tensor, Tensor]:
-    """The nearest target descriptor of each source descriptor.
+    """Find the nearest target descriptor of each source descriptor.
 
     Args:
-        source: descriptors (K, C).
-        target: descriptors (L, C), L ≥ 1.
-        chunk: side of the blocks the distances are computed in; None: chosen for the device.
+        source: Descriptors (K, C).
+        target: Descriptors (L, C), L ≥ 1.
+        chunk: Side of the blocks of the distance matrix (default: by device).
 
     Returns:
-        index (K,) int64 into `target`, distance (K,) in the precision of the descriptors.
+        Indices (K,) int64 into `target`, and distances (K,) in the precision of the descriptors.
+
+    Raises:
+        InputError: Shapes do not fit, values are not finite, or `target` is empty.
     """
-    source, target = _checked(source, target)
+    source, target = _check(source, target)
     if len(target) == 0:
-        raise InputError("there is no target descriptor to be nearest to")
+        raise InputError("target has no descriptors, at least one is needed")
     index, _ = _arg_minima(source, target, chunk, columns=False)
     distance = torch.linalg.vector_norm(source - target[index], dim=1)  # (K,)
     return index, distance
 
 
-def mutual(source: Tensor, target: Tensor, chunk: int | None = None) -> Tensor:
-    """Pairs (source, target) that are each other's nearest neighbour: (M, 2) int64, by source index."""
-    source, target = _checked(source, target)
+def mutual_matches(source: Tensor, target: Tensor, chunk: int | None = None) -> Tensor:
+    """Find the pairs of descriptors that are each other's nearest neighbour.
+
+    Arguments as in `nearest`; both sets may be empty.
+
+    Returns:
+        Matches (M, 2) int64, pairs of source and target index, sorted by source index.
+    """
+    source, target = _check(source, target)
     if len(source) == 0 or len(target) == 0:
         return torch.empty(0, 2, dtype=torch.int64, device=source.device)
     to_target, to_source = _arg_minima(source, target, chunk, columns=True)
-    here = torch.arange(len(source), device=source.device)
-    kept = to_source[to_target] == here
-    return torch.stack([here[kept], to_target[kept]], dim=1)  # (M, 2)
+    rows = torch.arange(len(source), device=source.device)
+    kept = to_source[to_target] == rows
+    return torch.stack([rows[kept], to_target[kept]], dim=1)  # (M, 2)
 
 
 def one_sided_matches(source: Tensor, target: Tensor, chunk: int | None = None) -> tuple[Tensor, Tensor]:
-    """Pairs (source, target) of which at least one is the other's nearest neighbour.
+    """Find the pairs of descriptors of which at least one is the other's nearest neighbour.
 
-    Returns them, (M, 2) int64, by source, then target index, and which of them are mutual, (M,) bool.
-    Swapping the sides gives the same pairs. There are more right ones among them than among the mutual
-    ones alone, and many more wrong ones: for solvers that can bear it.
+    Compared with `mutual_matches`, they have more inliers and many more outliers, for solvers that tolerate
+    them. Swapping the sets gives the same pairs. Arguments as in `nearest`; both sets may be empty.
+
+    Returns:
+        Matches (M, 2) int64, sorted by source, then target index; and whether each is mutual, (M,) bool.
     """
-    source, target = _checked(source, target)
+    source, target = _check(source, target)
     if len(source) == 0 or len(target) == 0:
-        nothing = torch.empty(0, 2, dtype=torch.int64, device=source.device)
-        return nothing, nothing[:, 0].bool()
+        empty = torch.empty(0, 2, dtype=torch.int64, device=source.device)
+        return empty, empty[:, 0].bool()
     to_target, to_source = _arg_minima(source, target, chunk, columns=True)
-    here, there = (torch.arange(len(side), device=source.device) for side in (source, target))
-    both = torch.cat([here * len(target) + to_target, to_source * len(target) + there])  # one number a pair
-    pairs, count = both.unique(return_counts=True)
+    rows, columns = (torch.arange(len(side), device=source.device) for side in (source, target))
+    # A pair is encoded as one number; mutual pairs occur twice.
+    codes = torch.cat([rows * len(target) + to_target, to_source * len(target) + columns])
+    pairs, count = codes.unique(return_counts=True)
     return torch.stack([pairs // len(target), pairs % len(target)], dim=1), count == 2
 
 
-def _checked(source: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+def _check(source: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    """Check both sets, and return them without gradients in their common precision."""
     if source.ndim != 2 or target.ndim != 2 or source.shape[1] != target.shape[1]:
         raise InputError(
             f"descriptors must be (K, C) and (L, C), not {tuple(source.shape)} and {tuple(target.shape)}"
@@ -74,12 +87,14 @@ def _checked(source: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     for name, descriptors in (("source", source), ("target", target)):
         if not bool(descriptors.isfinite().all()):
             bad = int((~descriptors.isfinite().all(dim=1)).sum())
-            raise InputError(f"{bad} of {len(descriptors)} {name} descriptors hold NaN or infinity")
+            raise InputError(
+                f"{bad} of {len(descriptors)} {name} descriptors have values that are not finite"
+            )
     return source, target
 
 
 def _arg_minima(source: Tensor, target: Tensor, chunk: int | None, columns: bool) -> tuple[Tensor, Tensor]:
-    """Where each row and, if asked for, each column of the distance matrix is smallest, in one pass."""
+    """Find the minimum of each row and, with `columns`, of each column of the distance matrix."""
     if chunk is None:
         chunk = _CPU_CHUNK if source.device.type == "cpu" else _GPU_CHUNK
     if chunk < 1:
@@ -98,24 +113,24 @@ def _arg_minima(source: Tensor, target: Tensor, chunk: int | None, columns: bool
 
 
 class _Minima:
-    """The smallest value seen so far for each item, and where; the earlier one stays in a tie."""
+    """Running minimum of each item and its index; of equal values, the earlier one is kept."""
 
     def __init__(self, items: Tensor) -> None:
         self.value = items.new_full((len(items),), torch.inf)
         self.index = torch.zeros(len(items), dtype=torch.int64, device=items.device)
 
     def update(self, at: int, other: int, block: Tensor, dim: int) -> None:
-        index = block.argmin(dim)  # torch promises the first of equal minima
+        index = block.argmin(dim)  # the first of equal minima
         value = block.gather(dim, index.unsqueeze(dim)).squeeze(dim)
-        here = slice(at, at + len(value))
-        better = value < self.value[here]
-        self.value[here] = torch.where(better, value, self.value[here])
-        self.index[here] = torch.where(better, index + other, self.index[here])
+        part = slice(at, at + len(value))
+        better = value < self.value[part]
+        self.value[part] = torch.where(better, value, self.value[part])
+        self.index[part] = torch.where(better, index + other, self.index[part])
 
 
 def _first_copy(descriptors: Tensor) -> Tensor:
-    """For each row the smallest index among the rows equal to it: (K,)."""
+    """Find the smallest index (K,) among the rows that equal each row."""
     distinct, group = torch.unique(descriptors, dim=0, return_inverse=True)
-    here = torch.arange(len(descriptors), device=descriptors.device)
-    first = here.new_full((len(distinct),), len(descriptors)).scatter_reduce(0, group, here, "amin")
+    rows = torch.arange(len(descriptors), device=descriptors.device)
+    first = rows.new_full((len(distinct),), len(descriptors)).scatter_reduce(0, group, rows, "amin")
     return first[group]

@@ -1,8 +1,8 @@
-"""Spectral matching: how well each correspondence agrees with the others about distances.
+"""Spectral matching: weights of correspondences from their pairwise compatibility.
 
-A rigid motion keeps the distance of two points. Correspondences that keep each other's distances form a
-cluster in the compatibility matrix, and its principal eigenvector says how far each belongs to the
-largest one.
+A rigid transformation preserves distances. Correct correspondences are therefore compatible with each other
+and form a cluster in the compatibility matrix. Its principal eigenvector measures the membership of each
+correspondence in the largest cluster.
 """
 
 from __future__ import annotations
@@ -12,25 +12,40 @@ from torch import Tensor
 
 
 def spectral_weights(source: Tensor, target: Tensor, *, sigma_d: float = 0.1, iterations: int = 10) -> Tensor:
-    """Weights w_sm (M,) of the correspondences source[i] ↔ target[i] (M, 3); their L2 norm is 1.
+    """Compute the spectral weights w_sm of the correspondences source[i] ↔ target[i].
 
-    `sigma_d` is the difference of lengths, in the unit of the points, at which two correspondences stop
-    being compatible. Where no two are, all weights are zero.
+    Args:
+        source: Points (M, 3).
+        target: Their matches (M, 3).
+        sigma_d: Difference of lengths, in the unit of the points, from which on two correspondences are not
+            compatible.
+        iterations: Power iterations.
+
+    Returns:
+        Weights (M,) with L2 norm 1, or zeros if no two correspondences are compatible.
     """
     return principal_eigenvector(compatibility(source, target, sigma_d), iterations)
 
 
 def compatibility(source: Tensor, target: Tensor, sigma_d: float = 0.1) -> Tensor:
-    """[1 − d²/σ_d²]₊ (M, M), d the difference of the two sides' distances; the diagonal is zero."""
-    stretch = _distances(source) - _distances(target)  # (M, M)
-    itself = torch.eye(len(source), dtype=torch.bool, device=source.device)
-    return torch.relu(1 - (stretch / sigma_d).square()).masked_fill(itself, 0)
+    """Compute the compatibility [1 − d²/σ_d²]₊ (M, M) of correspondences, with a zero diagonal.
+
+    d is the difference between the distance of two source points and that of their matches.
+    """
+    difference = _distances(source) - _distances(target)  # (M, M)
+    diagonal = torch.eye(len(source), dtype=torch.bool, device=source.device)
+    return torch.relu(1 - (difference / sigma_d).square()).masked_fill(diagonal, 0)
 
 
 def principal_eigenvector(matrix: Tensor, iterations: int = 10) -> Tensor:
-    """Power iteration from ones for a symmetric matrix without negative entries (M, M): unit vector (M,).
+    """Compute the principal eigenvector (M,) by power iteration from ones.
 
-    A zero matrix has no direction to offer: zeros, with zero gradient.
+    Args:
+        matrix: Symmetric matrix (M, M) without negative entries.
+        iterations: Number of iterations.
+
+    Returns:
+        A unit vector, or zeros with zero gradient if the matrix is zero.
     """
     vector = matrix.new_ones(len(matrix))
     for _ in range(iterations):
@@ -41,5 +56,5 @@ def principal_eigenvector(matrix: Tensor, iterations: int = 10) -> Tensor:
 
 
 def _distances(points: Tensor) -> Tensor:
-    """All distances (M, M); by differences, so that points that coincide give 0 and a zero gradient."""
+    """Compute all distances (M, M) from differences: coincident points have a zero gradient."""
     return torch.cdist(points, points, compute_mode="donot_use_mm_for_euclid_dist")

@@ -1,4 +1,4 @@
-"""The confidence of soft correspondences: similar descriptors, and agreement in space."""
+"""Weights of soft correspondences: similarity of descriptors times spatial compatibility."""
 
 from __future__ import annotations
 
@@ -18,7 +18,16 @@ def correspondence_weights(
     sigma_d: float = 0.1,
     iterations: int = 10,
 ) -> Tensor:
-    """w = w_f · w_sm (K,) for keypoints (K, 3) and their matches; a term switched off counts as 1."""
+    """Compute the weights w = w_f · w_sm (K,) of keypoints (K, 3) and their matches.
+
+    Args:
+        keypoints: Keypoints (K, 3).
+        matches: Their matches.
+        use_w_f: Use the descriptor weight w_f; otherwise it is 1.
+        use_w_sm: Use the spectral weight w_sm; otherwise it is 1.
+        sigma_d: Tolerance of `spectral_weights`, in the unit of the points.
+        iterations: Power iterations of `spectral_weights`.
+    """
     weights = torch.ones_like(matches.w_f)
     if use_w_f:
         weights = weights * matches.w_f

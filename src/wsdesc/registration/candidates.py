@@ -26,7 +26,7 @@ from wsdesc.core.geometry import Floats, inverse
 from wsdesc.core.kernels import run_each
 from wsdesc.core.progress import StepTimer
 from wsdesc.descriptor.description import Description
-from wsdesc.matching.mutual import mutual, one_sided_matches
+from wsdesc.matching.mutual import mutual_matches, one_sided_matches
 from wsdesc.registration.options import Solver
 
 AnySurface = Surface | DeviceSurface  # both of a pair are of one kind
@@ -139,7 +139,7 @@ def propose(
 ) -> tuple[list[Hypothesis], int]:
     """Motions of p into q that matches of descriptors agree on, best first, and the number of matches."""
     if solver == "ransac":
-        pairs = mutual(p.descriptors, q.descriptors)
+        pairs = mutual_matches(p.descriptors, q.descriptors)
         ends = (p.keypoints[pairs[:, 0]], q.keypoints[pairs[:, 1]])
         found = ransac_hypotheses(*ends, threshold=_THRESHOLD[solver], hypotheses=hypotheses, seed=seed)
         return found, len(pairs)

@@ -19,7 +19,7 @@ from wsdesc.cloud.units import measure
 from wsdesc.core.errors import InputError, WSDescError
 from wsdesc.descriptor.description import Description, load_model, prepare_scan
 from wsdesc.descriptor.options import DEFAULT_MODEL
-from wsdesc.matching.mutual import mutual
+from wsdesc.matching.mutual import mutual_matches
 from wsdesc.view.geometry import Floats, thinned
 from wsdesc.view.page import page
 from wsdesc.view.scene import MOST, Matches, Scene, Supports, model_scene, pair_scene, rigid
@@ -183,7 +183,7 @@ def _title(names: tuple[str, str]) -> str:
 
 def _matches(p: Description, q: Description, T_target_source: Floats) -> Matches:
     """Mutual matches in the files' coordinates; those that the pose brings together agree."""
-    pairs = mutual(p.descriptors, q.descriptors).numpy()  # (M, 2)
+    pairs = mutual_matches(p.descriptors, q.descriptors).numpy()  # (M, 2)
     source, target = p.scan_keypoints[pairs[:, 0]], q.scan_keypoints[pairs[:, 1]]
     apart = source @ T_target_source[:3, :3].T + T_target_source[:3, 3] - target
     agree: NDArray[np.bool_] = np.linalg.norm(apart, axis=1) <= _AGREE * p.unit
