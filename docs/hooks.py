@@ -40,9 +40,9 @@ def _sections(command: Any, path: str) -> list[str]:
         return [
             part for name in command.commands for part in _sections(command.commands[name], f"{path} {name}")
         ]
-    context = command.context_class(command, info_name=path)
-    usage = " ".join(command.collect_usage_pieces(context))
-    lines = [f"## {path}", "", (command.help or "").strip(), "", "```", f"{path} {usage}", "```", ""]
+    arguments = [p.name.upper() for p in command.params if p.param_type_name == "argument"]
+    usage = " ".join([path, *arguments, "[OPTIONS]"])
+    lines = [f"## {path}", "", (command.help or "").strip(), "", "```", usage, "```", ""]
     rows = [_row(parameter) for parameter in command.params if not parameter.hidden]
     if rows:
         lines += ["| argument | meaning | default |", "|---|---|---|", *rows]
@@ -55,5 +55,6 @@ def _row(parameter: Any) -> str:
         names = f"`{parameter.name.upper()}`"
     text = (parameter.help or "").replace("|", "\\|")
     default = parameter.default
-    shown = "required" if parameter.required else "" if default in (None, False, ()) else f"`{default}`"
+    absent = default is None or default is False or default == ()
+    shown = "required" if parameter.required else "" if absent else f"`{default}`"
     return f"| {names} | {text} | {shown} |"
