@@ -138,7 +138,7 @@ def test_refuses_what_has_no_distance(bad: float, side: int) -> None:
 def test_refuses_shapes_that_do_not_fit() -> None:
     with pytest.raises(InputError, match=r"\(3, 4\) and \(3, 5\)"):
         mutual_matches(torch.zeros(3, 4), torch.zeros(3, 5))
-    with pytest.raises(InputError, match="no target"):
+    with pytest.raises(InputError, match="target has no descriptors"):
         nearest(torch.zeros(3, 4), torch.zeros(0, 4))
     with pytest.raises(InputError, match="chunk"):
         nearest(torch.zeros(3, 4), torch.zeros(3, 4), chunk=0)

@@ -22,7 +22,7 @@ from wsdesc.evaluation import inlier_ratio, r2_success
 from wsdesc.evaluation.fragments import load_fragment
 from wsdesc.evaluation.scenes import read_test_scenes
 from wsdesc.matching import mutual_matches
-from wsdesc.peers.base import far_origin, in_the_clouds_frames, load_package
+from wsdesc.peers.base import far_origin, load_package, to_scan_frames
 
 MISSING = peers.available()
 POSES = ("fpfh+ransac", "fgr", "kiss-matcher")
@@ -63,7 +63,7 @@ def test_names_by_kind() -> None:
 def test_unknown_names_say_which_there_are() -> None:
     with pytest.raises(InputError, match=r"choose shot, fpfh"):
         peers.descriptor("shoot")
-    with pytest.raises(InputError, match=r"no pose peer 'shot'"):
+    with pytest.raises(InputError, match=r"unknown pose peer 'shot'"):
         peers.pose("shot")
 
 
@@ -100,12 +100,12 @@ def test_origins_go_back_into_the_motion() -> None:
     T, unit = motion(), 1000.0
     source = torch.randn(20, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     origin_p, origin_q = np.array([1.0, 2, 3]), np.array([-4.0, 5, 6])
-    found = in_the_clouds_frames(T.numpy(), origin_p, origin_q, unit)
+    found = to_scan_frames(T.numpy(), origin_p, origin_q, unit)
     assert found is not None
     local = moved(source - torch.from_numpy(origin_p), T) + torch.from_numpy(origin_q)
     torch.testing.assert_close(moved(unit * source, found), unit * local)
-    assert in_the_clouds_frames(np.full((4, 4), np.nan), origin_p, origin_q, unit) is None
-    assert in_the_clouds_frames(np.diag([2.0, 2, 2, 1]), origin_p, origin_q, unit) is None
+    assert to_scan_frames(np.full((4, 4), np.nan), origin_p, origin_q, unit) is None
+    assert to_scan_frames(np.diag([2.0, 2, 2, 1]), origin_p, origin_q, unit) is None
 
 
 def test_only_far_clouds_lose_their_offset() -> None:

@@ -1,4 +1,4 @@
-"""What people would use instead of WSDesc, behind one interface, by name.
+"""Other descriptors and registration methods behind one interface, for comparison.
 
     from wsdesc import peers
 
@@ -6,7 +6,8 @@
         if missing is None:
             features = peers.descriptor(name)(points, keypoints, unit)
 
-`missing` is the line that says what to type. Nothing heavy is imported before a peer is asked for.
+`missing` says why a peer cannot run, with the install command. A peer's package is imported when the peer is
+created.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ Kind = Literal["descriptor", "pose"]
 class _Entry(NamedTuple):
     kind: Kind
     module: str  # of this package
-    maker: str  # in it: called with the arguments, returns the peer or raises PeerUnavailableError
+    factory: str  # class in the module; raises PeerUnavailableError if its package is missing
     arguments: dict[str, Any]
 
 
@@ -43,16 +44,16 @@ _PEERS: dict[str, _Entry] = {
 
 
 def names(kind: Kind | None = None) -> list[str]:
-    """All peers, or those of a kind, whether they can run here or not."""
+    """List the names of all peers, or of those of one kind, available or not."""
     return [name for name, entry in _PEERS.items() if kind in (None, entry.kind)]
 
 
 def available(kind: Kind | None = None) -> dict[str, str | None]:
-    """Each peer's name with None if it can run here, else with the line that says what to type."""
+    """Check all peers, or those of one kind: name → None if it can run, else what to install."""
     result: dict[str, str | None] = {}
     for name in names(kind):
         try:
-            _make(name, _PEERS[name].kind)
+            _create(name, _PEERS[name].kind)
         except PeerUnavailableError as error:
             result[name] = str(error)
         else:
@@ -61,18 +62,28 @@ def available(kind: Kind | None = None) -> dict[str, str | None]:
 
 
 def descriptor(name: str) -> DescriptorPeer:
-    """The descriptor of that name."""
-    return cast(DescriptorPeer, _make(name, "descriptor"))
+    """Create the descriptor peer `name`.
+
+    Raises:
+        InputError: No descriptor peer has this name.
+        PeerUnavailableError: Its package is not installed.
+    """
+    return cast(DescriptorPeer, _create(name, "descriptor"))
 
 
 def pose(name: str) -> PosePeer:
-    """The pose estimator of that name."""
-    return cast(PosePeer, _make(name, "pose"))
+    """Create the pose peer `name`.
+
+    Raises:
+        InputError: No pose peer has this name.
+        PeerUnavailableError: Its package is not installed.
+    """
+    return cast(PosePeer, _create(name, "pose"))
 
 
-def _make(name: str, kind: Kind) -> Any:
+def _create(name: str, kind: Kind) -> Any:
     entry = _PEERS.get(name)
     if entry is None or entry.kind != kind:
-        raise InputError(f"no {kind} peer {name!r}: choose {', '.join(names(kind))}")
+        raise InputError(f"unknown {kind} peer {name!r}: choose {', '.join(names(kind))}")
     module = import_module(f"{__name__}.{entry.module}")
-    return getattr(module, entry.maker)(**entry.arguments)
+    return getattr(module, entry.factory)(**entry.arguments)

@@ -1,8 +1,8 @@
-"""What a peer is: a descriptor or a pose estimator of other people, called the way ours is.
+"""The interface of peers (descriptors and pose estimators), and what their implementations share.
 
-Peers compute on the CPU. Lengths in their settings are metres; the `unit` says how long a metre is in the
-cloud's own measure, as everywhere. Those that orient normals by a viewpoint take the origin of the cloud's
-coordinates for it, which is where the camera of a depth scan stands, also after the scan was turned.
+Peers compute on the CPU. Their settings are in metres; `unit` is the length of one metre in the scan's unit.
+Peers that orient normals towards a viewpoint use the origin of the scan's coordinates. A depth camera stands
+there, also after a rotation of the scan.
 """
 
 from __future__ import annotations
@@ -19,50 +19,56 @@ from torch import Tensor
 from wsdesc.cloud.neighbours import check_points
 from wsdesc.cloud.sampling import voxel_downsample
 from wsdesc.cloud.units import INDOOR_RESOLUTION
-from wsdesc.core.errors import InputError, WSDescError
+from wsdesc.core.errors import InputError, MissingExtraError, WSDescError
 
-_FAR = 1000.0  # units from the origin: no viewpoint lies so far away, and float32 begins to lose digits
+_FAR = 1000.0  # metres from the origin: no viewpoint is so far away, and float32 loses digits
 
 Floats = NDArray[np.float64]
 
 
 class DescriptorPeer(Protocol):
-    """Descriptors of keypoints; the nearer two of them, the more alike the places."""
+    """A descriptor: similar surfaces have similar vectors."""
 
     def __call__(self, points: Tensor, keypoints: Tensor, unit: float = 1.0) -> Tensor:
-        """points (N, 3), keypoints (K, 3) → (K, C) float32 on the CPU. Downsampling is the caller's."""
+        """Compute descriptors (K, C) float32 of keypoints (K, 3) in points (N, 3), without downsampling."""
         ...
 
 
 class PosePeer(Protocol):
-    """A motion from two clouds."""
+    """A method that estimates the pose of one scan in another."""
 
     def __call__(self, source: Tensor, target: Tensor, unit: float = 1.0, *, seed: int = 0) -> Tensor | None:
-        """source (N, 3), target (M, 3) → T_target_source (4, 4) float64, None where none was found.
+        """Estimate T_target_source (4, 4) float64 of source (N, 3) and target (M, 3); None if it fails.
 
-        Clouds are downsampled to the working resolution of 0.025 units here. The `seed` is for those that
-        draw at random.
+        The scans are downsampled to the working resolution, 0.025 m. Random choices depend on `seed`.
         """
         ...
 
 
 class PeerUnavailableError(WSDescError):
-    """A peer that cannot run here; the message has the line to type."""
+    """The package of a peer is not installed or cannot be loaded; the message has the install command."""
 
 
 def load_package(name: str, what: str, system: str = "") -> Any:
-    """Import an optional package; where it or a system library is missing, say what to type."""
+    """Import the optional package of a peer.
+
+    Args:
+        name: Module to import.
+        what: Name of the package in error messages.
+        system: Debian packages that the package needs.
+
+    Raises:
+        PeerUnavailableError: The package or one of its libraries is missing.
+    """
     try:
         return import_module(name)
     except ModuleNotFoundError as error:
-        if error.name != name:  # it is there, but something it needs is not
+        if error.name != name:  # a dependency of the package is missing
             raise PeerUnavailableError(f"{what} cannot be loaded: {_one_line(error)}") from error
-        raise PeerUnavailableError(
-            f'{what} is not installed. Type: pip install "wsdesc[peers]"'
-            + (f", and for its system libraries: apt-get install {system}" if system else "")
-        ) from error
+        libraries = f"; its system libraries: apt-get install {system}" if system else ""
+        raise PeerUnavailableError(f"{MissingExtraError(what, 'peers')}{libraries}") from error
     except (ImportError, OSError) as error:
-        remedy = f". Type: apt-get install {system}" if system else ""
+        remedy = f". Install its system libraries: apt-get install {system}" if system else ""
         raise PeerUnavailableError(f"{what} cannot be loaded: {_one_line(error)}{remedy}") from error
 
 
@@ -71,13 +77,13 @@ def _one_line(error: Exception) -> str:
 
 
 def check_unit(unit: float) -> None:
-    """Refuse what is no length."""
+    """Raise InputError unless the unit is a positive length."""
     if not (unit > 0 and math.isfinite(unit)):
-        raise InputError(f"a unit must be a positive length, not {unit}")
+        raise InputError(f"the unit must be a positive length, not {unit}")
 
 
-def at_working_resolution(points: Tensor, name: str, unit: float) -> Floats:
-    """The cloud (N, 3) in metres, a point in each cell of 0.025: (M, 3)."""
+def downsample_to_metres(points: Tensor, name: str, unit: float) -> Floats:
+    """Convert points (N, 3) to metres and downsample them to 0.025 m: (M, 3)."""
     check_unit(unit)
     check_points(points, name)
     metres = points.detach().cpu().double() / unit
@@ -85,15 +91,28 @@ def at_working_resolution(points: Tensor, name: str, unit: float) -> Floats:
 
 
 def far_origin(points: Floats) -> Floats:
-    """What to subtract from a cloud (N, 3) first: nothing, so that the viewpoint stays the origin, unless
-    the cloud is so far away that its digits are at stake; then its mean."""
+    """Choose an origin (3,) to subtract from points (N, 3) in metres.
+
+    It is zero, so that the viewpoint stays at the origin, unless the scan is so far away that float32 loses
+    digits; then it is the mean of the points.
+    """
     return points.mean(0) if np.abs(points).max() > _FAR else np.zeros(3)
 
 
-def in_the_clouds_frames(
+def to_scan_frames(
     T_local: Floats, source_origin: Floats, target_origin: Floats, unit: float
 ) -> Tensor | None:
-    """T_target_source (4, 4) from that between the clouds in metres about origins; None if it is none."""
+    """Convert a pose in metres between shifted scans to the scans' own frames and unit.
+
+    Args:
+        T_local: Pose (4, 4) of the source in the target, in metres, each without its origin.
+        source_origin: Origin (3,) that was subtracted from the source, in metres.
+        target_origin: Origin (3,) that was subtracted from the target, in metres.
+        unit: Length of one metre in the scans' unit.
+
+    Returns:
+        T_target_source (4, 4) float64, or None if `T_local` is not rigid.
+    """
     R = T_local[:3, :3]
     if not np.isfinite(T_local).all() or not np.allclose(R @ R.T, np.eye(3), atol=1e-3):
         return None

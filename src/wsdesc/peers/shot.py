@@ -1,10 +1,10 @@
-"""SHOT: signatures of histograms of orientations, 352 numbers a keypoint.
+"""SHOT: signatures of histograms of orientations, 352 numbers per keypoint.
 
-After S. Salti, F. Tombari, L. Di Stefano, "SHOT: Unique signatures of histograms for surface and texture
-description", CVIU 125, 2014. The ball around a keypoint is cut, in the keypoint's frame, into 8 sectors of
-azimuth, 2 of elevation and 2 shells; in each of the 32 a histogram of 11 bins counts the cosines between
-the frame's z and the neighbours' normals. A neighbour is shared out linearly among adjacent bins in all four
-quantities, and the whole has unit length.
+S. Salti, F. Tombari, L. Di Stefano, "SHOT: Unique signatures of histograms for surface and texture
+description", CVIU 125, 2014. In the keypoint's frame, the ball around it is divided into 8 sectors of
+azimuth, 2 of elevation and 2 shells. Each of the 32 parts has a histogram with 11 bins of the cosines between
+the frame's z and the neighbours' normals. A neighbour is interpolated linearly between adjacent bins in all
+four quantities. The descriptor is normalized to unit length.
 """
 
 from __future__ import annotations
@@ -26,61 +26,61 @@ LENGTH = AZIMUTHS * ELEVATIONS * SHELLS * BINS  # 352
 
 
 class Shot:
-    """A descriptor peer. The radii, in metres, were chosen on indoor/train."""
+    """A descriptor peer. The default radii, in metres, are the best ones on indoor/train."""
 
     def __init__(self, support_radius: float = 0.4, normal_radius: float = 0.06) -> None:
         for radius in (support_radius, normal_radius):
             if not (radius > 0 and math.isfinite(radius)):
-                raise InputError(f"a radius of SHOT must be a positive length, not {radius}")
+                raise InputError(f"the radii of SHOT must be positive lengths, not {radius}")
         self.support_radius, self.normal_radius = support_radius, normal_radius
 
     @torch.no_grad()
     def __call__(self, points: Tensor, keypoints: Tensor, unit: float = 1.0) -> Tensor:
-        """Descriptors (K, 352) float32 of `keypoints` (K, 3) in the cloud `points` (N, 3); on the CPU.
+        """Compute descriptors (K, 352) float32 of `keypoints` (K, 3) in `points` (N, 3), on the CPU.
 
-        Rows are of unit length, or zero where fewer than five neighbours, or no normals, are there.
+        Rows have unit length. They are zero for keypoints with fewer than five neighbours or without normals.
         """
         check_unit(unit)
         check_points(points)
         check_points(keypoints, "keypoints")
-        # Geographic coordinates lose their offset before they lose their digits.
+        # Subtract the offset of geographic coordinates before float32 loses their digits.
         points, keypoints = points.detach().cpu().double(), keypoints.detach().cpu().double()
         origin = points.mean(0)
         grid = NeighbourGrid.of(((points - origin) / unit).float())
         keys = ((keypoints - origin) / unit).float().contiguous()
         normals = surface_normals(grid, self.normal_radius)
-        axes, usable = shot_frames(grid, keys, self.support_radius)
+        frames, usable = shot_frames(grid, keys, self.support_radius)
         result = np.zeros((len(keys), LENGTH), np.float32)
         radius = np.float32(self.support_radius)
         run_in_chunks(
-            _histograms, len(keys), *grid.arrays(), normals, keys.numpy(), radius, axes, usable, result
+            _histograms, len(keys), *grid.arrays(), normals, keys.numpy(), radius, frames, usable, result
         )
         return torch.from_numpy(result)
 
 
 @kernel
 def _histograms(
-    start, stop, points, centres, radii, branch_centres, branch_radii, normals, keypoints, radius, axes,
+    start, stop, points, centres, radii, branch_centres, branch_radii, normals, keypoints, radius, frames,
     usable, result,
 ):  # fmt: skip
-    found = np.empty(len(radii), np.int32)
+    leaves = np.empty(len(radii), np.int32)
     total = np.empty(LENGTH)
     for k in range(start, stop):
         if not usable[k]:
             continue
         x, y, z = keypoints[k, 0], keypoints[k, 1], keypoints[k, 2]
         total[:] = 0
-        for i in range(walk_leaves(centres, radii, branch_centres, branch_radii, x, y, z, radius, found)):
-            for p in range(found[i] * LEAF, min((found[i] + 1) * LEAF, len(points))):
+        for i in range(walk_leaves(centres, radii, branch_centres, branch_radii, x, y, z, radius, leaves)):
+            for p in range(leaves[i] * LEAF, min((leaves[i] + 1) * LEAF, len(points))):
                 dx, dy, dz = points[p, 0] - x, points[p, 1] - y, points[p, 2] - z
                 squared = dx * dx + dy * dy + dz * dz
                 nx, ny, nz = normals[p, 0], normals[p, 1], normals[p, 2]
                 if squared > radius * radius or squared == 0 or (nx == 0 and ny == 0 and nz == 0):
                     continue
-                cosine = along_axis(axes[k], 2, nx, ny, nz)
-                u, v = along_axis(axes[k], 0, dx, dy, dz), along_axis(axes[k], 1, dx, dy, dz)
-                w = along_axis(axes[k], 2, dx, dy, dz)
-                _share_out(total, cosine, u, v, w, np.float64(radius))
+                cosine = along_axis(frames[k], 2, nx, ny, nz)
+                u, v = along_axis(frames[k], 0, dx, dy, dz), along_axis(frames[k], 1, dx, dy, dz)
+                w = along_axis(frames[k], 2, dx, dy, dz)
+                _interpolate(total, cosine, u, v, w, np.float64(radius))
         length = math.sqrt((total * total).sum())
         if length > 0:
             for b in range(LENGTH):
@@ -88,9 +88,11 @@ def _histograms(
 
 
 @inline
-def _share_out(total, cosine, u, v, w, radius):
-    """Add a neighbour at (u, v, w) in the frame. Beyond the middle of the outermost bins all of it is
-    theirs; azimuth goes round."""
+def _interpolate(total, cosine, u, v, w, radius):
+    """Add a neighbour at (u, v, w) in the frame to the adjacent bins.
+
+    The outermost bins are not interpolated outwards; azimuth is periodic.
+    """
     distance = math.sqrt(u * u + v * v + w * w)
     azimuth = math.atan2(v, u) / (2 * math.pi) * AZIMUTHS - 0.5
     elevation = math.acos(min(max(w / distance, -1.0), 1.0)) / math.pi * ELEVATIONS - 0.5
