@@ -27,7 +27,7 @@ from wsdesc.alignment.confidence import FITTED, Calibration, Evidence
 from wsdesc.alignment.surface import Surface
 from wsdesc.cloud.files import read_points
 from wsdesc.cloud.units import INDOOR_RESOLUTION
-from wsdesc.datasets.synthetic import make_fragments, overlap
+from wsdesc.datasets.synthetic import overlap, room_scans
 from wsdesc.datasets.synthetic.floor import floor_scans
 from wsdesc.datasets.threedmatch import read_pose
 from wsdesc.descriptor.description import Description, describe
@@ -79,12 +79,12 @@ def read_scans(o: argparse.Namespace) -> dict[str, list[Scan]]:
     scans: dict[str, list[Scan]] = {}
     for number in watched(range(o.rooms), "rooms"):
         name = f"room{number}"
-        made = [f for f in make_fragments(o.first_room + number, 3) if len(f.points) > 1500]
-        scans[name] = [scan_of(name, f.points, f.T_world_fragment, o.keypoints, rng) for f in made]
+        made = [f for f in room_scans(o.first_room + number, 3) if len(f.points) > 1500]
+        scans[name] = [scan_of(name, f.points, f.T_world_scan, o.keypoints, rng) for f in made]
     for number in watched(range(o.floors), "floors"):
         name = f"floor{number}"
         scans[name] = [
-            scan_of(name, f.points, f.T_world_fragment, o.keypoints, rng, FLOOR_RESOLUTION)
+            scan_of(name, f.points, f.T_world_scan, o.keypoints, rng, FLOOR_RESOLUTION)
             for f in floor_scans(o.first_room + number, 3)
         ]
     for folder in o.scenes:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from wsdesc import register, write_points
-from wsdesc.datasets.synthetic import make_fragments
+from wsdesc.datasets.synthetic import room_scans
 from wsdesc.datasets.threedmatch import LogEntry, write_log
 from wsdesc.learning.options import TrainOptions
 
@@ -18,12 +18,12 @@ _ROOM = 3  # seed
 
 def prepare(folder: Path) -> None:
     """Write scans of a synthetic room, the truth about them, and the options of a tiny training."""
-    fragments = make_fragments(_ROOM, 3, resolution=0.08)
+    fragments = room_scans(_ROOM, 3, resolution=0.08)
     scene = folder / "data" / "room"
     scene.mkdir(parents=True)
     for number, fragment in enumerate(fragments):
         write_points(scene / f"cloud_bin_{number}.ply", fragment.points)
-    poses = [fragment.T_world_fragment for fragment in fragments]
+    poses = [fragment.T_world_scan for fragment in fragments]
     truth = [LogEntry(i, j, 3, np.linalg.inv(poses[i]) @ poses[j]) for i, j in combinations(range(3), 2)]
     (folder / "data" / "room-evaluation").mkdir()
     write_log(folder / "data" / "room-evaluation" / "gt.log", truth)

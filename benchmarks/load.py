@@ -25,7 +25,7 @@ import numpy as np
 from common import or_explain, print_machine, print_table, watched
 from wsdesc import reconstruct, register
 from wsdesc.core.errors import InputError
-from wsdesc.datasets.synthetic import make_fragments
+from wsdesc.datasets.synthetic import room_scans
 from wsdesc.descriptor.description import Description, describe
 
 SMALL: dict[str, Any] = {"keypoints": (60,), "hypotheses": 2, "refined": 1}
@@ -35,7 +35,7 @@ _SAME = 6  # entries that two processes write at once
 
 def small_scans(count: int) -> list[np.ndarray]:
     """Scans (N, 3) of a synthetic room, of a thousand points or two."""
-    return [fragment.points.astype(np.float64) for fragment in make_fragments(3, count, resolution=0.1)]
+    return [fragment.points.astype(np.float64) for fragment in room_scans(3, count, resolution=0.1)]
 
 
 def own_memory() -> int:

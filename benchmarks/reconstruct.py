@@ -34,7 +34,7 @@ from scipy.spatial.transform import Rotation
 from common import or_explain, print_machine, print_table
 from wsdesc import read_points, write_points
 from wsdesc.core.errors import InputError
-from wsdesc.datasets.synthetic import make_fragments
+from wsdesc.datasets.synthetic import room_scans
 from wsdesc.datasets.synthetic.floor import floor_scans
 from wsdesc.datasets.threedmatch import find_fragments, read_log, read_pose
 
@@ -53,7 +53,7 @@ class Known(NamedTuple):
 
 
 def true_poses(scene: Path) -> dict[int, np.ndarray]:
-    """T_world_fragment of the fragments, from their own files or along the pairs of gt.log."""
+    """T_world_scan of the fragments, from their own files or along the pairs of gt.log."""
     numbers = sorted(find_fragments(scene))
     if (scene / f"cloud_bin_{numbers[0]}.info.txt").exists():
         return {k: read_pose(scene / f"cloud_bin_{k}.info.txt") for k in numbers}
@@ -241,7 +241,7 @@ def scene(o: argparse.Namespace) -> None:
 
 def floor(o: argparse.Namespace) -> None:
     scans: list[tuple[str, np.ndarray | None, np.ndarray]] = [
-        ("floor", fragment.T_world_fragment, fragment.points.astype(np.float64))
+        ("floor", fragment.T_world_scan, fragment.points.astype(np.float64))
         for fragment in floor_scans(o.seed, o.count)
     ]
     measure(f"floor-{o.seed}", scans, o)
@@ -249,9 +249,9 @@ def floor(o: argparse.Namespace) -> None:
 
 def growth(o: argparse.Namespace) -> None:
     for count in o.counts:
-        rooms = [make_fragments(o.seed + 1000 + room, A_ROOM) for room in range(-(-count // A_ROOM))]
+        rooms = [room_scans(o.seed + 1000 + room, A_ROOM) for room in range(-(-count // A_ROOM))]
         scans = [
-            (f"room {number}", fragment.T_world_fragment, fragment.points.astype(np.float64))
+            (f"room {number}", fragment.T_world_scan, fragment.points.astype(np.float64))
             for number, room in enumerate(rooms)
             for fragment in room
         ]

@@ -45,7 +45,7 @@ def scans_of(floor: int, count: int, keypoints: int) -> list[Scan]:
     made = floor_scans(floor, count)
     resolution = working_resolution(*(f.points for f in made))
     rng = np.random.default_rng(floor)
-    return [scan_of("floor", f.points, f.T_world_fragment, keypoints, rng, resolution) for f in made]
+    return [scan_of("floor", f.points, f.T_world_scan, keypoints, rng, resolution) for f in made]
 
 
 def cases_of(floor: int, source: Scan, target: Scan) -> list[Case]:

@@ -32,7 +32,7 @@ from wsdesc.alignment.consensus import consensus
 from wsdesc.alignment.hypotheses import ransac_hypotheses
 from wsdesc.cloud.sampling import random_sample, voxel_downsample
 from wsdesc.core.errors import InputError
-from wsdesc.datasets.synthetic import make_fragments, overlap
+from wsdesc.datasets.synthetic import overlap, room_scans
 from wsdesc.datasets.threedmatch import find_fragments, read_pose
 from wsdesc.evaluation import r2_success
 from wsdesc.matching import mutual_matches, nearest
@@ -77,8 +77,8 @@ def scenes(options: argparse.Namespace) -> Iterator[list[tuple[Tensor, Tensor]]]
             for path in files.values()
         ]
     for room in range(options.rooms):
-        made = make_fragments(FIRST_ROOM + room, 5)
-        yield [(torch.from_numpy(f.points).double(), torch.from_numpy(f.T_world_fragment)) for f in made]
+        made = room_scans(FIRST_ROOM + room, 5)
+        yield [(torch.from_numpy(f.points).double(), torch.from_numpy(f.T_world_scan)) for f in made]
 
 
 def describe(

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import wsdesc
-from wsdesc.datasets.synthetic import make_fragments
+from wsdesc.datasets.synthetic import room_scans
 from wsdesc.descriptor.description import Description
 
 SMALL = {"keypoints": (60,), "hypotheses": 2, "refined": 1}
@@ -19,7 +19,7 @@ linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks i
 
 @pytest.fixture(scope="module")
 def scans():
-    return [fragment.points.astype(np.float64) for fragment in make_fragments(3, 3, resolution=0.1)]
+    return [fragment.points.astype(np.float64) for fragment in room_scans(3, 3, resolution=0.1)]
 
 
 def own_memory():

@@ -292,9 +292,9 @@ def test_the_misfit_is_that_of_most_walls() -> None:
 def bays() -> tuple[Agreement, Agreement]:
     """Of two scans of a floor at their right pose, and a bay further."""
     floor, (a, b) = Floor(1), floor_scans(1, 3)[:2]
-    T_b_a = np.linalg.inv(b.T_world_fragment) @ a.T_world_fragment
+    T_b_a = np.linalg.inv(b.T_world_scan) @ a.T_world_scan
     step = np.eye(4)
-    step[:3, 3] = b.T_world_fragment[:3, :3].T @ [floor.pitch, 0.0, 0.0]
+    step[:3, 3] = b.T_world_scan[:3, :3].T @ [floor.pitch, 0.0, 0.0]
     source, target = (
         Surface.of(voxel_downsample(torch.from_numpy(s.points), 0.1).numpy().astype(float)) for s in (a, b)
     )

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from wsdesc import write_points
 from wsdesc.cli.app import app
 from wsdesc.core.folders import locked
-from wsdesc.datasets.synthetic import make_fragments
+from wsdesc.datasets.synthetic import room_scans
 
 FAST = ("--keypoints", "400", "--more-keypoints", "0")
 ROOM = ["room_1.ply", "room_2.ply", "room_3.ply"]
@@ -40,7 +40,7 @@ def lines(out):
 def scans(tmp_path_factory):
     """Three scans of a room, in frames of their own, and a file that broke off, in the middle."""
     folder = tmp_path_factory.mktemp("scans")
-    for number, (name, fragment) in enumerate(zip(ROOM, make_fragments(3, 3, resolution=0.04), strict=True)):
+    for number, (name, fragment) in enumerate(zip(ROOM, room_scans(3, 3, resolution=0.04), strict=True)):
         R = Rotation.random(random_state=number).as_matrix()
         write_points(folder / name, fragment.points @ R.T)
     (folder / "room_15_broken.ply").write_bytes((folder / ROOM[0]).read_bytes()[:400])

@@ -17,7 +17,7 @@ def scans():
 
 def test_scans_of_one_floor_overlap_under_their_poses(scans):
     a, b = scans[:2]
-    T_b_a = np.linalg.inv(b.T_world_fragment) @ a.T_world_fragment
+    T_b_a = np.linalg.inv(b.T_world_scan) @ a.T_world_scan
     assert overlap(a.points, b.points, T_b_a, 0.1) > 0.3
     T_b_a[:3, 3] += 1.0
     assert overlap(a.points, b.points, T_b_a, 0.1) < 0.3
@@ -26,7 +26,7 @@ def test_scans_of_one_floor_overlap_under_their_poses(scans):
 def test_points_lie_within_the_floor(scans):
     floor = Floor(1)
     for scan in scans:
-        world = scan.points @ scan.T_world_fragment[:3, :3].T + scan.T_world_fragment[:3, 3]
+        world = scan.points @ scan.T_world_scan[:3, :3].T + scan.T_world_scan[:3, 3]
         assert np.abs(world[:, 0]).max() < floor.length / 2 + 3  # open doors show a little of outside
         assert world[:, 2].min() > -0.05
         assert world[:, 2].max() < floor.height + 0.05
@@ -37,9 +37,9 @@ def test_a_step_of_one_bay_looks_right_at_first_sight(scans):
     """The trap that the floor is for: structure repeats, furniture does not."""
     floor, scan = Floor(1), scans[1]
     step = np.eye(4)
-    step[:3, 3] = scan.T_world_fragment[:3, :3].T @ [floor.pitch, 0.0, 0.0]
+    step[:3, 3] = scan.T_world_scan[:3, :3].T @ [floor.pitch, 0.0, 0.0]
     beside = np.eye(4)
-    beside[:3, 3] = scan.T_world_fragment[:3, :3].T @ [0.0, floor.pitch, 0.0]
+    beside[:3, 3] = scan.T_world_scan[:3, :3].T @ [0.0, floor.pitch, 0.0]
     assert overlap(scan.points, scan.points, step, 0.1) > 1.2 * overlap(scan.points, scan.points, beside, 0.1)
 
 

@@ -10,7 +10,14 @@ import pytest
 from wsdesc.cloud.files import write_points
 from wsdesc.core.errors import FileFormatError, InputError
 from wsdesc.datasets import scans as module
-from wsdesc.datasets.scans import Scan, Sequence, check_enough, find_sequences, natural_order, read_all
+from wsdesc.datasets.scans import (
+    ScanFile,
+    ScanSequence,
+    check_enough,
+    find_sequences,
+    natural_order,
+    read_all,
+)
 
 
 def cloud(seed: int, count: int = 20) -> np.ndarray:
@@ -32,7 +39,7 @@ def collection(path: Path, shapes: int, seed: int = 0) -> Path:
     return path
 
 
-def names(sequence: Sequence) -> list[str]:
+def names(sequence: ScanSequence) -> list[str]:
     return [scan.name for scan in sequence.scans]
 
 
@@ -150,7 +157,7 @@ def test_what_cannot_be_read_is_skipped_and_named(tmp_path):
     (folder / "s3.ply").write_bytes((folder / "s3.ply").read_bytes()[:-7])
     (folder / "s4.ply").write_text("not a ply")
     (sequence,) = find_sequences(folder)
-    done: list[Scan] = []
+    done: list[ScanFile] = []
     clouds, problems = read_all(sequence, progress=done.append)
     assert list(clouds) == [0, 2, 5]
     assert done == sequence.scans
@@ -239,7 +246,7 @@ def test_modelnet40_is_read_as_published(tmp_path, monkeypatch):
         np.testing.assert_array_equal(clouds[place], scan.read())
         assert clouds[place].shape == (16, 3)
         assert clouds[place].dtype == np.float64
-    check_enough([Sequence("one shape", sequence.scans[:1], objects=True)])
+    check_enough([ScanSequence("one shape", sequence.scans[:1], objects=True)])
 
 
 def test_collections_that_cannot_be_read_are_named(tmp_path):

@@ -10,7 +10,7 @@ import torch
 from scipy.spatial import cKDTree
 
 from wsdesc.core.errors import InputError
-from wsdesc.datasets.synthetic import Fragment, Room, make_fragments, overlap, room_pair
+from wsdesc.datasets.synthetic import Room, SyntheticScan, overlap, room_pair, room_scans
 from wsdesc.datasets.synthetic.camera import Camera, look, measure
 from wsdesc.datasets.synthetic.fusion import fuse, voxel_mean
 from wsdesc.datasets.synthetic.raycast import Tree, cast
@@ -21,12 +21,12 @@ SEEDS = range(20)
 
 
 @cache
-def fragments(seed: int) -> list[Fragment]:
-    return make_fragments(seed, 2 if seed < 3 else 1)
+def fragments(seed: int) -> list[SyntheticScan]:
+    return room_scans(seed, 2 if seed < 3 else 1)
 
 
-def relative(source: Fragment, target: Fragment) -> np.ndarray:
-    return np.linalg.inv(target.T_world_fragment) @ source.T_world_fragment
+def relative(source: SyntheticScan, target: SyntheticScan) -> np.ndarray:
+    return np.linalg.inv(target.T_world_scan) @ source.T_world_scan
 
 
 def nearest_by_hand(triangles: np.ndarray, origin: np.ndarray, ray: np.ndarray) -> float:
@@ -64,15 +64,15 @@ def test_a_seed_gives_the_same_bits_on_any_number_of_threads() -> None:
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(1)
-        alone = make_fragments(7, 2)
+        alone = room_scans(7, 2)
         torch.set_num_threads(3)
-        together = make_fragments(7, 2)
+        together = room_scans(7, 2)
     finally:
         torch.set_num_threads(before)
     for a, b in zip(alone, together, strict=True):
         assert a.points.tobytes() == b.points.tobytes()
-        assert a.T_world_fragment.tobytes() == b.T_world_fragment.tobytes()
-    assert make_fragments(7, 1)[0].points.tobytes() == alone[0].points.tobytes()
+        assert a.T_world_scan.tobytes() == b.T_world_scan.tobytes()
+    assert room_scans(7, 1)[0].points.tobytes() == alone[0].points.tobytes()
 
 
 def test_seeds_differ() -> None:
@@ -204,9 +204,9 @@ def test_overlap_counts_points() -> None:
 
 def test_senseless_wishes_are_refused() -> None:
     with pytest.raises(InputError, match="seed"):
-        make_fragments(-1, 1)
+        room_scans(-1, 1)
     with pytest.raises(InputError, match="resolution"):
-        make_fragments(0, 1, resolution=0.0)
+        room_scans(0, 1, resolution=0.0)
     with pytest.raises(InputError, match="overlap"):
         room_pair(0, min_overlap=0.99)
 

@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from wsdesc import WSDesc, write_points
 from wsdesc.cli.app import app as cli
-from wsdesc.datasets.synthetic import make_fragments
+from wsdesc.datasets.synthetic import room_scans
 from wsdesc.datasets.threedmatch import LogEntry, write_log
 from wsdesc.evaluation import published
 from wsdesc.evaluation.report import Report
@@ -53,10 +53,10 @@ def test_folder_names_are_different_and_plain():
 def test_command_trains_rows_and_does_not_train_them_again(tmp_path):
     scans = tmp_path / "test" / "scans"
     scans.mkdir(parents=True)
-    fragments = make_fragments(5, 3)
+    fragments = room_scans(5, 3)
     for k, fragment in enumerate(fragments):
         write_points(scans / f"cloud_bin_{k}.ply", fragment.points)
-    first, second = (fragment.T_world_fragment for fragment in fragments[:2])
+    first, second = (fragment.T_world_scan for fragment in fragments[:2])
     (tmp_path / "test" / "scans-evaluation").mkdir()
     truth = LogEntry(0, 1, len(fragments), np.linalg.inv(first) @ second)
     write_log(tmp_path / "test" / "scans-evaluation" / "gt.log", [truth])

@@ -13,7 +13,7 @@ import yaml
 
 from wsdesc import WSDescError, write_points
 from wsdesc.cli.train import train as command
-from wsdesc.datasets.synthetic import make_fragments
+from wsdesc.datasets.synthetic import room_scans
 from wsdesc.evaluation.metrics import inlier_ratio
 from wsdesc.learning.data import divide, gather, gather_clouds
 from wsdesc.learning.match_trainer import coincident
@@ -25,12 +25,12 @@ from wsdesc.learning.sources import RoomPairs, ShapePairs
 
 @pytest.fixture(scope="module")
 def fragments():
-    return make_fragments(seed=3, count=4)
+    return room_scans(seed=3, count=4)
 
 
 @pytest.fixture(scope="module")
 def six():
-    return make_fragments(seed=3, count=6)
+    return room_scans(seed=3, count=6)
 
 
 def write_scene(folder, fragments, scale=1.0):
@@ -38,7 +38,7 @@ def write_scene(folder, fragments, scale=1.0):
     folder.mkdir()
     for k, fragment in enumerate(fragments):
         write_points(folder / f"cloud_bin_{k}.ply", fragment.points * scale)
-        T = fragment.T_world_fragment.copy()
+        T = fragment.T_world_scan.copy()
         T[:3, 3] *= scale
         pose = "\n".join(" ".join(f"{x:.6f}" for x in row) for row in T)
         (folder / f"cloud_bin_{k}.info.txt").write_text(f"scene\t seq-01\t {k}\n{pose}\n")
@@ -79,7 +79,7 @@ def test_millimetres_are_found_and_said_aloud(scene, fragments, tmp_path):
 
 
 def test_the_overlap_check_confirms_neighbours_and_refuses_strangers(scene, tmp_path):
-    write_points(scene / "cloud_bin_4.ply", make_fragments(seed=90, count=1)[0].points)
+    write_points(scene / "cloud_bin_4.ply", room_scans(seed=90, count=1)[0].points)
     data, said = heard([scene], pairs="both", window=1)
     kept = {(p.i, p.j) for p in data.graph.pairs}
     assert (3, 4) not in kept
@@ -102,7 +102,7 @@ def test_places_that_cannot_be_learned_from(tmp_path, fragments, mode):
         folder.mkdir()
     write_points(single / "0.ply", fragments[0].points)
     for seed in (50, 60):
-        write_points(apart / f"{seed}.ply", make_fragments(seed, 1)[0].points)
+        write_points(apart / f"{seed}.ply", room_scans(seed, 1)[0].points)
     for folder, reason in ((empty, "no scans"), (single, "one scan"), (tmp_path / "missing", "no such")):
         with pytest.raises(WSDescError, match=reason):
             heard([folder], pairs=mode)

@@ -16,7 +16,7 @@ from wsdesc.cloud.neighbours import NeighbourGrid
 from wsdesc.cloud.sampling import farthest_points, voxel_downsample
 from wsdesc.core.errors import FileFormatError, InputError
 from wsdesc.core.progress import Advance
-from wsdesc.datasets.synthetic import make_fragments
+from wsdesc.datasets.synthetic import room_scans
 from wsdesc.learning.pairs import (
     OverlapOptions,
     Pair,
@@ -34,12 +34,12 @@ class Rooms:
     """Two fragments of each of two rooms, at places 0, 1 and 2, 3."""
 
     def __init__(self) -> None:
-        self.fragments = [fragment for seed in (0, 5) for fragment in make_fragments(seed, 2)]
+        self.fragments = [fragment for seed in (0, 5) for fragment in room_scans(seed, 2)]
         points = [torch.from_numpy(fragment.points) for fragment in self.fragments]
         self.clouds = {place: voxel_downsample(p, 0.03) for place, p in enumerate(points)}
 
     def T_q_p(self, p: int, q: int) -> np.ndarray:
-        world = [self.fragments[place].T_world_fragment for place in (p, q)]
+        world = [self.fragments[place].T_world_scan for place in (p, q)]
         return np.linalg.inv(world[1]) @ world[0]
 
 

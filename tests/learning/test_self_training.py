@@ -10,7 +10,7 @@ import torch
 
 from wsdesc import WSDesc, WSDescError
 from wsdesc.cli import train as cli_learn
-from wsdesc.datasets.synthetic import make_fragments
+from wsdesc.datasets.synthetic import room_scans
 from wsdesc.learning.options import TrainOptions
 from wsdesc.learning.overlap import OverlapOptions
 from wsdesc.learning.run import train
@@ -28,7 +28,7 @@ def model():
 @pytest.fixture(scope="module")
 def clouds(room):
     """Two overlapping views of a room, and one of another place."""
-    stranger = max((f.points for f in make_fragments(977, 2)), key=len)
+    stranger = max((f.points for f in room_scans(977, 2)), key=len)
     return [drop_sparse(torch.as_tensor(c), 0.3, 0.45) for c in (room.source, room.target, stranger)]
 
 

@@ -12,7 +12,7 @@ from scipy.spatial.transform import Rotation
 from wsdesc import write_points
 from wsdesc.core.errors import InputError
 from wsdesc.core.executors import Dask
-from wsdesc.datasets.synthetic import make_fragments
+from wsdesc.datasets.synthetic import room_scans
 from wsdesc.reconstruction.pipeline import reconstruct
 
 distributed = pytest.importorskip("distributed")
@@ -33,7 +33,7 @@ def cluster():
 @pytest.fixture(scope="module")
 def scans(tmp_path_factory):
     folder = tmp_path_factory.mktemp("scans")
-    for number, fragment in enumerate(make_fragments(3, 3, resolution=0.04)):
+    for number, fragment in enumerate(room_scans(3, 3, resolution=0.04)):
         R = Rotation.random(random_state=number).as_matrix()
         write_points(folder / f"{number}.ply", fragment.points @ R.T)
     return sorted(folder.glob("*.ply"))

@@ -17,7 +17,7 @@ from wsdesc.cloud.units import measure
 from wsdesc.core.errors import FileFormatError, InputError
 from wsdesc.core.executors import Serial
 from wsdesc.core.folders import locked
-from wsdesc.datasets.synthetic import make_fragments
+from wsdesc.datasets.synthetic import room_scans
 from wsdesc.reconstruction.pipeline import reconstruct
 
 FAST = {"keypoints": 400, "more_keypoints": 0}
@@ -51,12 +51,12 @@ def files(tmp_path_factory):
     folder = tmp_path_factory.mktemp("scans")
     rng = np.random.default_rng(0)
     T_room_scan = {}
-    for name, fragment in zip(ROOM, make_fragments(3, 3, resolution=0.04), strict=True):
+    for name, fragment in zip(ROOM, room_scans(3, 3, resolution=0.04), strict=True):
         T_scan_fragment = motion(rng)
         points = fragment.points @ T_scan_fragment[:3, :3].T + T_scan_fragment[:3, 3]
         write_points(folder / name, points)
-        T_room_scan[name] = fragment.T_world_fragment @ np.linalg.inv(T_scan_fragment)
-    write_points(folder / "foreign.ply", make_fragments(77, 1, resolution=0.04)[0].points)
+        T_room_scan[name] = fragment.T_world_scan @ np.linalg.inv(T_scan_fragment)
+    write_points(folder / "foreign.ply", room_scans(77, 1, resolution=0.04)[0].points)
     return folder, T_room_scan
 
 

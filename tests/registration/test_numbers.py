@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import wsdesc
-from wsdesc.datasets.synthetic import make_fragments
+from wsdesc.datasets.synthetic import room_scans
 
 PRECISION = Path(__file__).parent.parent / "benchmarks" / "precision.py"
 
@@ -27,7 +27,7 @@ def compare_precisions(*scans):
 
 def test_float32_finds_the_pose_of_float64(tmp_path):
     far = np.array([4e5, 5e6, 100.0])  # as in geographic coordinates
-    for number, fragment in enumerate(make_fragments(3, 2, resolution=0.05)):
+    for number, fragment in enumerate(room_scans(3, 2, resolution=0.05)):
         np.save(tmp_path / f"{number}.npy", fragment.points + far)
     compare_precisions(tmp_path / "0.npy", tmp_path / "1.npy")
 
@@ -89,7 +89,7 @@ def awkward_clouds():
     grid = np.stack(np.meshgrid(*2 * [np.linspace(0, 2, 30)], [0.0]), -1).reshape(-1, 3)
     ball = rng.normal(size=(800, 3))
     ball /= np.linalg.norm(ball, axis=1, keepdims=True)
-    room = make_fragments(3, 1, resolution=0.1)[0].points.astype(np.float64)
+    room = room_scans(3, 1, resolution=0.1)[0].points.astype(np.float64)
     return {
         "plane": grid,
         "line": np.linspace(0, 3, 500)[:, None] * [1.0, 2.0, 0.5],

@@ -21,7 +21,7 @@ _MAYBE = (".txt", ".csv")  # scans where a folder has nothing else; beside other
 
 
 @dataclass(frozen=True)
-class Scan:
+class ScanFile:
     """One scan of a sequence, read when asked for."""
 
     name: str  # for people: folder/file, or folder/file#number inside a collection
@@ -36,18 +36,18 @@ class Scan:
 
 
 @dataclass(frozen=True)
-class Sequence:
+class ScanSequence:
     """Scans in the order in which they were made."""
 
     name: str
-    scans: list[Scan] = field(repr=False)
+    scans: list[ScanFile] = field(repr=False)
     objects: bool = False  # separate shapes: neighbours do not overlap
 
 
-Reading = tuple[dict[int, NDArray[np.float64]], list[str]]  # what `read_all` returns
+LoadedScans = tuple[dict[int, NDArray[np.float64]], list[str]]  # what `read_all` returns
 
 
-def find_sequences(places: str | Path | Iterable[str | Path]) -> list[Sequence]:
+def find_sequences(places: str | Path | Iterable[str | Path]) -> list[ScanSequence]:
     """One sequence for each folder at or below `places` that holds scans, ordered by the numbers in their
     names; files that are named one by one are a sequence with the others of their folder.
 
@@ -73,7 +73,7 @@ def find_sequences(places: str | Path | Iterable[str | Path]) -> list[Sequence]:
         else:
             raise FileFormatError(f"{place}: is not a scan; readable are {' '.join(_KNOWN)}")
     found += [(folder, _name(folder, folder), _scans(files)) for folder, files in named.items()]
-    sequences: dict[str, Sequence] = {}
+    sequences: dict[str, ScanSequence] = {}
     seen: set[Path] = set()  # real paths
     for folder, name, files in found:
         unique = str(folder) if name in sequences else name
@@ -85,7 +85,7 @@ def find_sequences(places: str | Path | Iterable[str | Path]) -> list[Sequence]:
     return list(sequences.values())
 
 
-def read_all(sequence: Sequence, progress: Callable[[Scan], None] | None = None) -> Reading:
+def read_all(sequence: ScanSequence, progress: Callable[[ScanFile], None] | None = None) -> LoadedScans:
     """Points of each scan that can be read, by its place in the sequence, and why the others cannot.
 
     progress: called after each scan, whether it could be read or not.
@@ -110,7 +110,7 @@ def read_all(sequence: Sequence, progress: Callable[[Scan], None] | None = None)
     return clouds, problems
 
 
-def check_enough(sequences: Iterable[Sequence], readings: Iterable[Reading] | None = None) -> None:
+def check_enough(sequences: Iterable[ScanSequence], readings: Iterable[LoadedScans] | None = None) -> None:
     """Refuse what nothing can be learned from: there must be two scans of one sequence, or one shape.
 
     readings: what `read_all` returned for each sequence; without it all scans are taken to be readable.
@@ -179,18 +179,18 @@ def _scans(files: Iterable[Path]) -> list[Path]:
     return [path for path in files if path.suffix.lower() not in _MAYBE] or files
 
 
-def _sequence(name: str, files: list[Path]) -> Sequence:
-    scans: list[Scan] = []
+def _sequence(name: str, files: list[Path]) -> ScanSequence:
+    scans: list[ScanFile] = []
     for path in files:
         if path.suffix.lower() not in _COLLECTIONS:
-            scans.append(Scan(f"{name}/{path.name}", path))
+            scans.append(ScanFile(f"{name}/{path.name}", path))
             continue
         try:
             rows = count_shapes(path)
         except FileFormatError:
             rows = 1  # to be tried, and named, with the other scans
-        scans += [Scan(f"{name}/{path.name}#{row}", path, row) for row in range(rows)]
-    return Sequence(name, scans, objects=any(scan.row is not None for scan in scans))
+        scans += [ScanFile(f"{name}/{path.name}#{row}", path, row) for row in range(rows)]
+    return ScanSequence(name, scans, objects=any(scan.row is not None for scan in scans))
 
 
 def _name(place: Path, folder: Path) -> str:

@@ -43,7 +43,7 @@ class InfoEntry(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Scene:
+class FragmentScene:
     """Fragments of one scene by their number, in its order, and where its ground truth is."""
 
     name: str
@@ -70,13 +70,13 @@ class Scene:
         return [(entry, information[entry.i, entry.j]) for entry in log]
 
 
-def find_scenes(root: str | Path) -> list[Scene]:
+def find_scenes(root: str | Path) -> list[FragmentScene]:
     """The scenes below `root`, or `root` itself if it holds fragments."""
     root = Path(root)
     if not root.is_dir():
         raise FileFormatError(f"{root}: there is no such folder")
     folders = [root, *sorted((p for p in root.iterdir() if p.is_dir()), key=natural_order)]
-    scenes = [Scene(folder.resolve().name, folder, find_fragments(folder)) for folder in folders]
+    scenes = [FragmentScene(folder.resolve().name, folder, find_fragments(folder)) for folder in folders]
     scenes = [scene for scene in scenes if scene.fragments]
     if not scenes:
         raise InputError(f"{root}: no scene here; one is a folder of cloud_bin_0.ply, cloud_bin_1.ply, …")

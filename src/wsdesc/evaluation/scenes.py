@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wsdesc.core.errors import FileFormatError
-from wsdesc.datasets.threedmatch import InfoEntry, LogEntry, Scene, find_scenes, read_info, read_log
+from wsdesc.datasets.threedmatch import FragmentScene, InfoEntry, LogEntry, find_scenes, read_info, read_log
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def read_test_scenes(root: str | Path, low_overlap: bool = False) -> list[TestSc
     return [_read_scene(scene, low_overlap) for scene in find_scenes(root)]
 
 
-def _truth_folder(scene: Scene, low_overlap: bool) -> Path:
+def _truth_folder(scene: FragmentScene, low_overlap: bool) -> Path:
     """Where the scene's gt.log is: beside it, or where the public benchmarks of that name keep it."""
     folder = scene.evaluation(low_overlap)
     public = "3DLoMatch" if low_overlap else "3DMatch"
@@ -73,7 +73,7 @@ def _truth_folder(scene: Scene, low_overlap: bool) -> Path:
     return next((place for place in (folder, *others) if (place / "gt.log").is_file()), folder)
 
 
-def _read_scene(scene: Scene, low_overlap: bool) -> TestScene:
+def _read_scene(scene: FragmentScene, low_overlap: bool) -> TestScene:
     folder = _truth_folder(scene, low_overlap)
     if not (folder / "gt.log").is_file():
         raise FileFormatError(f"{scene.folder}: this scene has no ground truth; expected {folder / 'gt.log'}")

@@ -18,7 +18,7 @@ from wsdesc.cloud.units import INDOOR_RESOLUTION, measure
 from wsdesc.core.errors import InputError
 from wsdesc.core.progress import ProgressHook, no_progress
 from wsdesc.core.rng import generator_of
-from wsdesc.datasets.scans import Reading, Sequence, check_enough, find_sequences, read_all
+from wsdesc.datasets.scans import LoadedScans, ScanSequence, check_enough, find_sequences, read_all
 from wsdesc.descriptor.model import WSDesc
 from wsdesc.learning.options import DataOptions, TrainOptions
 from wsdesc.learning.overlap import Describe, OverlapOptions
@@ -147,7 +147,7 @@ def gather_clouds(
 
 def _read(
     places: list[Path], say: Say, progress: ProgressHook, pairs: bool = True
-) -> tuple[list[Sequence], list[Reading]]:
+) -> tuple[list[ScanSequence], list[LoadedScans]]:
     sequences = find_sequences(places)
     if pairs:
         check_enough(sequences)
@@ -168,7 +168,7 @@ def _read(
 
 
 def _ready(
-    sequences: list[Sequence], readings: list[Reading], data: DataOptions, say: Say
+    sequences: list[ScanSequence], readings: list[LoadedScans], data: DataOptions, say: Say
 ) -> tuple[list[dict[int, Tensor]], list[Origin]]:
     """Clouds in the model's metres, not denser than they need be, without what is sparse; and the origins of
     all, one sequence after the other."""

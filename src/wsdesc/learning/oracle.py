@@ -137,15 +137,15 @@ class PosedRooms:
 def make_posed_room(seed: int, number: int, share: float) -> list[Tensor]:
     """Two or more successive fragments of a room, each sharing enough with the one before, as (N, 6): its
     points in the cloud's own frame, and in that of the room."""
-    from wsdesc.datasets.synthetic import make_fragments
+    from wsdesc.datasets.synthetic import room_scans
 
     for attempt in range(100):
         room_seed = (seed * 1_000_003 + number) * 100 + attempt  # the rooms of `make_room`
         kept: list[Tensor] = []
-        for fragment in make_fragments(room_seed, 4):
+        for fragment in room_scans(room_seed, 4):
             if len(fragment.points) < 2000:
                 continue
-            points = _placed(torch.from_numpy(fragment.points), fragment.T_world_fragment, share)
+            points = _placed(torch.from_numpy(fragment.points), fragment.T_world_scan, share)
             if kept and len(coincident(kept[-1][:, 3:], points[:, 3:], np.eye(4))) < FEWEST:
                 break
             kept.append(points)
@@ -154,8 +154,8 @@ def make_posed_room(seed: int, number: int, share: float) -> list[Tensor]:
     raise RuntimeError(f"no room could be made from seed {seed}, number {number}")
 
 
-def _placed(points: Tensor, T_world_fragment: Pose, share: float) -> Tensor:
+def _placed(points: Tensor, T_world_scan: Pose, share: float) -> Tensor:
     cloud = drop_sparse(points, 0.3, share)  # centred
-    T = torch.from_numpy(T_world_fragment)
+    T = torch.from_numpy(T_world_scan)
     world = (cloud + points.mean(0)).double() @ T[:3, :3].T + T[:3, 3]
     return torch.cat([cloud, world.float()], dim=1)

@@ -115,11 +115,11 @@ def _begin() -> None:
 
 def make_room(seed: int, number: int, share: float) -> list[Tensor]:
     """At least two successive fragments of the room that belongs to (seed, number), cleaned for training."""
-    from wsdesc.datasets.synthetic import make_fragments
+    from wsdesc.datasets.synthetic import room_scans
 
     for attempt in range(100):
         room_seed = (seed * 1_000_003 + number) * 100 + attempt
-        found = [torch.from_numpy(f.points) for f in make_fragments(room_seed, 4) if len(f.points) >= 2000]
+        found = [torch.from_numpy(f.points) for f in room_scans(room_seed, 4) if len(f.points) >= 2000]
         if len(found) >= 2:
             return [drop_sparse(points, 0.3, share) for points in found]
     raise RuntimeError(f"no room could be made from seed {seed}, number {number}")

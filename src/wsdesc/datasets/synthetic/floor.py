@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wsdesc.core.errors import InputError
-from wsdesc.datasets.synthetic.fragments import Fragment
 from wsdesc.datasets.synthetic.furniture import big_plant, bin_, cabinet, cartons, shelf, table, wardrobe
 from wsdesc.datasets.synthetic.fusion import voxel_mean
 from wsdesc.datasets.synthetic.raycast import Tree, cast
+from wsdesc.datasets.synthetic.scanning import SyntheticScan
 from wsdesc.datasets.synthetic.scatter import Maker
 from wsdesc.datasets.synthetic.seats import chair, office_chair, sofa
 from wsdesc.datasets.synthetic.shapes import Triangles, box, flat, join, place, rotation, sheet
@@ -110,7 +110,7 @@ class Floor:
         return things
 
 
-def floor_scans(seed: int, count: int, resolution: float = 0.05) -> list[Fragment]:
+def floor_scans(seed: int, count: int, resolution: float = 0.05) -> list[SyntheticScan]:
     """`count` laser scans of the floor that belongs to `seed`, (N, 3) each around its scanner, thinned to
     `resolution` in metres. Scanners stand some metres apart along the corridor, some of them in bays."""
     if seed < 0 or count < 0 or not 0.01 <= resolution <= 0.5:
@@ -132,7 +132,7 @@ def floor_scans(seed: int, count: int, resolution: float = 0.05) -> list[Fragmen
 
 def _scan(
     floor: Floor, at: NDArray[np.float64], yaw: float, rng: np.random.Generator, resolution: float
-) -> Fragment:
+) -> SyntheticScan:
     around, up = (np.arange(_RAYS[0]) + rng.random()) / _RAYS[0], (np.arange(_RAYS[1]) + 0.5) / _RAYS[1]
     azimuth, elevation = np.meshgrid(2 * np.pi * around, np.pi * (up - 0.5), indexing="ij")
     level = np.cos(elevation)
@@ -144,7 +144,7 @@ def _scan(
     T_world_scan = np.eye(4)
     T_world_scan[:3, :3], T_world_scan[:3, 3] = rotation(yaw), at
     points = np.einsum("ji,nj->ni", T_world_scan[:3, :3], rays[kept] * depth[:, None]).astype(np.float32)
-    return Fragment(voxel_mean(points, resolution), T_world_scan)
+    return SyntheticScan(voxel_mean(points, resolution), T_world_scan)
 
 
 def _built(rng: np.random.Generator, thing: Triangles) -> Triangles:

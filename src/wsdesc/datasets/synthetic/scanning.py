@@ -22,11 +22,11 @@ OVERLAP_DISTANCE = 0.0375
 
 
 @dataclass(frozen=True)
-class Fragment:
+class SyntheticScan:
     """What a second or two of scanning saw, in the frame of its first camera."""
 
     points: NDArray[np.float32]  # (N, 3)
-    T_world_fragment: NDArray[np.float64]  # (4, 4)
+    T_world_scan: NDArray[np.float64]  # (4, 4)
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class RoomPair:
 
 def scan(
     room: Room, rng: np.random.Generator, pace: float = 1.0, resolution: float = RESOLUTION
-) -> Iterator[Fragment]:
+) -> Iterator[SyntheticScan]:
     """Walk through a room for ever; one fragment after another, each overlapping the one before.
 
     `pace` scales how far the view moves from one fragment to the next.
@@ -65,17 +65,17 @@ def _fragment(
     drift: float,
     rng: np.random.Generator,
     resolution: float,
-) -> Fragment:
+) -> SyntheticScan:
     T_world_camera = np.stack([look_at(view[:3], view[3:6], view[6]) for view in views])
     # Low-resolution images shifted by parts of a pixel see together what a fine image sees.
     shift = rng.uniform(-0.5, 0.5, (len(views), 2))
     images = measure(room, camera, T_world_camera, shift, rng)
 
-    T_world_fragment = T_world_camera[0]
-    believed = np.einsum("ij,fjk->fik", np.linalg.inv(T_world_fragment), T_world_camera)
+    T_world_scan = T_world_camera[0]
+    believed = np.einsum("ij,fjk->fik", np.linalg.inv(T_world_scan), T_world_camera)
     believed = np.einsum("fij,fjk->fik", believed, _drift(len(views), drift, rng))
     points = fuse(images, camera, believed, shift, voxel=0.7 * resolution, band=2 * resolution)
-    return Fragment(voxel_mean(points, resolution), T_world_fragment)
+    return SyntheticScan(voxel_mean(points, resolution), T_world_scan)
 
 
 def _drift(frames: int, amount: float, rng: np.random.Generator) -> NDArray[np.float64]:
@@ -89,7 +89,7 @@ def _drift(frames: int, amount: float, rng: np.random.Generator) -> NDArray[np.f
     return error
 
 
-def make_fragments(seed: int, count: int, resolution: float = RESOLUTION) -> list[Fragment]:
+def room_scans(seed: int, count: int, resolution: float = RESOLUTION) -> list[SyntheticScan]:
     """`count` successive fragments of the room that belongs to `seed`."""
     if seed < 0 or count < 0 or not 0.005 <= resolution <= 0.2:
         raise InputError(
@@ -111,7 +111,7 @@ def room_pair(seed: int, min_overlap: float = 0.3) -> RoomPair:
     while True:
         found = []
         for a, b in combinations(islice(scan(room, rng, pace), 3), 2):
-            T_target_source = np.einsum("ij,jk->ik", np.linalg.inv(b.T_world_fragment), a.T_world_fragment)
+            T_target_source = np.einsum("ij,jk->ik", np.linalg.inv(b.T_world_scan), a.T_world_scan)
             forth = overlap(a.points, b.points, T_target_source)
             back = overlap(b.points, a.points, np.linalg.inv(T_target_source))
             if min(forth, back) >= min_overlap and min(len(a.points), len(b.points)) >= 1000:
