@@ -1,57 +1,55 @@
-"""The command line. Heavy imports stand inside the commands, so that help is there at once."""
+"""The command `wsdesc`: all its commands, and what it does about errors and signals.
+
+Commands import heavy libraries when they run, so that help and errors appear at once.
+"""
 
 from __future__ import annotations
 
-import re
 import signal
 import sys
-from importlib import metadata
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from wsdesc import __version__
-from wsdesc.cli import ablate as cli_ablate
-from wsdesc.cli import benchmark as cli_benchmark
-from wsdesc.cli import reconstruct as cli_reconstruct
-from wsdesc.cli import register as cli_register
-from wsdesc.cli import train as cli_learn
-from wsdesc.cli import view as cli_view
-from wsdesc.cli.output import CommandsWithExamples, CommandWithExamples, Rows, print_table, progress
+from wsdesc.cli.ablate import ablate
+from wsdesc.cli.benchmark import app as benchmark
+from wsdesc.cli.demo import demo
+from wsdesc.cli.describe import describe
+from wsdesc.cli.info import info
+from wsdesc.cli.match import match
+from wsdesc.cli.output import BAD_INPUT, CommandsWithExamples, CommandWithExamples
+from wsdesc.cli.reconstruct import reconstruct
+from wsdesc.cli.register import register
+from wsdesc.cli.train import distill, pairs, train
+from wsdesc.cli.view import view
 from wsdesc.core.errors import WSDescError
-
-if TYPE_CHECKING:
-    from wsdesc.view.demo import Report
 
 EXAMPLES = """\
 Examples:
-  wsdesc register a.ply b.las      the pose of a in the frame of b, and how far to trust it
-  wsdesc register a.ply b.ply -o T.json --aligned moved.ply --picture both.png
-  wsdesc describe a.ply -o a.npz --resolution 0.025   descriptors, to be matched later
-  wsdesc match a.npz b.npz         register two scans that are described already
-  wsdesc register a.ply b.ply --view   the same, and a page in the browser; --save page.html: into a file
-  wsdesc view a.ply b.ply T.json   look at two scans and a pose
-  wsdesc view a.ply b.ply T.json --matches --save page.html   one file that shows it offline
-  wsdesc reconstruct scans/ -o model   many scans in one frame: poses, merged cloud, report
-  wsdesc reconstruct scans/ -o model --view   and a page of all of them, with the pairs behind it
-  wsdesc demo                      register two scans of a synthetic room and look at the result
-  wsdesc demo --seed 7 --out d7    another room, written to another folder
-  wsdesc train scans/ --out run    learn a descriptor from unlabelled scans that overlap
-  wsdesc train --out run --resume  go on where it was stopped; without scans: synthetic rooms
-  wsdesc distill indoor scans/ --out fast   a quarter as wide a network learns the descriptors of another
-  wsdesc pairs scans/              which of them overlap, without any pose
-  wsdesc ablate scans/ --test 3DMatch/ --synthetic 0.7   the paper's ablation table
-  wsdesc info                      what is installed and which devices it would use
+  wsdesc register a.ply b.las                 pose of a in the frame of b, with its confidence
+  wsdesc register a.ply b.ply -o T.json --aligned a_in_b.ply --picture both.png
+  wsdesc register a.ply b.ply --view          also show the result in a browser
+  wsdesc describe a.ply -o a.npz --resolution 0.025   describe a scan once ...
+  wsdesc match a.npz b.npz                    ... and register it often
+  wsdesc reconstruct scans/ -o model          poses of many scans in one frame, and the merged cloud
+  wsdesc reconstruct scans/ -o model --view   also show all scans and edges in a browser
+  wsdesc view a.ply b.ply T.json              show two scans and a pose in a browser
+  wsdesc view a.ply b.ply T.json --matches --save page.html   write the page to a file
+  wsdesc demo                                 register two scans of a synthetic room
+  wsdesc demo --seed 7 --out d7               another room, another folder
+  wsdesc train scans/ --out run               train a descriptor on unlabelled, overlapping scans
+  wsdesc train --out run --resume             continue an interrupted training
+  wsdesc distill indoor scans/ --out fast     train a small network to imitate a large one
+  wsdesc pairs scans/                         list overlapping scans; needs no poses
+  wsdesc ablate scans/ --test 3DMatch/ --synthetic 0.7   ablation table of the paper
+  wsdesc info                                 versions, devices, weights
 
 """
 
-_SHOWN = ("torch", "triton", "numba", "numpy", "scipy", "small_gicp")
-_REQUIREMENT = re.compile(r"""^([\w.-]+).*;\s*extra\s*==\s*['"]([\w-]+)['"]""")
-
 
 class _Commands(CommandsWithExamples):
-    """No traceback for what a user can cause."""
+    """Print an error that bad input causes as one line, without a traceback."""
 
     examples = EXAMPLES
 
@@ -60,12 +58,12 @@ class _Commands(CommandsWithExamples):
             return super().invoke(ctx)
         except WSDescError as error:
             print("error:", " ".join(str(error).split()), file=sys.stderr)
-            sys.exit(2)
+            sys.exit(BAD_INPUT)
         except (MemoryError, RuntimeError) as error:
-            if not _lacks_memory(error):
+            if not _is_out_of_memory(error):
                 raise
-            print("error: this needs more memory than there is; what is finished is kept", file=sys.stderr)
-            sys.exit(2)
+            print("error: out of memory; results finished so far are kept", file=sys.stderr)
+            sys.exit(BAD_INPUT)
         except KeyboardInterrupt:
             sys.exit(130)
 
@@ -76,161 +74,44 @@ class _Command(CommandWithExamples):
 
 app = typer.Typer(
     cls=_Commands,
-    help="Align 3D scans, and learn to do it from unlabelled scans.",
+    help="Align 3D scans, and train the descriptor behind it on unlabelled scans.",
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-
-
-app.command(cls=_Command)(cli_register.register)
-app.command(cls=_Command)(cli_register.describe)
-app.command(cls=_Command)(cli_register.match)
-app.command(cls=_Command)(cli_reconstruct.reconstruct)
-app.command(cls=_Command)(cli_view.view)
-app.command(cls=_Command)(cli_learn.train)
-app.command(cls=_Command)(cli_learn.pairs)
-app.command(cls=_Command)(cli_ablate.ablate)
-app.add_typer(cli_benchmark.app, name="benchmark")
-app.command(cls=_Command)(cli_learn.distill)
+for command in (register, describe, match, reconstruct, view, demo, train, distill, pairs, ablate, info):
+    app.command(cls=_Command)(command)
+app.add_typer(benchmark, name="benchmark")
 
 
 def main() -> None:
-    signal.signal(signal.SIGTERM, _end)
+    signal.signal(signal.SIGTERM, _exit_on_signal)
     app(prog_name="wsdesc")
 
 
-def _end(number: int, frame: Any) -> None:
-    """Leave in order, so that temporary files go and workers end; whoever asks twice is not kept waiting."""
+def _exit_on_signal(number: int, frame: Any) -> None:
+    """Exit by an exception, so that temporary files are removed; a second signal ends the process at once."""
     signal.signal(number, signal.SIG_DFL)
     sys.exit(128 + number)
 
 
-def _lacks_memory(error: Exception) -> bool:
-    """Torch says it as a RuntimeError, on either kind of device."""
+def _is_out_of_memory(error: Exception) -> bool:
+    """Recognize the RuntimeErrors of torch, too."""
     text = str(error)
     return isinstance(error, MemoryError) or "allocate memory" in text or "out of memory" in text
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(requested: bool) -> None:
+    if requested:
         print(f"wsdesc {__version__}")
         raise typer.Exit
 
 
 @app.callback()
-def _options(
+def _common_options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Version of wsdesc.")
     ] = False,
 ) -> None:
-    """What holds for all commands."""
-
-
-@app.command(cls=_Command)
-def info() -> None:
-    """Versions, devices and backends, extras, weights."""
-    sections = {"versions": _versions, "devices": _devices, "extras": _extras, "files": _files}
-    for title, rows in sections.items():
-        print_table(title, rows())
-
-
-@app.command(cls=_Command)
-def demo(
-    out: Annotated[Path, typer.Option(help="Folder for picture, clouds and pose.")] = Path("demo"),
-    seed: Annotated[int, typer.Option(min=0, help="Another seed is another room.")] = 0,
-) -> None:
-    """Register two partial scans of a synthetic room; some ten seconds. Exits with 1 if the pose is wrong."""
-    with progress() as watch:
-        from wsdesc.view import demo as steps
-
-        report = steps.run(out, seed, watch)
-    _print_report(report, out, seed, steps.FILES)
-    if not report.right:
-        raise typer.Exit(1)
-
-
-def _versions() -> Rows:
-    import platform
-
-    own = [("wsdesc", __version__), ("python", platform.python_version())]
-    return own + [(name, _version(name) or "not installed") for name in _SHOWN]
-
-
-def _devices() -> Rows:
-    import torch
-
-    from wsdesc.core.devices import default_backend
-
-    backend = default_backend(torch.device("cpu"))
-    rows = [("cpu", f"{torch.get_num_threads()} threads, voxelization by {backend}")]
-    for index in range(torch.cuda.device_count()):
-        device = torch.device("cuda", index)
-        name = torch.cuda.get_device_name(device)
-        rows.append((str(device), f"{name}, voxelization by {default_backend(device)}"))
-    if len(rows) == 1:
-        rows.append(("cuda", "none found"))
-    return rows
-
-
-def _extras() -> Rows:
-    """Each optional group of packages, as the package itself declares them."""
-    try:
-        declared = metadata.requires("wsdesc") or []
-    except metadata.PackageNotFoundError:
-        return [("unknown", "wsdesc is used without being installed")]
-    members: dict[str, list[str]] = {}
-    for requirement in declared:
-        if (found := _REQUIREMENT.match(requirement)) and found[2] != "dev":
-            members.setdefault(found[2], []).append(found[1])
-    rows = []
-    for extra, names in members.items():
-        versions = {name: _version(name) for name in names}
-        if all(versions.values()):
-            rows.append((extra, ", ".join(f"{name} {version}" for name, version in versions.items())))
-        else:
-            absent = ", ".join(name for name, version in versions.items() if not version)
-            rows.append((extra, f'without {absent}; type: pip install "wsdesc[{extra}]"'))
-    return rows
-
-
-def _files() -> Rows:
-    from wsdesc.core.kernels import cache_folder
-    from wsdesc.descriptor import pretrained
-
-    folder = cache_folder()
-    return [
-        ("compiled kernels", f"below {folder}" if folder else "not kept: no folder can be written"),
-        ("weights in the box", ", ".join(pretrained.available()) or "none yet: descriptors are untrained"),
-    ]
-
-
-def _version(name: str) -> str | None:
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return None
-
-
-def _print_report(report: Report, out: Path, seed: int, files: tuple[str, ...]) -> None:
-    result = report.result
-    rows = [
-        ("points", f"{report.points[0]} source, {report.points[1]} target, overlap {report.overlap:.0%}"),
-        ("start", f"source displaced by {_error(report.moved)}"),
-        ("matches", f"{result.inliers} of {result.matches} agree with the pose found"),
-        ("confidence", f"{result.confidence:.3f}"),
-        ("truth", f"off by {_error(report.error)}"),
-    ]
-    print_table(f"wsdesc demo, seed {seed}", rows)
-    seconds = [*result.timings.items(), ("together", sum(result.timings.values()))]
-    print_table("seconds", [(name, f"{value:6.2f}") for name, value in seconds])
-    verdict = "registered" if report.right else "NOT registered"
-    degrees, metres = report.error
-    print(f"{verdict}: rotation error {degrees:.2f}°, translation error {100 * metres:.1f} cm")
-    print("written:", ", ".join(str(out / name) for name in files))
-
-
-def _error(error: tuple[float, float]) -> str:
-    degrees, metres = error
-    return f"{degrees:.2f}° and {100 * metres:.1f} cm"
+    pass

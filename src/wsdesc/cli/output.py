@@ -1,22 +1,27 @@
-"""How commands speak to people: help that begins with examples, tables, and progress bars on a terminal."""
+"""Output that all commands share: help with examples, tables, progress bars, warnings, exit codes."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import typer
 from typer.core import TyperCommand, TyperGroup
 
 if TYPE_CHECKING:
-    from wsdesc.core.progress import Advance
+    from wsdesc.core.progress import Advance, ProgressHook
+
+NO_SUCCESS = 1  # exit code: the command ran, but the result is not a success
+BAD_INPUT = 2  # exit code: a file, an option or the machine does not allow the work
 
 Rows = list[tuple[str, str]]
 
 
 class CommandsWithExamples(TyperGroup):
-    """A group whose help begins with the examples of all its commands."""
+    """A group of commands whose help begins with the examples of all of them."""
 
     examples: ClassVar[str]
 
@@ -26,19 +31,19 @@ class CommandsWithExamples(TyperGroup):
 
 
 class CommandWithExamples(TyperCommand):
-    """A command whose help begins with those examples that are its own."""
+    """A command whose help begins with its own examples."""
 
     examples: ClassVar[str]
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        called = ctx.command_path.removeprefix(ctx.find_root().command_path)  # whatever the program is called
-        own = [line for line in self.examples.splitlines() if line.startswith(f"  wsdesc{called} ")]
+        name = ctx.command_path.removeprefix(ctx.find_root().command_path)  # the program may be renamed
+        own = [line for line in self.examples.splitlines() if line.startswith(f"  wsdesc{name} ")]
         formatter.write("\n".join(["Examples:", *own, "", ""]))
         super().format_help(ctx, formatter)
 
 
 def print_table(title: str, rows: Rows) -> None:
-    """Two columns under a title; lines and colours only where a person looks at them."""
+    """Print two columns under a title, with lines and colours only on a terminal."""
     if not sys.stdout.isatty():
         width = max((len(name) for name, _ in rows), default=0)
         print(title, *(f"  {name:<{width}}  {value}".rstrip() for name, value in rows), "", sep="\n")
@@ -55,22 +60,40 @@ def print_table(title: str, rows: Rows) -> None:
     Console().print(table)
 
 
+def print_written(paths: Iterable[Path | None]) -> None:
+    """Print the names of the files that a command wrote; None stands for an output that was not requested."""
+    if names := [str(path) for path in paths if path is not None]:
+        print("written:", ", ".join(names))
+
+
+def print_warnings(warnings: Iterable[str]) -> None:
+    """Print warnings on stderr, one line each."""
+    for warning in warnings:
+        print("warning:", warning, file=sys.stderr)
+
+
+def exit_unless(success: bool) -> None:
+    """End the command with the exit code of a result without success."""
+    if not success:
+        raise typer.Exit(NO_SUCCESS)
+
+
 @contextmanager
-def progress() -> Iterator[Any]:
-    """What steps are watched with: bars and spinners on a terminal, nothing elsewhere."""
+def progress_bars() -> Iterator[ProgressHook]:
+    """Yield a progress hook that draws bars on a terminal, and nothing elsewhere."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     columns = (SpinnerColumn(), TextColumn("{task.description:<24}"), BarColumn(), TimeElapsedColumn())
     console = Console(stderr=True)
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
-        waiting = bars.add_task("load libraries", total=None)
+        loading = bars.add_task("load libraries", total=None)
 
         @contextmanager
-        def watch(name: str, total: int) -> Iterator[Advance]:
-            bars.update(waiting, visible=False)
+        def hook(name: str, total: int) -> Iterator[Advance]:
+            bars.update(loading, visible=False)
             task = bars.add_task(name, total=total or None)
-            yield lambda done: bars.advance(task, done)
+            yield lambda items: bars.advance(task, items)
             bars.update(task, total=1, completed=1)
 
-        yield watch
+        yield hook

@@ -1,114 +1,127 @@
-"""`wsdesc reconstruct`: many scans to one model, and the files it writes."""
+"""`wsdesc reconstruct`: the poses of many scans in one frame, and their merged cloud."""
 
 from __future__ import annotations
 
 import json
 import re
-import sys
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wsdesc.cli.output import print_table, progress
-from wsdesc.cli.register import check_outputs
-from wsdesc.cli.view import Port, Save, View, check_view, look
+from wsdesc.cli.checks import check_model_and_device, check_outputs, check_view
+from wsdesc.cli.options import AsJson, Device, Jobs, Model, Port, SavePage, Scheduler, Seed, View, field_option
+from wsdesc.cli.output import exit_unless, print_table, print_warnings, print_written, progress_bars
+from wsdesc.core.errors import InputError
+from wsdesc.reconstruction.options import ReconstructOptions
 
 if TYPE_CHECKING:
     from wsdesc.core.progress import Advance
     from wsdesc.reconstruction.pipeline import Reconstruction
 
+_DEFAULTS = ReconstructOptions()
+
 
 def reconstruct(
-    scans: Annotated[list[Path], typer.Argument(help="Folders of scans, or scans one by one.")],
+    scans: Annotated[list[Path], typer.Argument(help="Scan files, or folders of scans.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for poses, merged cloud and report.")],
     view: View = False,
-    save: Save = None,
+    save: SavePage = None,
     port: Port = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Poses as JSON on stdout, nothing else.")] = False,
-    model: Annotated[str, typer.Option(help="Weights by name or path.")] = "indoor-fast",
+    as_json: AsJson = False,
+    model: Model = _DEFAULTS.model,
     resolution: Annotated[
-        float | None, typer.Option(help="Working resolution in the scans' unit; found if not given.")
-    ] = None,
-    keypoints: Annotated[int, typer.Option(min=3, help="Of each scan.")] = 2000,
+        float | None, field_option(ReconstructOptions, "resolution")
+    ] = _DEFAULTS.resolution,
+    keypoints: Annotated[int, field_option(ReconstructOptions, "keypoints")] = _DEFAULTS.keypoints,
     more_keypoints: Annotated[
-        int, typer.Option(min=0, help="The same, for a second try with scans that found no place; 0: none.")
-    ] = 4000,
-    neighbours: Annotated[
-        int, typer.Option(min=1, help="Similar scans that each is registered with, if there are many.")
-    ] = 10,
+        int, field_option(ReconstructOptions, "more_keypoints")
+    ] = _DEFAULTS.more_keypoints,
+    neighbours: Annotated[int, field_option(ReconstructOptions, "neighbours")] = _DEFAULTS.neighbours,
     voxel: Annotated[
-        float | None, typer.Option(help="Of the merged cloud, in the scans' unit; half the resolution.")
+        float | None,
+        typer.Option(help="Voxel size of the merged cloud, in the scans' unit (default: half the resolution)."),
     ] = None,
-    jobs: Annotated[int, typer.Option(min=1, help="Processes that share the work.")] = 1,
-    scheduler: Annotated[
-        str | None, typer.Option(help="Dask scheduler that spreads the work, as tcp://host:8786.")
-    ] = None,
-    device: Annotated[str, typer.Option(help="cpu, cuda, or auto.")] = "auto",
-    seed: Annotated[int, typer.Option(min=0, help="Same seed, same bits.")] = 0,
+    jobs: Jobs = 1,
+    scheduler: Scheduler = None,
+    device: Device = _DEFAULTS.device,
+    seed: Seed = _DEFAULTS.seed,
 ) -> None:
-    """Put many overlapping SCANS into one frame. A run that was stopped goes on where it was.
+    """Put many overlapping SCANS into one frame. The same command continues an interrupted run.
 
-    Exits with 0 if all scans found their place in one frame, with 1 if not, with 2 for bad input.
+    Exit code: 0 if all scans are placed in one frame, 1 if not, 2 for bad input.
     """
-    check_view(view, port)
     options: dict[str, Any] = {"model": model, "resolution": resolution, "keypoints": keypoints}
     options |= {"more_keypoints": more_keypoints, "neighbours": neighbours, "device": device, "seed": seed}
-    with progress() as watch:
-        from wsdesc.core.errors import InputError
+    ReconstructOptions.read(options)
+    if voxel is not None and not voxel > 0:
+        raise InputError(f"--voxel: must be a positive length, not {voxel}")
+    check_model_and_device(model, device)
+    check_view(view, port)
+    paths = _find_scans(scans, out)
+    with progress_bars() as progress:
         from wsdesc.core.executors import choose_executor
         from wsdesc.core.folders import locked, make_folder
+
+        if save is not None:
+            make_folder(out)  # the page may be written into it
+            check_outputs({save: (".html",)}, paths)
         from wsdesc.reconstruction.pipeline import assemble
 
-        if voxel is not None and not voxel > 0:
-            raise InputError(f"voxel: must be a positive length, not {voxel}")
-        paths = find_scans(scans, out)
-        if save is not None:
-            make_folder(out)  # the page may lie there too
-            check_outputs({save: (".html",)}, tuple(paths))
         with closing(choose_executor(jobs, scheduler)) as executor, locked(out):
-            found = assemble(paths, out, executor, watch, **options)
-            with watch("merge", len(found.T_world_scan)) as advance:
-                written = write_model(found, out, voxel, advance)
+            result = assemble(paths, out, executor, progress, **options)
+            with progress("merge", len(result.T_world_scan)) as advance:
+                written = write_model(result, out, voxel, advance)
         scene = None
-        if (view or save is not None) and found.T_world_scan:
-            with watch("draw", 0):
+        if (view or save is not None) and result.T_world_scan:
+            with progress("draw", 0):
                 from wsdesc.view.page import save_page
                 from wsdesc.view.results import reconstruction_scene
 
-                scene = reconstruction_scene(found)
+                scene = reconstruction_scene(result)
                 if save is not None:
                     save_page(scene, save)
                     written.append(save)
     if as_json:
-        print(json.dumps(poses_of(found)))
+        print(json.dumps(poses_of(result)))
     else:
-        _print(found, written)
-    for name, reason in found.not_placed.items():
-        print(f"warning: {name} was not placed: {reason}", file=sys.stderr)
+        _print_result(result)
+        print_written(written)
+    print_warnings(f"{name} was not placed: {reason}" for name, reason in result.not_placed.items())
     if view and scene is not None:
-        look(scene, port)
-    if not found.complete:
-        raise typer.Exit(1)
+        from wsdesc.cli.view import serve_page
+
+        serve_page(scene, port)
+    exit_unless(result.complete)
 
 
-def find_scans(places: list[Path], out: Path) -> list[Path]:
-    """The scans in folders and among files, in natural order; what an earlier run wrote is none of them."""
-    from wsdesc.core.errors import InputError
+def _find_scans(places: list[Path], out: Path) -> list[Path]:
+    """List the scans in files and folders in natural order, without the results of earlier runs."""
     from wsdesc.datasets.scans import find_sequences
-    from wsdesc.reconstruction.pipeline import JOURNAL
+    from wsdesc.reconstruction.options import JOURNAL
 
-    found = [scan for sequence in find_sequences(places) for scan in sequence.scans]
-    for scan in found:
+    scans = [scan for sequence in find_sequences(places) for scan in sequence.scans]
+    for scan in scans:
         if scan.row is not None:
-            raise InputError(f"{scan.path}: is a collection of shapes; needed are scans, one a file")
+            raise InputError(f"{scan.path}: a collection of shapes; one scan per file is required")
     own = out.resolve()
-    paths = [scan.path for scan in found if own not in scan.path.resolve().parents]
+    paths = [scan.path for scan in scans if own not in scan.path.resolve().parents]
     if not paths:
-        raise InputError(f"{out}: all scans lie in the folder of the results: name another --out")
-    # Results of other runs, which lie in a folder with a journal.
+        raise InputError(f"{out}: all scans are in the folder of the results: choose another --out")
+    # A folder with a journal holds the results of another run.
     return [path for path in paths if not any((p / JOURNAL).exists() for p in path.resolve().parents)]
+
+
+def _print_result(result: Reconstruction) -> None:
+    accepted = sum(pair.rejected is None for pair in result.pairs)
+    rows = [
+        ("scans", f"{len(result.T_world_scan)} placed, {len(result.not_placed)} not placed"),
+        ("frames", ", ".join(f"{len(scans)} scans" for scans in result.components) or "none"),
+        ("edges", f"{accepted} accepted of {len(result.pairs)} registered pairs"),
+        ("resolution", f"{result.resolution:.4g}"),
+    ]
+    print_table("reconstruction", rows)
 
 
 def write_model(
@@ -213,15 +226,3 @@ def report_of(found: Reconstruction) -> str:
 
 def _cell(name: str) -> str:
     return name.replace("|", "\\|")
-
-
-def _print(found: Reconstruction, written: list[Path]) -> None:
-    accepted = sum(pair.rejected is None for pair in found.pairs)
-    rows = [
-        ("placed", f"{len(found.T_world_scan)} scans, {len(found.not_placed)} not"),
-        ("frames", ", ".join(f"{len(scans)} scans" for scans in found.components) or "none"),
-        ("pairs", f"{accepted} of {len(found.pairs)} believed"),
-        ("resolution", f"{found.resolution:.4g}"),
-    ]
-    print_table("reconstruction", rows)
-    print("written:", ", ".join(map(str, written)))

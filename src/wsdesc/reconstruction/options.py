@@ -7,6 +7,8 @@ from pydantic import Field
 from wsdesc.core.options import Options
 from wsdesc.descriptor.options import DEFAULT_MODEL
 
+JOURNAL = "journal.jsonl"  # file in the folder of a run; marks it as such
+
 
 class ReconstructOptions(Options):
     """Options of the reconstruction of many scans. The defaults suit most scans."""

@@ -31,11 +31,9 @@ from wsdesc.core.progress import ProgressHook, no_progress
 from wsdesc.descriptor import pretrained
 from wsdesc.reconstruction.jobs import describe_scan, register_pair, survey_scan
 from wsdesc.reconstruction.loop_closure import Placed, place
-from wsdesc.reconstruction.options import ReconstructOptions
+from wsdesc.reconstruction.options import JOURNAL, ReconstructOptions
 from wsdesc.reconstruction.pair_selection import Found, Pair, first_pairs, pairs_between, signatures
 from wsdesc.registration.result import Pose
-
-JOURNAL = "journal.jsonl"  # in the folder of a run
 
 
 class PairResult(NamedTuple):

@@ -1,0 +1,1 @@
+"""Pictures, notebook display, and the interactive page of scans and poses."""

@@ -1,105 +1,86 @@
-"""The demonstration: two scans of a synthetic room, one put somewhere else, brought together again.
-
-Everything is made from a seed and the true pose is known, so that the result can be told right from wrong.
-"""
+"""The demo: register two scans of a synthetic room, and compare the result with the true pose."""
 
 from __future__ import annotations
 
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
 from wsdesc.cloud.files import write_points
 from wsdesc.core.atomic import atomic_write
-from wsdesc.core.errors import FileFormatError
+from wsdesc.core.folders import make_folder
+from wsdesc.core.geometry import transform
 from wsdesc.core.progress import ProgressHook, no_progress
 from wsdesc.datasets.synthetic import RoomPair, room_pair
 from wsdesc.evaluation.metrics import rotation_error_deg, translation_error
 from wsdesc.registration.pipeline import register
 from wsdesc.registration.result import Pose, Registration
 
-ALLOWED = (5.0, 0.10)  # degrees and metres up to which the result counts as right
+MAX_ERROR = (5.0, 0.10)  # degrees and metres up to which the pose counts as right
 FILES = ("before_after.png", "source.ply", "target.ply", "aligned.ply", "T_target_source.txt")
 
 
 @dataclass
-class Report:
-    """What happened, in numbers; errors are against the known pose."""
+class DemoReport:
+    """Result of the demo, and its errors against the true pose."""
 
     result: Registration
-    points: tuple[int, int]  # source, target
-    overlap: float  # share of the source that the target truly has too
-    moved: tuple[float, float]  # how far the source was from its true pose: degrees, metres
-    error: tuple[float, float]  # and how far it is now
+    points: tuple[int, int]  # of source and target
+    overlap: float  # true share of the source's points with a partner in the target
+    start_error: tuple[float, float]  # degrees and metres before the registration
+    error: tuple[float, float]  # degrees and metres after it
 
     @property
     def right(self) -> bool:
-        return self.error[0] < ALLOWED[0] and self.error[1] < ALLOWED[1]
+        """True if the pose differs from the true one by less than `MAX_ERROR`."""
+        return self.error[0] < MAX_ERROR[0] and self.error[1] < MAX_ERROR[1]
 
 
-def run(out: Path, seed: int = 0, progress: ProgressHook = no_progress) -> Report:
-    """Make two scans, register them, write what came out into the folder `out`.
-
-    `progress` is entered around each step, for example to draw a progress bar.
-    """
-    _make_folder(out)
+def run_demo(out: Path, seed: int = 0, progress: ProgressHook = no_progress) -> DemoReport:
+    """Register two synthetic scans and write `FILES` into the folder `out`."""
+    make_folder(out)
     with progress("scan a synthetic room", 0):
-        pair = displaced(room_pair(seed), seed)
+        pair = displace(room_pair(seed), seed)
     result = register(pair.source, pair.target, progress=progress)
     error = pose_error(result.T_target_source, pair.T_target_source)
     with progress("draw and write", 0):
-        title = f"after: off by {error[0]:.2f}° and {100 * error[1]:.1f} cm"
-        write(out, pair, result.T_target_source, title)
-    return Report(
+        title = f"after: {error[0]:.2f}° and {100 * error[1]:.1f} cm from the true pose"
+        write_files(out, pair, result.T_target_source, title)
+    return DemoReport(
         result=result,
         points=(len(pair.source), len(pair.target)),
         overlap=pair.overlap,
-        moved=pose_error(np.eye(4), pair.T_target_source),
+        start_error=pose_error(np.eye(4), pair.T_target_source),
         error=error,
     )
 
 
-def displaced(pair: RoomPair, seed: int) -> RoomPair:
-    """The same pair with its source turned and moved at random, so that there is something to do."""
+def displace(pair: RoomPair, seed: int) -> RoomPair:
+    """Rotate and move the source of a pair at random, and adapt the true pose."""
     rng = np.random.default_rng([seed, 0xDE])
-    T_moved_source = np.eye(4)
-    T_moved_source[:3, :3] = Rotation.random(random_state=rng).as_matrix()
-    T_moved_source[:3, 3] = rng.uniform(-1.5, 1.5, 3)
-    source = move(pair.source, T_moved_source).astype(np.float32)
-    return RoomPair(source, pair.target, pair.T_target_source @ np.linalg.inv(T_moved_source), pair.overlap)
+    T_displaced_source = np.eye(4)
+    T_displaced_source[:3, :3] = Rotation.random(random_state=rng).as_matrix()
+    T_displaced_source[:3, 3] = rng.uniform(-1.5, 1.5, 3)
+    source = transform(pair.source, T_displaced_source).astype(np.float32)
+    T_target_displaced = pair.T_target_source @ np.linalg.inv(T_displaced_source)
+    return RoomPair(source, pair.target, T_target_displaced, pair.overlap)
 
 
-def write(out: Path, pair: RoomPair, T_target_source: Pose, title: str) -> None:
+def write_files(out: Path, pair: RoomPair, T_target_source: Pose, title: str) -> None:
+    """Write the picture, both scans, the aligned source and the pose."""
     from wsdesc.view.pictures import before_after
 
     picture, source, target, aligned, pose = (out / name for name in FILES)
     before_after(pair.source, pair.target, T_target_source, picture, title, metres=True)
     write_points(source, pair.source)
     write_points(target, pair.target)
-    write_points(aligned, move(pair.source, T_target_source).astype(np.float32))
+    write_points(aligned, transform(pair.source, T_target_source).astype(np.float32))
     with atomic_write(pose) as temporary:
         np.savetxt(temporary, T_target_source, fmt="%.9f")
 
 
-def move(points: NDArray, T: Pose) -> NDArray[np.float64]:
-    """Points (N, 3) under the motion T."""
-    return np.asarray(points @ T[:3, :3].T + T[:3, 3])
-
-
 def pose_error(T: Pose, T_true: Pose) -> tuple[float, float]:
-    """Angle in degrees and distance in metres between two poses."""
+    """Return the angle in degrees and the distance in metres between two poses."""
     return float(rotation_error_deg(T, T_true)), float(translation_error(T, T_true))
-
-
-def _make_folder(out: Path) -> None:
-    """Find out before the work whether its result can be kept."""
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=out):
-            pass
-    except OSError as error:
-        raise FileFormatError(f"{out}: cannot be used as a folder: {error.strerror or error}") from error

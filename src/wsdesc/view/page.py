@@ -1,4 +1,4 @@
-"""A scene as one HTML file that needs nothing else: no server, no network, no library."""
+"""Write a scene as one HTML file that works offline, without a server or a library."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wsdesc.core.atomic import atomic_write
-from wsdesc.view.geometry import Floats, Placement
-from wsdesc.view.pick import CUT
-from wsdesc.view.scene import BAD, GOOD, RADIUS, Matches, Scan, Scene, Supports, confidence_colour
+from wsdesc.view.geometry import Floats, QuaternionPose
+from wsdesc.view.pick import MIN_OCCUPANCY
+from wsdesc.view.scene import BAD, GOOD, RADIUS, MatchLines, ScanView, SceneView, Supports, confidence_colour
 
-_SCRIPTS = ("scene.js", "draw.js", "hands.js")  # one after the other
-_STEPS = 65535  # a coordinate is so many steps over the extent of its scan, finer than a pixel
-_KINDS = {"uint8": "u8", "int8": "i8", "uint16": "u16", "uint32": "u32", "float32": "f32"}
+_SCRIPTS = ("scene.js", "draw.js", "controls.js")  # in this order
+_STEPS = 65535  # quantization of coordinates over a scan's extent: finer than a pixel
+_TYPES = {"uint8": "u8", "int8": "i8", "uint16": "u16", "uint32": "u32", "float32": "f32"}
 
 
-def page(scene: Scene) -> str:
-    """The HTML text of a page that shows a scene."""
+def page(scene: SceneView) -> str:
+    """Return the HTML text of a page that shows a scene."""
     parts = {
         "title": html.escape(scene.title),
-        # A name that ends the script element must not do so here.
-        "scene": json.dumps(_scene(scene), separators=(",", ":")).replace("<", "\\u003c"),
+        # A scan's name may contain "</script>".
+        "scene": json.dumps(_scene_values(scene), separators=(",", ":")).replace("<", "\\u003c"),
         "script": "\n".join(_asset(name) for name in _SCRIPTS),
     }
-    return re.sub(r"\{\{(\w+)\}\}", lambda place: parts[place[1]], _asset("page.html"))
+    return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], _asset("page.html"))
 
 
-def save_page(scene: Scene, path: str | os.PathLike[str]) -> None:
-    """Write that page, whole or not at all."""
+def save_page(scene: SceneView, path: str | os.PathLike[str]) -> None:
+    """Write the page of a scene to an .html file."""
     with atomic_write(path) as temporary:
         temporary.write_text(page(scene), encoding="utf-8")
 
@@ -44,7 +44,7 @@ def _asset(name: str) -> str:
     return resources.files("wsdesc.view").joinpath("assets", name).read_text(encoding="utf-8")
 
 
-def _scene(scene: Scene) -> dict[str, Any]:
+def _scene_values(scene: SceneView) -> dict[str, Any]:
     edges = [edge._asdict() | {"colour": confidence_colour(edge.confidence)} for edge in scene.edges]
     return {
         "radius": RADIUS,
@@ -52,15 +52,15 @@ def _scene(scene: Scene) -> dict[str, Any]:
         "moves": scene.moves,
         "good": GOOD,
         "bad": BAD,
-        "facts": [*scene.facts, scene.counted],
-        "scans": [_scan(scan) for scan in scene.scans],
-        "matches": _matches(scene.matches) if scene.matches is not None else None,
-        "found": scene.found,
+        "facts": [*scene.facts, scene.point_count],
+        "scans": [_scan_values(scan) for scan in scene.scans],
+        "matches": _match_values(scene.matches) if scene.matches is not None else None,
+        "match_counts": scene.match_counts,
         "edges": edges,
     }
 
 
-def _scan(scan: Scan) -> dict[str, Any]:
+def _scan_values(scan: ScanView) -> dict[str, Any]:
     low = scan.points.min(axis=0)
     step = float(np.ptp(scan.points, axis=0).max() or 1.0) / _STEPS
     return {
@@ -68,43 +68,44 @@ def _scan(scan: Scan) -> dict[str, Any]:
         "colour": scan.colour,
         "low": low.tolist(),
         "step": step,
-        "points": _packed(np.rint((scan.points - low) / step), np.uint16),
-        "normals": _packed(np.rint(127 * scan.normals), np.int8),
-        "start": _place(scan.start),
-        "end": _place(scan.end),
-        "supports": _supports(scan.supports) if scan.supports is not None else None,
+        "points": _pack(np.rint((scan.points - low) / step), np.uint16),
+        "normals": _pack(np.rint(127 * scan.normals), np.int8),
+        "start": _pose_values(scan.start),
+        "end": _pose_values(scan.end),
+        "supports": _support_values(scan.supports) if scan.supports is not None else None,
     }
 
 
-def _supports(supports: Supports) -> dict[str, Any]:
-    """Of each grid only the cells that are drawn: their numbers and values, keypoint after keypoint."""
+def _support_values(supports: Supports) -> dict[str, Any]:
+    """Pack the indices and values of the drawn cells only, keypoint after keypoint."""
     grids = supports.grids.reshape(len(supports.grids), -1)  # (K, h³)
-    keypoint, cell = np.nonzero(grids >= CUT)
+    keypoint, cell = np.nonzero(grids >= MIN_OCCUPANCY)
     starts = np.searchsorted(keypoint, np.arange(len(grids) + 1))
     return {
         "cells": supports.grids.shape[-1],
-        "cut": CUT,
-        "keypoints": _packed(supports.keypoints, np.float32),
-        "axes": _packed(supports.axes, np.float32),
-        "sides": _packed(supports.sides, np.float32),
-        "starts": _packed(starts, np.uint32),
-        "index": _packed(cell, np.uint16),
-        "values": _packed(grids[keypoint, cell], np.uint8),
+        "min_occupancy": MIN_OCCUPANCY,
+        "keypoints": _pack(supports.keypoints, np.float32),
+        "axes": _pack(supports.axes, np.float32),
+        "sides": _pack(supports.sides, np.float32),
+        "starts": _pack(starts, np.uint32),
+        "index": _pack(cell, np.uint16),
+        "values": _pack(grids[keypoint, cell], np.uint8),
     }
 
 
-def _matches(matches: Matches) -> dict[str, Any]:
+def _match_values(matches: MatchLines) -> dict[str, Any]:
     return {
-        "source": _packed(matches.source, np.float32),
-        "target": _packed(matches.target, np.float32),
-        "agree": _packed(matches.agree, np.uint8),
+        "source": _pack(matches.source, np.float32),
+        "target": _pack(matches.target, np.float32),
+        "inlier": _pack(matches.inlier, np.uint8),
     }
 
 
-def _place(place: Placement) -> dict[str, list[float]]:
-    return {"wxyz": place.wxyz.tolist(), "position": place.position.tolist()}
+def _pose_values(pose: QuaternionPose) -> dict[str, list[float]]:
+    return {"wxyz": pose.wxyz.tolist(), "position": pose.position.tolist()}
 
 
-def _packed(values: NDArray[Any] | Floats, kind: type) -> dict[str, str]:
-    little = np.ascontiguousarray(values, dtype=np.dtype(kind).newbyteorder("<"))
-    return {"type": _KINDS[np.dtype(kind).name], "data": base64.b64encode(little.tobytes()).decode("ascii")}
+def _pack(values: NDArray[Any] | Floats, dtype: type) -> dict[str, str]:
+    little_endian = np.ascontiguousarray(values, dtype=np.dtype(dtype).newbyteorder("<"))
+    data = base64.b64encode(little_endian.tobytes()).decode("ascii")
+    return {"type": _TYPES[np.dtype(dtype).name], "data": data}

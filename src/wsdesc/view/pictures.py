@@ -1,4 +1,4 @@
-"""Pictures of alignments, for reports and for a quick look without a window."""
+"""Draw pictures of two scans before and after registration."""
 
 from __future__ import annotations
 
@@ -8,21 +8,20 @@ from typing import Any
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from wsdesc.core.atomic import atomic_write
 from wsdesc.core.errors import InputError
-from wsdesc.view.geometry import main_axes, surface_normals, usual_spacing
-
-Points = NDArray[np.float64]
+from wsdesc.core.geometry import check_rigid, normals, transform
+from wsdesc.view.geometry import NORMAL_NEIGHBOURS, Floats, median_spacing, principal_axes
 
 _SOURCE = np.array([0.95, 0.50, 0.10])
 _TARGET = np.array([0.16, 0.45, 0.78])
 INK = "#333333"
-_PAPER = 1.0  # what distance fades into
-_KEPT = 14_000  # points of a cloud; more would hide each other at this size
+_BACKGROUND = 1.0  # white; distant points fade into it
+_MAX_POINTS = 14_000  # per scan; more would hide each other at this size
 _INCHES, _DPI = (12.0, 7.6), 110
-VIEWS = ((0.0, -90.0), (0.0, 0.0), (35.0, -32.0))  # turn about the third axis, then tilt, in degrees
+VIEWS = ((0.0, -90.0), (0.0, 0.0), (35.0, -32.0))  # rotation about the third axis, then tilt, in degrees
 
 
 def before_after(
@@ -34,51 +33,52 @@ def before_after(
     *,
     metres: bool = False,
 ) -> None:
-    """Write a PNG of two clouds, (N, 3) and (M, 3), as they came (upper row) and aligned (lower row).
+    """Draw two scans before (upper row) and after registration (lower row), from three directions.
 
-    The columns look from above, from the side and from a corner, with respect to the main directions of
-    the aligned clouds. The source is orange, the target blue. The scale bars say metres only where told that
-    the clouds are in metres.
+    The columns show the scans from above, from the side and from a corner, relative to the principal axes of
+    the aligned scans. The source is orange, the target blue.
+
+    Args:
+        source: Floats (N, 3).
+        target: Floats (M, 3).
+        T_target_source: Pose (4, 4).
+        path: The .png file to write.
+        title: Text above the picture.
+        metres: Whether the unit is the metre; the scale bars show it then.
     """
     with atomic_write(path) as temporary:
-        clouds = (_points(source, "source"), _points(target, "target"))
-        figure = _draw(*clouds, _transform(T_target_source), title, metres)
+        clouds = (_sample(source, "source"), _sample(target, "target"))
+        figure = _draw(*clouds, check_rigid(T_target_source, "T_target_source"), title, metres)
         figure.savefig(temporary, dpi=_DPI, format="png")
 
 
-def _points(cloud: ArrayLike, name: str) -> Points:
+def _sample(cloud: ArrayLike, name: str) -> Floats:
     points = np.asarray(cloud, dtype=np.float64)
     if points.ndim != 2 or points.shape[1] != 3 or not len(points) or not np.isfinite(points).all():
-        raise InputError(f"the {name} cannot be drawn: it needs an array (N, 3) of finite numbers, N > 0")
-    # At random: an even stride would draw the pattern of the scanner.
-    return points[np.random.default_rng(0).permutation(len(points))[:_KEPT]]
+        raise InputError(f"the {name} cannot be drawn: a finite array (N, 3) with N > 0 is required")
+    # A random selection: a regular stride would draw the scanner's pattern.
+    return points[np.random.default_rng(0).permutation(len(points))[:_MAX_POINTS]]
 
 
-def _transform(T_target_source: ArrayLike) -> Points:
-    T = np.asarray(T_target_source, dtype=np.float64)
-    if T.shape != (4, 4) or not np.isfinite(T).all():
-        raise InputError("the alignment cannot be drawn: T_target_source must be a finite (4, 4) matrix")
-    return T
-
-
-def _draw(source: Points, target: Points, T: Points, title: str, metres: bool) -> Figure:
-    moved = source @ T[:3, :3].T + T[:3, 3]
-    axes = main_axes(np.concatenate([moved, target]))
+def _draw(source: Floats, target: Floats, T: Floats, title: str, metres: bool) -> Figure:
+    aligned = transform(source, T)
+    axes = principal_axes(np.concatenate([aligned, target]))
     figure = Figure(figsize=_INCHES, facecolor="white")
     FigureCanvasAgg(figure)
-    for row, (name, cloud) in enumerate((("before", source), ("after", moved))):
+    for row, (name, cloud) in enumerate((("before", source), ("after", aligned))):
         points = np.concatenate([cloud, target])
         colours = np.repeat([_SOURCE, _TARGET], [len(cloud), len(target)], axis=0)
-        # Each cloud has its own normals: where two surfaces meet, a common one would belong to neither.
-        normals = np.concatenate([surface_normals(cloud), surface_normals(target)]) @ axes
-        spacing = float(np.median([usual_spacing(cloud), usual_spacing(target)]))
+        # Each scan has its own normals: common ones would be wrong where two surfaces meet.
+        shading = [normals(c, neighbours=NORMAL_NEIGHBOURS) for c in (cloud, target)]
+        rotated_normals = np.concatenate(shading) @ axes
+        spacing = float(np.median([median_spacing(cloud), median_spacing(target)]))
         points = (points - np.median(points, axis=0)) @ axes
         for column, (turn, tilt) in enumerate(VIEWS):
             left, bottom = 0.035 + 0.322 * column, 0.475 - 0.455 * row
             panel = figure.add_axes((left, bottom, 0.315, 0.445))
             R = view_rotation(turn, tilt)
             wide, tall = draw_points(
-                panel, points @ R.T, normals @ R.T, colours, spacing, perspective=column == 2
+                panel, points @ R.T, rotated_normals @ R.T, colours, spacing, perspective=column == 2
             )
             if column < 2:
                 _scale_bar(panel, wide, tall, metres)
@@ -92,9 +92,18 @@ def _draw(source: Points, target: Points, T: Points, title: str, metres: bool) -
 
 
 def draw_points(
-    panel: Any, points: Points, normals: Points, colours: Points, spacing: float, perspective: bool
+    panel: Any, points: Floats, normals: Floats, colours: Floats, spacing: float, perspective: bool
 ) -> tuple[float, float]:
-    """Draw points whose x goes right, y up and z towards the eye, the farthest first; width and height."""
+    """Draw points, the farthest first, and return the width and height of the panel in their unit.
+
+    Args:
+        panel: Axes of matplotlib.
+        points: (N, 3) with x to the right, y up and z towards the eye.
+        normals: (N, 3) for the shading.
+        colours: (N, 3), 0 … 1.
+        spacing: Median distance between points.
+        perspective: Whether near points are drawn farther apart.
+    """
     low, high = np.quantile(points, [0.004, 0.996], axis=0)
     size = float((high - low).max()) or 1.0
     flat = points[:, :2]
@@ -110,7 +119,7 @@ def draw_points(
     light = np.array([0.35, 0.55, 0.76])
     lit = 0.5 + 0.5 * np.abs(normals @ light)[:, None]
     shaded = colours * lit
-    shaded = shaded + (0.32 * (1 - near)) * (_PAPER - shaded)
+    shaded = shaded + (0.32 * (1 - near)) * (_BACKGROUND - shaded)
     pixels = np.clip(1.45 * spacing / tall * height * _DPI, 1.3, 6.0)
     order = np.argsort(points[:, 2], kind="stable")
     panel.scatter(*flat[order].T, c=shaded[order], s=(pixels * 72 / _DPI) ** 2, linewidths=0)
@@ -121,7 +130,7 @@ def draw_points(
 
 
 def _scale_bar(panel: Any, wide: float, tall: float, metres: bool) -> None:
-    """A line of a round length in the lower left corner."""
+    """Draw a line of a round length in the lower left corner."""
     power = 10.0 ** np.floor(np.log10(0.25 * wide))
     length = max(step * power for step in (1, 2, 5) if step * power <= 0.25 * wide)
     name = f"{length:g}"
@@ -132,8 +141,11 @@ def _scale_bar(panel: Any, wide: float, tall: float, metres: bool) -> None:
     panel.text(x + length / 2, y + 0.015 * tall, name, size=7.5, color=INK, ha="center", va="bottom")
 
 
-def view_rotation(turn: float, tilt: float) -> Points:
-    """Rows: right, up and towards the eye, for an eye before the second axis with the third one up."""
+def view_rotation(turn: float, tilt: float) -> Floats:
+    """Return a rotation (3, 3) whose rows point right, up and towards the eye.
+
+    With zero angles the eye is in front of the second axis, and the third axis points up.
+    """
     a, b = np.deg2rad([turn, tilt])
     spin = np.array([[np.cos(a), -np.sin(a), 0], [np.sin(a), np.cos(a), 0], [0, 0, 1]])
     lean = np.array([[1, 0, 0], [0, -np.sin(b), np.cos(b)], [0, -np.cos(b), -np.sin(b)]])

@@ -1,4 +1,4 @@
-"""Results as scenes: what `wsdesc.view` draws is gathered here from descriptions, matches and poses."""
+"""Build scenes of results: registrations, reconstructions, and scan files."""
 
 from __future__ import annotations
 
@@ -17,61 +17,81 @@ from wsdesc.cloud.files import read_points
 from wsdesc.cloud.neighbours import NeighbourGrid
 from wsdesc.cloud.units import measure
 from wsdesc.core.errors import InputError, WSDescError
+from wsdesc.core.geometry import check_rigid, transform
 from wsdesc.descriptor.description import Description, load_model, prepare_scan
 from wsdesc.descriptor.options import DEFAULT_MODEL
-from wsdesc.matching.mutual import mutual_matches
-from wsdesc.view.geometry import Floats, thinned
+from wsdesc.matching.mutual import mutual
+from wsdesc.view.geometry import Floats, thin_points
 from wsdesc.view.page import page
-from wsdesc.view.scene import MOST, Matches, Scene, Supports, model_scene, pair_scene, rigid
+from wsdesc.view.scene import (
+    MAX_POINTS,
+    MatchLines,
+    SceneView,
+    Supports,
+    multi_scan_scene,
+    pair_scene,
+)
 from wsdesc.view.snapshot import snapshot
 
 if TYPE_CHECKING:
     from wsdesc.reconstruction.pipeline import Reconstruction
     from wsdesc.registration.result import Registration
 
-_SMALL = 24_000  # points in a notebook, which keeps them in its file
-_POINTS_A_SUPPORT = 400  # take as much room as one support does
-_AGREE = 0.1  # metres of the model within which a match agrees with a pose
+_NOTEBOOK_POINTS = 24_000  # a notebook stores them in its file
+_POINTS_PER_SUPPORT = 400  # a support takes as much memory as so many points
+_INLIER_DISTANCE = 0.1  # model metres
 
 
 def registration_scene(
     result: Registration,
     clouds: tuple[Floats, Floats] | None = None,
     names: tuple[str, str] = ("source", "target"),
-    most: int = MOST,
-) -> Scene:
-    """Two scans and the pose found; `clouds`, (N, 3) and (M, 3), where more than thinned ones are at hand."""
-    sure = f"confidence {result.confidence:.3f}: " + ("trust it" if result.success else "do NOT trust it")
-    facts = [sure, f"overlap {result.overlap:.0%} of the source", *result.warnings]
+    max_points: int = MAX_POINTS,
+) -> SceneView:
+    """Build the scene of a registration.
+
+    Args:
+        result: The registration.
+        clouds: All points (N, 3) and (M, 3) of both scans; without them the downsampled ones are shown.
+        names: Names of both scans.
+        max_points: Largest number of points of both scans together.
+    """
+    verdict = "success" if result.success else "NO success"
+    facts = [
+        f"confidence {result.confidence:.3f} ({verdict})",
+        f"overlap {result.overlap:.0%} of the source",
+        *result.warnings,
+    ]
     if result.described is not None:
-        return described_scene(*result.described, result.T_target_source, clouds, names, facts, most)
+        return described_scene(*result.described, result.T_target_source, clouds, names, facts, max_points)
     if clouds is None:
-        raise InputError("no pose was found, and nothing was described: there is nothing to see")
-    return pair_scene(*clouds, names=names, title=_title(names), facts=facts, most=most)
+        raise InputError("nothing to show: the registration holds neither a pose nor the scans")
+    return pair_scene(*clouds, names=names, title=_title(names), facts=facts, max_points=max_points)
 
 
 def described_scene(
-    p: Description,
-    q: Description,
+    source: Description,
+    target: Description,
     T_target_source: Floats | None = None,
     clouds: tuple[Floats, Floats] | None = None,
     names: tuple[str, str] = ("source", "target"),
     facts: Sequence[str] = (),
-    most: int = MOST,
-) -> Scene:
-    """Two scans that are described, or at least prepared: without descriptors there are no matches."""
+    max_points: int = MAX_POINTS,
+) -> SceneView:
+    """Build the scene of two described scans, with matches if both have descriptors and a pose is given."""
     matches = None
-    if len(p.descriptors) and len(q.descriptors) and T_target_source is not None:
-        matches = _matches(p, q, rigid(T_target_source))
+    if len(source.descriptors) and len(target.descriptors) and T_target_source is not None:
+        matches = _match_lines(source, target, check_rigid(T_target_source, "T_target_source"))
+    max_supports = max_points // _POINTS_PER_SUPPORT
     return pair_scene(
-        *(clouds or (_in_file(p), _in_file(q))),
+        *(clouds or (_file_points(source), _file_points(target))),
         T_target_source,
         names=names,
         title=_title(names),
         facts=facts,
         matches=matches,
-        supports=(supports(p, most // _POINTS_A_SUPPORT), supports(q, most // _POINTS_A_SUPPORT)),
-        most=most,
+        supports=(supports(source, max_supports), supports(target, max_supports)),
+        max_points=max_points,
     )
 
 
@@ -80,62 +100,72 @@ def files_scene(
     T_target_source: Floats | None = None,
     names: tuple[str, str] = ("source", "target"),
     keypoints: int = 0,
-) -> Scene:
-    """Two clouds (N, 3) and (M, 3), of which nothing is known but perhaps a pose that somebody else found.
+) -> SceneView:
+    """Build the scene of two clouds (N, 3) and (M, 3) and any pose.
 
-    So many `keypoints` of each are described, to show how their matches agree with that pose.
+    Args:
+        clouds: Points of source and target.
+        T_target_source: Pose (4, 4), if there is one.
+        names: Names of both scans.
+        keypoints: Keypoints per scan that are described and matched; 0 shows no matches.
     """
     try:
         cleaned = [clean(cloud) for cloud in clouds]
         resolution = measure(*(cloud.points for cloud in cleaned)).resolution
         model, name = load_model(DEFAULT_MODEL)
-        enough = max(keypoints, MOST // _POINTS_A_SUPPORT)
-        p, q = (
-            prepare_scan(cloud, resolution, name, 0, enough).extend(model, keypoints) for cloud in cleaned
+        count = max(keypoints, MAX_POINTS // _POINTS_PER_SUPPORT)
+        source, target = (
+            prepare_scan(cloud, resolution, name, 0, count).extend(model, keypoints) for cloud in cleaned
         )
-    except InputError as error:  # too small to be described, not to be looked at
-        facts = [f"no supports are shown: {error}"]
+    except InputError as error:  # too few points for descriptors can still be drawn
+        facts = [f"supports are not shown: {error}"]
         return pair_scene(*clouds, T_target_source, names=names, title=_title(names), facts=facts)
-    return described_scene(p, q, T_target_source, clouds, names)
+    return described_scene(source, target, T_target_source, clouds, names)
 
 
-def reconstruction_scene(found: Reconstruction, most: int = MOST) -> Scene:
-    """All scans that have a place, and the pairs behind it. The files are read again, one at a time."""
-    names = [name for scans in found.components for name in scans]
+def reconstruction_scene(result: Reconstruction, max_points: int = MAX_POINTS) -> SceneView:
+    """Build the scene of all placed scans and their edges. Reads the scan files again, one at a time."""
+    names = [name for scans in result.components for name in scans]
     short = dict(zip(names, short_names(names), strict=True))
     clouds, totals = dict[str, Floats](), dict[str, int]()
     for name in names:
         try:
-            points = read_points(found.paths[name], nonfinite="drop")
+            points = read_points(result.paths[name], nonfinite="drop")
         except WSDescError as error:
-            raise InputError(f"{error}; scans that came as arrays are kept if `folder` is given") from error
-        clouds[short[name]] = thinned(points, max(200, most // len(names)))
+            raise InputError(f"{error}; pass `folder` to `reconstruct` to keep scans given as arrays") from error
+        clouds[short[name]] = thin_points(points, max(200, max_points // len(names)))
         totals[short[name]] = len(points)
-    pairs = [p for p in found.pairs if p.source in short and p.target in short]
-    believed = sum(pair.rejected is None for pair in found.pairs)
-    return model_scene(
+    edges = [
+        (short[pair.source], short[pair.target], pair.confidence, pair.rejected is None)
+        for pair in result.pairs
+        if pair.source in short and pair.target in short
+    ]
+    accepted = sum(pair.rejected is None for pair in result.pairs)
+    frames = len(result.components)
+    return multi_scan_scene(
         clouds,
-        {short[name]: T for name, T in found.T_world_scan.items()},
+        {short[name]: T for name, T in result.T_world_scan.items()},
         totals=totals,
-        frames=[[short[name] for name in scans] for scans in found.components],
-        edges=[(short[p.source], short[p.target], p.confidence, p.rejected is None) for p in pairs],
+        components=[[short[name] for name in scans] for scans in result.components],
+        edges=edges,
         title=f"{len(names)} scans",
         facts=[
-            f"{len(names)} scans placed, {len(found.not_placed)} not, in {len(found.components)} frame(s)",
-            f"{believed} of {len(found.pairs)} pairs believed",
-            *(f"not placed: {name}" for name in short_names(list(found.not_placed))),
+            f"{len(names)} scans placed in {frames} frame{'s' if frames > 1 else ''}, "
+            f"{len(result.not_placed)} not placed",
+            f"{accepted} edges accepted of {len(result.pairs)} registered pairs",
+            *(f"not placed: {name}" for name in short_names(list(result.not_placed))),
         ],
-        most=most,
+        max_points=max_points,
     )
 
 
-def supports(description: Description, most: int) -> Supports | None:
-    """What the model of a description sees of its first keypoints; None where that model is not at hand."""
+def supports(description: Description, count: int) -> Supports | None:
+    """Compute the supports of a scan's first `count` keypoints; None if its model is not available."""
     try:
         model, _ = load_model(description.model, "cpu")
     except WSDescError:
         return None
-    keypoints = description.points[description.order[:most]]
+    keypoints = description.points[description.order[:count]]
     with torch.inference_mode():
         scene = model.prepare_grid(NeighbourGrid.of(description.points), keypoints)
         grids = model.voxels(scene)  # (K, h, h, h)
@@ -148,32 +178,32 @@ def supports(description: Description, most: int) -> Supports | None:
     )
 
 
-def small_page(result: object) -> str | None:
-    """A result as HTML that a notebook takes into itself; None where there is nothing to see."""
-    scene = _small_scene(result)
+def notebook_page(result: object) -> str | None:
+    """Return a result as HTML for a notebook; None if there is nothing to show."""
+    scene = _notebook_scene(result)
     if scene is None:
         return None
-    # In a frame of its own, so that its script meets nothing of the notebook.
+    # The frame separates the page's script from the notebook.
     document = html.escape(page(scene), quote=True)
     style = "width: 100%; height: 520px; border: 1px solid #ddd"
     return f'<iframe srcdoc="{document}" sandbox="allow-scripts" style="{style}"></iframe>'
 
 
-def small_picture(result: object) -> bytes | None:
-    """The same as a PNG, for readers of notebooks that run no scripts."""
-    scene = _small_scene(result)
+def notebook_picture(result: object) -> bytes | None:
+    """Return a result as a PNG, for notebook viewers that run no scripts; None if there is nothing to show."""
+    scene = _notebook_scene(result)
     return None if scene is None else snapshot(scene)
 
 
-def _small_scene(result: object) -> Scene | None:
+def _notebook_scene(result: object) -> SceneView | None:
     from wsdesc.reconstruction.pipeline import Reconstruction
     from wsdesc.registration.result import Registration
 
     with suppress(WSDescError):
         if isinstance(result, Registration):
-            return registration_scene(result, most=_SMALL)
+            return registration_scene(result, max_points=_NOTEBOOK_POINTS)
         if isinstance(result, Reconstruction):
-            return reconstruction_scene(result, most=_SMALL)
+            return reconstruction_scene(result, max_points=_NOTEBOOK_POINTS)
     return None
 
 
@@ -181,28 +211,28 @@ def _title(names: tuple[str, str]) -> str:
     return f"{names[0]} → {names[1]}"
 
 
-def _matches(p: Description, q: Description, T_target_source: Floats) -> Matches:
-    """Mutual matches in the files' coordinates; those that the pose brings together agree."""
-    pairs = mutual_matches(p.descriptors, q.descriptors).numpy()  # (M, 2)
-    source, target = p.scan_keypoints[pairs[:, 0]], q.scan_keypoints[pairs[:, 1]]
-    apart = source @ T_target_source[:3, :3].T + T_target_source[:3, 3] - target
-    agree: NDArray[np.bool_] = np.linalg.norm(apart, axis=1) <= _AGREE * p.unit
-    return Matches(source, target, agree)
+def _match_lines(source: Description, target: Description, T_target_source: Floats) -> MatchLines:
+    """Match both scans mutually; inliers are matches that agree with the pose."""
+    pairs = mutual(source.descriptors, target.descriptors).numpy()  # (M, 2)
+    p, q = source.scan_keypoints[pairs[:, 0]], target.scan_keypoints[pairs[:, 1]]  # (M, 3)
+    distance = np.linalg.norm(transform(p, T_target_source) - q, axis=1)
+    inlier: NDArray[np.bool_] = distance <= _INLIER_DISTANCE * source.unit
+    return MatchLines(p, q, inlier)
 
 
-def _in_file(description: Description) -> Floats:
-    """Thinned points (N, 3) in the coordinates of the file."""
+def _file_points(description: Description) -> Floats:
+    """Return the downsampled points (N, 3) in the coordinates of the file."""
     return np.asarray(description.offset + description.unit * description.points.double().numpy())
 
 
 def short_names(names: list[str]) -> list[str]:
-    """The ends of names that may be paths, just long enough to tell them apart.
+    """Shorten paths to the last parts that tell them apart.
 
-    A page may go to people whom the folders of this machine do not concern.
+    A page may be shared: it does not show the folders of this machine.
     """
     parts = [PurePath(name).parts for name in names]
     for count in range(1, max(map(len, parts), default=0) + 1):
-        ends = ["/".join(part[-count:]) for part in parts]
-        if len(set(ends)) == len(ends):
-            return ends
+        short = ["/".join(part[-count:]) for part in parts]
+        if len(set(short)) == len(short):
+            return short
     return names

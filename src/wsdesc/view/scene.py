@@ -1,7 +1,7 @@
-"""What there is to see: scans that move from where they came to where they belong, and what connects them.
+"""Scenes: what is drawn, independent of how it is drawn.
 
-A scene says nothing about how it is drawn; `page` writes it into a file and `server` shows it live. It is in
-coordinates of its own: about the middle, the directions of most spread in x and y, and as large as `RADIUS`.
+A scene has its own coordinates: centred, with the largest variance in x and y, and of the size `RADIUS`.
+`page` writes a scene to a file, `server` shows it live, `snapshot` makes a picture of it.
 """
 
 from __future__ import annotations
@@ -15,76 +15,87 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wsdesc.core.errors import InputError
-from wsdesc.view.geometry import Floats, Placement, main_axes, surface_normals, thinned, usual_spacing
+from wsdesc.core.geometry import check_rigid, normals, transform
+from wsdesc.view.geometry import (
+    NORMAL_NEIGHBOURS,
+    Floats,
+    QuaternionPose,
+    median_spacing,
+    principal_axes,
+    thin_points,
+)
+
+Colour = tuple[int, int, int]
 
 SOURCE, TARGET = (242, 128, 26), (41, 115, 199)  # orange and blue
 GOOD, BAD = (40, 160, 70), (214, 48, 49)
-RADIUS = 2.0  # of all scans where they belong; cameras and their clipping planes are made for such sizes
-MOST = 120_000  # points of all scans together: what a browser turns without effort
-_FAR = 3.0  # radii: scans that come from farther away begin there
-_LINES = 120  # matches drawn of either kind; more hide each other
+RADIUS = 2.0  # of all aligned scans; cameras and clipping planes suit this size
+MAX_POINTS = 120_000  # of all scans: a browser turns them without delay
+_MAX_START_DISTANCE = 3.0  # radii between the start and the end of a scan
+_MAX_LINES = 120  # inliers, and as many outliers; more would hide each other
+_MIN_SCAN_POINTS = 200  # per scan of a reconstruction
 
 
-class Matches(NamedTuple):
-    """Pairs of keypoints in the coordinates of their files, and which of them agree with the pose."""
+class MatchLines(NamedTuple):
+    """Matched keypoints, drawn as lines."""
 
     source: Floats  # (M, 3)
     target: Floats  # (M, 3)
-    agree: NDArray[np.bool_]  # (M,)
+    inlier: NDArray[np.bool_]  # (M,) whether the match agrees with the pose
 
 
 class Supports(NamedTuple):
-    """What a descriptor sees of the surroundings of keypoints, in the coordinates of their file."""
+    """Voxel grids that the descriptors of keypoints are computed from."""
 
     keypoints: Floats  # (K, 3)
-    axes: Floats  # (K, 3, 3), of their local frames, in columns
-    sides: Floats  # (K,) of the cubes
-    grids: NDArray[np.uint8]  # (K, h, h, h) occupancy, 255 = full; the first index goes along the first axis
+    axes: Floats  # (K, 3, 3) frames, in columns
+    sides: Floats  # (K,) side lengths of the grids
+    grids: NDArray[np.uint8]  # (K, h, h, h) occupancy, 255 = full; the first index follows the first axis
 
 
-class Edge(NamedTuple):
-    """Two scans of a reconstruction that were registered."""
+class EdgeView(NamedTuple):
+    """A registered pair of a reconstruction, drawn as a line."""
 
-    source: int  # place in `Scene.scans`
+    source: int  # index into `SceneView.scans`
     target: int
     confidence: float
-    believed: bool
+    accepted: bool
 
 
 @dataclass(frozen=True, eq=False)
-class Scan:
-    """A thinned cloud about its own middle, its two places, and the supports of some of its keypoints."""
+class ScanView:
+    """A scan as it is drawn: reduced points relative to its centre, and its pose before and after."""
 
     name: str
-    colour: tuple[int, int, int]
+    colour: Colour
     points: Floats  # (N, 3)
-    normals: Floats  # (N, 3), of either sign
-    total: int  # points before thinning
-    start: Placement
-    end: Placement
+    normals: Floats  # (N, 3), of arbitrary sign
+    total: int  # points of the whole scan
+    start: QuaternionPose
+    end: QuaternionPose
     supports: Supports | None = None
 
 
 @dataclass(frozen=True, eq=False)
-class Scene:
-    """Scans, matches between the first two of them, edges between any."""
+class SceneView:
+    """Scans, matches between the first two scans, and edges between any."""
 
     title: str
-    scans: list[Scan]
-    spacing: float  # usual distance of neighbouring points
-    matches: Matches | None = None  # about the middles of the first two scans
-    found: tuple[int, int] = (0, 0)  # matches that agree and that do not, before thinning
-    edges: list[Edge] = field(default_factory=list)
-    facts: list[str] = field(default_factory=list)  # lines to be read beside the picture
+    scans: list[ScanView]
+    spacing: float  # median distance between neighbouring points
+    matches: MatchLines | None = None  # relative to the centres of the first two scans
+    match_counts: tuple[int, int] = (0, 0)  # inliers and outliers, including those that are not drawn
+    edges: list[EdgeView] = field(default_factory=list)
+    facts: list[str] = field(default_factory=list)  # lines of text beside the picture
 
     @property
     def moves(self) -> bool:
-        """Whether a scan belongs elsewhere than where it came."""
+        """Whether the pose of a scan differs between start and end."""
         return any(not np.allclose(a, b) for s in self.scans for a, b in zip(s.start, s.end, strict=True))
 
     @property
-    def counted(self) -> str:
-        """How many points are shown, of how many."""
+    def point_count(self) -> str:
+        """Text about how many points are shown, of how many."""
         shown, total = sum(len(s.points) for s in self.scans), sum(s.total for s in self.scans)
         return f"{shown:,} of {total:,} points shown" if shown < total else f"all {total:,} points shown"
 
@@ -97,165 +108,170 @@ def pair_scene(
     names: tuple[str, str] = ("source", "target"),
     title: str = "",
     facts: Sequence[str] = (),
-    matches: Matches | None = None,
+    matches: MatchLines | None = None,
     supports: tuple[Supports | None, Supports | None] = (None, None),
-    most: int = MOST,
-) -> Scene:
-    """Two clouds (N, 3) and (M, 3) in the coordinates of their files, and the pose of one in the other.
+    max_points: int = MAX_POINTS,
+) -> SceneView:
+    """Build the scene of two scans.
 
-    Without a pose both stay where they are. `most` points are shown, of both together.
+    Args:
+        source: Points (N, 3) in the coordinates of their file.
+        target: Points (M, 3) in the coordinates of their file.
+        T_target_source: Pose (4, 4); without it nothing moves.
+        names: Names of both scans.
+        title: Title of the page.
+        facts: Lines of text beside the picture.
+        matches: Matches in the coordinates of the files.
+        supports: Supports of both scans, in the coordinates of the files.
+        max_points: Largest number of points of both scans together.
     """
-    T = np.eye(4) if T_target_source is None else rigid(T_target_source)
-    whole = [np.asarray(cloud, dtype=np.float64) for cloud in (source, target)]
-    clouds = [thinned(cloud, most // 2) for cloud in whole]
-    view = _View.of([_moved(clouds[0], T), clouds[1]])
-    looks = zip(names, (SOURCE, TARGET), clouds, (T, np.eye(4)), (np.eye(4), np.eye(4)), strict=True)
+    T = np.eye(4) if T_target_source is None else check_rigid(T_target_source, "T_target_source")
+    clouds = [np.asarray(cloud, dtype=np.float64) for cloud in (source, target)]
+    thinned = [thin_points(cloud, max_points // 2) for cloud in clouds]
+    frame = _SceneFrame.fit([transform(thinned[0], T), thinned[1]])
     scans = [
-        view.scan(*look, len(all_), support)
-        for look, all_, support in zip(looks, whole, supports, strict=True)
+        frame.scan_view(names[k], colour, thinned[k], pose, np.eye(4), len(clouds[k]), supports[k])
+        for k, (colour, pose) in enumerate(((SOURCE, T), (TARGET, np.eye(4))))
     ]
-    lines, found = None, (0, 0)
+    lines, counts = None, (0, 0)
     if matches is not None:
-        found = (int(matches.agree.sum()), int((~matches.agree).sum()))
-        lines = _some(matches)
+        counts = (int(matches.inlier.sum()), int((~matches.inlier).sum()))
+        lines = _sample_matches(matches)
         lines = lines._replace(
-            source=view.scale * (lines.source - _middle(clouds[0])),
-            target=view.scale * (lines.target - _middle(clouds[1])),
+            source=frame.scale * (lines.source - _centre(thinned[0])),
+            target=frame.scale * (lines.target - _centre(thinned[1])),
         )
-    return Scene(title, scans, view.spacing(scans), lines, found, facts=list(facts))
+    return SceneView(title, scans, _scene_spacing(scans), lines, counts, facts=list(facts))
 
 
-def model_scene(
+def multi_scan_scene(
     clouds: Mapping[str, Floats],
     T_world_scan: Mapping[str, Floats],
     *,
     totals: Mapping[str, int] | None = None,
-    frames: Sequence[Sequence[str]] = (),
+    components: Sequence[Sequence[str]] = (),
     edges: Sequence[tuple[str, str, float, bool]] = (),
     title: str = "",
     facts: Sequence[str] = (),
-    most: int = MOST,
-) -> Scene:
-    """Many clouds (N, 3) by name, their poses, and the pairs that were registered.
+    max_points: int = MAX_POINTS,
+) -> SceneView:
+    """Build the scene of many scans.
 
-    Of a pair: the names, the confidence, whether it was believed. `frames` lists scans that share a frame;
-    frames are shown beside each other. `totals` are the numbers of points of clouds thinned already.
+    Args:
+        clouds: Points (N, 3) by name.
+        T_world_scan: Poses (4, 4) by name.
+        totals: Numbers of points by name, of clouds that are thinned already.
+        components: Names of scans that share a frame; frames are drawn side by side.
+        edges: Registered pairs: names of source and target, confidence, whether the edge is accepted.
+        title: Title of the page.
+        facts: Lines of text beside the picture.
+        max_points: Largest number of points of all scans together.
     """
     if not clouds:
-        raise InputError("no scan has a place: there is nothing to see")
+        raise InputError("nothing to show: no scan is placed")
     names = list(clouds)
-    small = {
-        name: thinned(np.asarray(clouds[name], dtype=np.float64), max(200, most // len(names)))
-        for name in names
-    }
-    T_shown = _beside(small, T_world_scan, frames or [names])
-    view = _View.of([_moved(small[name], T_shown[name]) for name in names])
+    per_scan = max(_MIN_SCAN_POINTS, max_points // len(names))
+    thinned = {name: thin_points(np.asarray(clouds[name], dtype=np.float64), per_scan) for name in names}
+    poses = _side_by_side(thinned, T_world_scan, components or [names])
+    frame = _SceneFrame.fit([transform(thinned[name], poses[name]) for name in names])
     scans = []
     for k, name in enumerate(names):
         total = (totals or {}).get(name, len(clouds[name]))
-        scans.append(view.scan(name, _hue(k), small[name], T_shown[name], np.eye(4), total, None))
-    place = {name: k for k, name in enumerate(names)}
-    seen = [Edge(place[a], place[b], sure, ok) for a, b, sure, ok in edges if a in place and b in place]
-    return Scene(title, scans, view.spacing(scans), edges=seen, facts=list(facts))
+        scans.append(frame.scan_view(name, _scan_colour(k), thinned[name], poses[name], np.eye(4), total))
+    index = {name: k for k, name in enumerate(names)}
+    drawn = [
+        EdgeView(index[a], index[b], confidence, accepted)
+        for a, b, confidence, accepted in edges
+        if a in index and b in index
+    ]
+    return SceneView(title, scans, _scene_spacing(scans), edges=drawn, facts=list(facts))
 
 
-def rigid(T: Floats) -> Floats:
-    """A motion (4, 4) as it can be drawn, or an InputError."""
-    T = np.asarray(T, dtype=np.float64)
-    if T.shape != (4, 4) or not np.isfinite(T).all():
-        raise InputError("a pose must be a matrix (4, 4) of finite numbers")
-    turn = T[:3, :3] @ T[:3, :3].T - np.eye(3)
-    if np.abs(turn).max() > 1e-3 or np.linalg.det(T[:3, :3]) < 0 or np.abs(T[3] - [0, 0, 0, 1]).max() > 1e-6:
-        raise InputError("a pose must be rigid: a rotation and a translation, the last row 0 0 0 1")
-    return T
-
-
-def confidence_colour(confidence: float) -> tuple[int, int, int]:
-    """Red for 0, yellow for one half, green for 1."""
+def confidence_colour(confidence: float) -> Colour:
+    """Return red for 0, yellow for 0.5, green for 1."""
     r, g, b = colorsys.hsv_to_rgb(0.36 * min(max(confidence, 0.0), 1.0), 0.85, 0.82)
     return round(255 * r), round(255 * g), round(255 * b)
 
 
-class _View(NamedTuple):
-    """From the coordinates where scans belong to those of a scene."""
+class _SceneFrame(NamedTuple):
+    """Transformation from the coordinates of aligned scans to those of a scene."""
 
-    middle: Floats  # (3,)
+    centre: Floats  # (3,)
     axes: Floats  # (3, 3), in columns
     scale: float
 
     @classmethod
-    def of(cls, clouds: Sequence[Floats]) -> _View:
+    def fit(cls, clouds: Sequence[Floats]) -> _SceneFrame:
         points = np.concatenate(clouds)
-        axes = main_axes(points)
-        low, high = np.quantile(points @ axes, [0.004, 0.996], axis=0)  # a few stray points do not count
+        axes = principal_axes(points)
+        low, high = np.quantile(points @ axes, [0.004, 0.996], axis=0)  # without outliers
         size = float(np.linalg.norm(high - low) / 2) or 1.0
         return cls(axes @ ((low + high) / 2), axes, RADIUS / size)
 
-    def scan(
+    def scan_view(
         self,
         name: str,
-        colour: tuple[int, int, int],
+        colour: Colour,
         cloud: Floats,
-        T: Floats,
+        T_end: Floats,
         T_start: Floats,
         total: int,
-        supports: Supports | None,
-    ) -> Scan:
-        middle = _middle(cloud)
-        end = self.place(T, middle)
-        start = self.place(T_start, middle)
-        away = start.position - end.position
-        if (distance := float(np.linalg.norm(away))) > _FAR * RADIUS:
-            start = start._replace(position=end.position + away * (_FAR * RADIUS / distance))
-        points = self.scale * (cloud - middle)
+        supports: Supports | None = None,
+    ) -> ScanView:
+        centre = _centre(cloud)
+        end, start = self._pose(T_end, centre), self._pose(T_start, centre)
+        offset = start.position - end.position
+        if (distance := float(np.linalg.norm(offset))) > _MAX_START_DISTANCE * RADIUS:
+            start = start._replace(position=end.position + offset * (_MAX_START_DISTANCE * RADIUS / distance))
+        points = self.scale * (cloud - centre)
         if supports is not None:
-            keypoints, sides = self.scale * (supports.keypoints - middle), self.scale * supports.sides
+            keypoints, sides = self.scale * (supports.keypoints - centre), self.scale * supports.sides
             supports = supports._replace(keypoints=keypoints, sides=sides)
-        return Scan(name, colour, points, surface_normals(points), total, start, end, supports)
+        shading = normals(points, neighbours=NORMAL_NEIGHBOURS)
+        return ScanView(name, colour, points, shading, total, start, end, supports)
 
-    def place(self, T: Floats, middle: Floats) -> Placement:
-        where = T[:3, :3] @ middle + T[:3, 3] - self.middle
-        return Placement.of(self.axes.T @ T[:3, :3], self.scale * (self.axes.T @ where))
-
-    def spacing(self, scans: Sequence[Scan]) -> float:
-        return float(np.median([usual_spacing(scan.points) for scan in scans])) or RADIUS / 100
+    def _pose(self, T: Floats, centre: Floats) -> QuaternionPose:
+        position = T[:3, :3] @ centre + T[:3, 3] - self.centre
+        return QuaternionPose.from_matrix(self.axes.T @ T[:3, :3], self.scale * (self.axes.T @ position))
 
 
-def _moved(points: Floats, T: Floats) -> Floats:
-    return np.asarray(points @ T[:3, :3].T + T[:3, 3])
+def _scene_spacing(scans: Sequence[ScanView]) -> float:
+    return float(np.median([median_spacing(scan.points) for scan in scans])) or RADIUS / 100
 
 
-def _middle(cloud: Floats) -> Floats:
+def _centre(cloud: Floats) -> Floats:
     return np.asarray(np.median(cloud, axis=0))
 
 
-def _some(matches: Matches) -> Matches:
-    """At most `_LINES` matches that agree and as many that do not, by chance."""
-    order = np.random.default_rng(0).permutation(len(matches.agree))
-    kept = np.concatenate([order[matches.agree[order] == kind][:_LINES] for kind in (True, False)])
-    return Matches(matches.source[kept], matches.target[kept], matches.agree[kept])
+def _sample_matches(matches: MatchLines) -> MatchLines:
+    """Select up to `_MAX_LINES` inliers and as many outliers at random."""
+    order = np.random.default_rng(0).permutation(len(matches.inlier))
+    kept = np.concatenate([order[matches.inlier[order] == kind][:_MAX_LINES] for kind in (True, False)])
+    return MatchLines(matches.source[kept], matches.target[kept], matches.inlier[kept])
 
 
-def _beside(
-    clouds: Mapping[str, Floats], T_world_scan: Mapping[str, Floats], frames: Sequence[Sequence[str]]
+def _side_by_side(
+    clouds: Mapping[str, Floats], T_world_scan: Mapping[str, Floats], components: Sequence[Sequence[str]]
 ) -> dict[str, Floats]:
-    """Poses that put frames, which know nothing of each other, side by side along x."""
+    """Return poses that put unconnected frames side by side along x."""
     poses: dict[str, Floats] = {}
-    edge: float | None = None
-    for names in frames:
-        names = [name for name in names if name in clouds]
+    right: float | None = None  # end of the frames so far
+    for component in components:
+        names = [name for name in component if name in clouds]
         if not names:
             continue
-        x = np.concatenate([_moved(clouds[name], rigid(T_world_scan[name]))[:, 0] for name in names])
-        shift = 0.0 if edge is None else edge - x.min() + 0.1 * np.ptp(x)
-        edge = float(x.max() + shift)
+        matrices = {name: check_rigid(T_world_scan[name], f"the pose of {name}") for name in names}
+        x = np.concatenate([transform(clouds[name], matrices[name])[:, 0] for name in names])
+        shift = 0.0 if right is None else right - x.min() + 0.1 * np.ptp(x)
+        right = float(x.max() + shift)
         for name in names:
-            poses[name] = np.array(T_world_scan[name], dtype=np.float64)
+            poses[name] = matrices[name].copy()
             poses[name][0, 3] += shift
     return poses
 
 
-def _hue(number: int) -> tuple[int, int, int]:
-    """Colours of which neighbours differ much: each a golden section further around the circle."""
-    r, g, b = colorsys.hsv_to_rgb((0.08 + 0.618034 * number) % 1.0, 0.72, 0.85)
+def _scan_colour(number: int) -> Colour:
+    """Return a colour that differs clearly from those of the neighbouring numbers."""
+    golden_ratio = 0.618034
+    r, g, b = colorsys.hsv_to_rgb((0.08 + golden_ratio * number) % 1.0, 0.72, 0.85)
     return round(255 * r), round(255 * g), round(255 * b)

@@ -1,4 +1,4 @@
-"""A scene as a small picture: a pair before and after, a model from two sides with the graph behind it."""
+"""Draw a small picture of a scene: two panels, for notebooks that run no scripts."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
-from wsdesc.view.geometry import between
+from wsdesc.view.geometry import interpolate
 from wsdesc.view.pictures import INK, VIEWS, draw_points, view_rotation
-from wsdesc.view.scene import Scene, confidence_colour
+from wsdesc.view.scene import SceneView, confidence_colour
 
 _INCHES, _DPI = (9.0, 3.6), 90
 _ABOVE, _CORNER = VIEWS[0], VIEWS[2]
 
 
-def snapshot(scene: Scene) -> bytes:
-    """A PNG of a scene: two panels, with a title."""
+def snapshot(scene: SceneView) -> bytes:
+    """Return a PNG: a pair before and after, or many scans from two directions with their accepted edges."""
     figure = Figure(figsize=_INCHES, facecolor="white")
     FigureCanvasAgg(figure)
     if scene.edges:
-        panels = [("from a corner", 1.0, _CORNER), ("from above, with the pairs that hold it", 1.0, _ABOVE)]
+        panels = [("from a corner", 1.0, _CORNER), ("from above, with accepted edges", 1.0, _ABOVE)]
     elif scene.moves:
         panels = [("before", 0.0, _CORNER), ("after", 1.0, _CORNER)]
     else:
@@ -30,18 +30,18 @@ def snapshot(scene: Scene) -> bytes:
     for column, (name, share, angles) in enumerate(panels):
         panel = figure.add_axes((0.01 + 0.5 * column, 0.02, 0.48, 0.82))
         R = view_rotation(*angles)
-        places = [between(scan.start, scan.end, share) for scan in scene.scans]
-        both = list(zip(scene.scans, places, strict=True))
-        points = np.concatenate([place.apply(scan.points) for scan, place in both])
-        normals = np.concatenate([scan.normals @ place.rotation.T for scan, place in both])
+        poses = [interpolate(scan.start, scan.end, share) for scan in scene.scans]
+        posed_scans = list(zip(scene.scans, poses, strict=True))
+        points = np.concatenate([pose.apply(scan.points) for scan, pose in posed_scans])
+        normals = np.concatenate([scan.normals @ pose.rotation.T for scan, pose in posed_scans])
         counts = [len(scan.points) for scan in scene.scans]
         colours = np.repeat([np.array(scan.colour) / 255 for scan in scene.scans], counts, axis=0)
         draw_points(panel, points @ R.T, normals @ R.T, colours, scene.spacing, perspective=angles == _CORNER)
-        if angles == _ABOVE and (believed := [edge for edge in scene.edges if edge.believed]):
-            middles = np.stack([place.position for place in places]) @ R.T
-            ends = [middles[[edge.source, edge.target], :2] for edge in believed]
-            hues = [np.array(confidence_colour(edge.confidence)) / 255 for edge in believed]
-            panel.add_collection(LineCollection(ends, colors=hues, linewidths=1.8), autolim=False)
+        if angles == _ABOVE and (accepted := [edge for edge in scene.edges if edge.accepted]):
+            centres = np.stack([pose.position for pose in poses]) @ R.T
+            lines = [centres[[edge.source, edge.target], :2] for edge in accepted]
+            line_colours = [np.array(confidence_colour(edge.confidence)) / 255 for edge in accepted]
+            panel.add_collection(LineCollection(lines, colors=line_colours, linewidths=1.8), autolim=False)
         figure.text(0.25 + 0.5 * column, 0.87, name, size=8, color=INK, ha="center", va="center")
     figure.text(0.01, 0.95, "   ".join([scene.title, *scene.facts[:2]]), size=9, color=INK, va="center")
     png = BytesIO()

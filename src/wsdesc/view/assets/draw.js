@@ -3,43 +3,43 @@
 const canvas = document.getElementById("canvas");
 const gl = canvas.getContext("webgl", { alpha: false, antialias: true, preserveDrawingBuffer: true });
 if (!gl) {
-  document.body.insertAdjacentHTML("beforeend", '<p id="failed">This browser offers no WebGL: nothing can be drawn.</p>');
+  document.body.insertAdjacentHTML("beforeend", '<p id="failed">This browser does not support WebGL, which this page needs.</p>');
   throw new Error("no WebGL");
 }
 
 function program(vertex, fragment) {
-  const made = gl.createProgram();
+  const linked = gl.createProgram();
   for (const [kind, text] of [[gl.VERTEX_SHADER, vertex], [gl.FRAGMENT_SHADER, "precision mediump float;" + fragment]]) {
     const shader = gl.createShader(kind);
     gl.shaderSource(shader, text);
     gl.compileShader(shader);
     if (!gl.getShaderParameter(shader, gl.COMPILE_STATUS)) throw new Error(gl.getShaderInfoLog(shader));
-    gl.attachShader(made, shader);
+    gl.attachShader(linked, shader);
   }
-  gl.linkProgram(made);
-  const places = { program: made };
+  gl.linkProgram(linked);
+  const locations = { program: linked };
   for (const [what, count, at] of [["Attrib", gl.ACTIVE_ATTRIBUTES, "Attrib"], ["Uniform", gl.ACTIVE_UNIFORMS, "Uniform"]])
-    for (let k = 0; k < gl.getProgramParameter(made, count); k++) {
-      const { name } = gl[`getActive${what}`](made, k);
-      places[name] = gl[`get${at}Location`](made, name);
+    for (let k = 0; k < gl.getProgramParameter(linked, count); k++) {
+      const { name } = gl[`getActive${what}`](linked, k);
+      locations[name] = gl[`get${at}Location`](linked, name);
     }
-  return places;
+  return locations;
 }
 
-// Points are discs lit from the eye, fading a little with distance.
+// Points are discs, lit from the eye; they fade with distance.
 const dots = program(`
   attribute vec3 point; attribute vec3 normal; uniform mat4 model, camera; uniform vec3 eye, colour; uniform float size, range;
   varying vec3 lit;
   void main() {
-    vec4 place = model * vec4(point, 1.0);
-    gl_Position = camera * place;
+    vec4 position = model * vec4(point, 1.0);
+    gl_Position = camera * position;
     gl_PointSize = max(1.5, size / gl_Position.w);
-    vec3 turned = normalize((model * vec4(normal, 0.0)).xyz + vec3(0, 0, 1e-6));
-    float light = 0.45 + 0.55 * abs(dot(turned, normalize(eye - place.xyz)));
+    vec3 rotated = normalize((model * vec4(normal, 0.0)).xyz + vec3(0, 0, 1e-6));
+    float light = 0.45 + 0.55 * abs(dot(rotated, normalize(eye - position.xyz)));
     lit = mix(colour * light, vec3(1), 0.35 * clamp((gl_Position.w - range) / (3.0 * range) + 0.2, 0.0, 1.0));
   }`, "varying vec3 lit; void main() { vec2 c = gl_PointCoord - 0.5; if (dot(c, c) > 0.25) discard; gl_FragColor = vec4(lit, 1); }");
 
-// Lines are strips of some pixels' width: those of WebGL itself are a pixel wide.
+// Lines are strips of triangles: the lines of WebGL are one pixel wide.
 const strips = program(`
   attribute vec3 point, other, colour; attribute float side; uniform mat4 camera; uniform vec2 pixel; uniform float width; varying vec3 lit;
   void main() {
@@ -54,9 +54,9 @@ const cells = program(`
   attribute vec3 point, normal; attribute vec2 corner; attribute float value;
   uniform mat4 model, camera; uniform vec3 eye; varying vec4 lit; varying vec2 inside;
   void main() {
-    vec4 place = model * vec4(point, 1.0);
-    gl_Position = camera * place;
-    float light = 0.6 + 0.4 * abs(dot((model * vec4(normal, 0.0)).xyz, normalize(eye - place.xyz)));
+    vec4 position = model * vec4(point, 1.0);
+    gl_Position = camera * position;
+    float light = 0.6 + 0.4 * abs(dot((model * vec4(normal, 0.0)).xyz, normalize(eye - position.xyz)));
     lit = vec4(vec3(0.55, 0.33, 0.75) * light, 0.25 + 0.65 * value);
     inside = corner;
   }`, `
@@ -67,16 +67,16 @@ const cells = program(`
   }`);
 
 function buffer(values) {
-  const made = gl.createBuffer();
-  gl.bindBuffer(gl.ARRAY_BUFFER, made);
+  const created = gl.createBuffer();
+  gl.bindBuffer(gl.ARRAY_BUFFER, created);
   gl.bufferData(gl.ARRAY_BUFFER, values, gl.DYNAMIC_DRAW);
-  return made;
+  return created;
 }
 
-function attribute(place, made, count, { type = gl.FLOAT, normalized = false, stride = 0, offset = 0 } = {}) {
-  gl.bindBuffer(gl.ARRAY_BUFFER, made);
-  gl.enableVertexAttribArray(place);
-  gl.vertexAttribPointer(place, count, type, normalized, stride, offset);
+function attribute(location, source, count, { type = gl.FLOAT, normalized = false, stride = 0, offset = 0 } = {}) {
+  gl.bindBuffer(gl.ARRAY_BUFFER, source);
+  gl.enableVertexAttribArray(location);
+  gl.vertexAttribPointer(location, count, type, normalized, stride, offset);
 }
 
 for (const scan of scene.scans) {
@@ -85,11 +85,11 @@ for (const scan of scene.scans) {
 }
 const lineBuffer = gl.createBuffer();
 
-function drawPoints(scan, model, camera_, colour, points, normals, size, count) {
+function drawPoints(scan, model, projected, colour, points, normals, size, count) {
   gl.useProgram(dots.program);
   gl.uniformMatrix4fv(dots.model, false, model);
-  gl.uniformMatrix4fv(dots.camera, false, camera_);
-  gl.uniform3fv(dots.eye, eye().place);
+  gl.uniformMatrix4fv(dots.camera, false, projected);
+  gl.uniform3fv(dots.eye, eye().position);
   gl.uniform3fv(dots.colour, colour.map((c) => c / 255));
   gl.uniform1f(dots.range, camera.distance);
   gl.uniform1f(dots.size, size * 0.95 * canvas.height * Math.min(1, canvas.width / canvas.height));
@@ -99,8 +99,8 @@ function drawPoints(scan, model, camera_, colour, points, normals, size, count) 
   gl.drawArrays(gl.POINTS, 0, count);
 }
 
-// lines: [from, to, colour] each; drawn over everything else
-function drawLines(lines, camera_, width, alpha) {
+// Draws lines [from, to, colour] over everything else.
+function drawLines(lines, projected, width, alpha) {
   if (!lines.length) return;
   const values = [];
   for (const [a, b, colour] of lines) {
@@ -108,7 +108,7 @@ function drawLines(lines, camera_, width, alpha) {
     for (const [p, q, side] of [[a, b, 1], [a, b, -1], [b, a, -1], [b, a, -1], [a, b, -1], [b, a, 1]]) values.push(...p, ...q, ...c, side);
   }
   gl.useProgram(strips.program);
-  gl.uniformMatrix4fv(strips.camera, false, camera_);
+  gl.uniformMatrix4fv(strips.camera, false, projected);
   gl.uniform2f(strips.pixel, 1 / canvas.width, 1 / canvas.height);
   gl.uniform1f(strips.width, width * devicePixelRatio);
   gl.uniform1f(strips.alpha, alpha);
@@ -122,10 +122,10 @@ function drawLines(lines, camera_, width, alpha) {
 // ---- the support of a keypoint: its occupied cells as cubes
 
 function cubes(scan, k) {
-  const { keypoints, axes, sides, starts, index, values, cut } = scan.supports, h = scan.supports.cells;
-  const full = new Uint8Array(h * h * h), side = sides[k];
-  for (let j = starts[k]; j < starts[k + 1]; j++) full[index[j]] = values[j];
-  const at = (c) => {  // the place of a corner of the grid, 0 … h along each axis
+  const { keypoints, axes, sides, starts, index, values, min_occupancy } = scan.supports, h = scan.supports.cells;
+  const occupancy = new Uint8Array(h * h * h), side = sides[k];
+  for (let j = starts[k]; j < starts[k + 1]; j++) occupancy[index[j]] = values[j];
+  const at = (c) => {  // position of a grid corner, 0 … h along each axis
     const local = c.map((v) => (v / h - 0.5) * side);
     return [0, 1, 2].map((r) => keypoints[3 * k + r] + local.reduce((sum, v, d) => sum + axes[9 * k + 3 * r + d] * v, 0));
   };
@@ -134,7 +134,7 @@ function cubes(scan, k) {
     const c = [Math.floor(index[j] / (h * h)), Math.floor(index[j] / h) % h, index[j] % h];
     for (let d = 0; d < 3; d++) for (const step of [-1, 1]) {
       const next = c[d] + step;
-      if (next >= 0 && next < h && full[index[j] + step * [h * h, h, 1][d]] >= cut) continue;  // between two cells
+      if (next >= 0 && next < h && occupancy[index[j] + step * [h * h, h, 1][d]] >= min_occupancy) continue;  // hidden between two cells
       const [u, v] = [(d + 1) % 3, (d + 2) % 3], normal = [0, 1, 2].map((r) => axes[9 * k + 3 * r + d]);
       for (const [a, b] of [[0, 0], [1, 0], [1, 1], [0, 0], [1, 1], [0, 1]]) {
         const p = c.slice();
@@ -143,33 +143,33 @@ function cubes(scan, k) {
       }
     }
   }
-  const ends = [0, 1, 2, 3, 4, 5, 6, 7].map((n) => at([(n & 1) * h, ((n >> 1) & 1) * h, (n >> 2) * h]));
-  const frame = [];
-  for (let n = 0; n < 8; n++) for (const bit of [1, 2, 4]) if (!(n & bit)) frame.push([ends[n], ends[n | bit]]);
-  return { scan, number: k, buffer: buffer(new Float32Array(out)), count: out.length / 9, frame };
+  const corners = [0, 1, 2, 3, 4, 5, 6, 7].map((n) => at([(n & 1) * h, ((n >> 1) & 1) * h, (n >> 2) * h]));
+  const outline = [];
+  for (let n = 0; n < 8; n++) for (const bit of [1, 2, 4]) if (!(n & bit)) outline.push([corners[n], corners[n | bit]]);
+  return { scan, number: k, buffer: buffer(new Float32Array(out)), count: out.length / 9, outline };
 }
 
-function drawSupport(model, camera_) {
-  const { buffer: made, count, frame } = state.support;
+function drawSupport(model, projected) {
+  const { buffer: source, count, outline } = state.support;
   gl.useProgram(cells.program);
   gl.uniformMatrix4fv(cells.model, false, model);
-  gl.uniformMatrix4fv(cells.camera, false, camera_);
-  gl.uniform3fv(cells.eye, eye().place);
-  attribute(cells.point, made, 3, { stride: 36 });
-  attribute(cells.normal, made, 3, { stride: 36, offset: 12 });
-  attribute(cells.value, made, 1, { stride: 36, offset: 24 });
-  attribute(cells.corner, made, 2, { stride: 36, offset: 28 });
+  gl.uniformMatrix4fv(cells.camera, false, projected);
+  gl.uniform3fv(cells.eye, eye().position);
+  attribute(cells.point, source, 3, { stride: 36 });
+  attribute(cells.normal, source, 3, { stride: 36, offset: 12 });
+  attribute(cells.value, source, 1, { stride: 36, offset: 24 });
+  attribute(cells.corner, source, 2, { stride: 36, offset: 28 });
   gl.drawArrays(gl.TRIANGLES, 0, count);
-  drawLines(frame.map(([a, b]) => [moved(model, a), moved(model, b), [90, 40, 130]]), camera_, 1.5, 1);
+  drawLines(outline.map(([a, b]) => [transform(model, a), transform(model, b), [90, 40, 130]]), projected, 1.5, 1);
 }
 
-// ---- a picture, whenever something changed
+// ---- draw again whenever something changes
 
-let asked = false;
-const redraw = () => { if (!asked) { asked = true; requestAnimationFrame(draw); } };
+let scheduled = false;
+const redraw = () => { if (!scheduled) { scheduled = true; requestAnimationFrame(draw); } };
 
 function draw() {
-  asked = false;
+  scheduled = false;
   const width = Math.round(canvas.clientWidth * devicePixelRatio), height = Math.round(canvas.clientHeight * devicePixelRatio);
   if (canvas.width !== width || canvas.height !== height) Object.assign(canvas, { width, height });
   gl.viewport(0, 0, width, height);
@@ -189,14 +189,14 @@ function draw() {
   if (state.support && state.support.scan.shown) drawSupport(poses[scene.scans.indexOf(state.support.scan)], view);
   gl.disable(gl.DEPTH_TEST);
   if (scene.matches && shown(0) && shown(1)) {
-    const { source, target, agree } = scene.matches;
+    const { source, target, inlier } = scene.matches;
     for (const [kind, colour, alpha] of [[0, scene.bad, 0.6], [1, scene.good, 0.9]]) {
       const lines = [];
-      for (let k = 0; k < agree.length; k++)
-        if (agree[k] === kind) lines.push([moved(poses[0], three(source, k)), moved(poses[1], three(target, k)), colour]);
-      if (state[kind ? "agree" : "differ"]) drawLines(lines, view, 1, alpha);
+      for (let k = 0; k < inlier.length; k++)
+        if (inlier[k] === kind) lines.push([transform(poses[0], three(source, k)), transform(poses[1], three(target, k)), colour]);
+      if (state[kind ? "inliers" : "outliers"]) drawLines(lines, view, 1, alpha);
     }
   }
-  const edges = scene.edges.filter((e) => shown(e.source) && shown(e.target) && state[e.believed ? "believed" : "rejected"]);
+  const edges = scene.edges.filter((e) => shown(e.source) && shown(e.target) && state[e.accepted ? "accepted" : "rejected"]);
   drawLines(edges.map((e) => [[...poses[e.source].slice(12, 15)], [...poses[e.target].slice(12, 15)], e.colour]), view, 2.5, 1);
 }

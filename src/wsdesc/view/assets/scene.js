@@ -1,7 +1,7 @@
 "use strict";
-// Draws the scene that stands in this page. No library, nothing from elsewhere: the file works offline.
+// Draws the scene of this page. It uses no library and loads nothing, so that the file works offline.
 
-// ---- the scene: numbers come as base64, places as a quaternion w x y z and a position
+// ---- the scene: arrays are base64, poses are a quaternion w x y z and a position
 
 const scene = JSON.parse(document.getElementById("scene").textContent);
 const bytes = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
@@ -14,12 +14,12 @@ for (const scan of scene.scans) {
   scan.normals = array(scan.normals);
   if (scan.supports) for (const key in scan.supports) if (scan.supports[key].type) scan.supports[key] = array(scan.supports[key]);
 }
-if (scene.matches) for (const key of ["source", "target", "agree"]) scene.matches[key] = array(scene.matches[key]);
+if (scene.matches) for (const key of ["source", "target", "inlier"]) scene.matches[key] = array(scene.matches[key]);
 
-const state = { share: 1, size: 1, agree: true, differ: true, believed: true, rejected: false, keypoints: false, support: null };
+const state = { share: 1, size: 1, inliers: true, outliers: true, accepted: true, rejected: false, keypoints: false, support: null };
 const camera = { turn: -2.2, tilt: 0.55, distance: 2 * scene.radius, target: [0, 0, 0] };
 
-// ---- vectors and matrices (columns first, as WebGL wants them)
+// ---- vectors and matrices (column-major, as in WebGL)
 
 const add = (a, b, s = 1) => [a[0] + s * b[0], a[1] + s * b[1], a[2] + s * b[2]];
 const cross = (a, b) => [a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]];
@@ -27,9 +27,9 @@ const dot = (a, b) => a[0] * b[0] + a[1] * b[1] + a[2] * b[2];
 const three = (a, k) => [a[3 * k], a[3 * k + 1], a[3 * k + 2]];
 const product = (a, b) => Float32Array.from({ length: 16 }, (_, k) =>
   [0, 1, 2, 3].reduce((sum, j) => sum + a[(k % 4) + 4 * j] * b[j + 4 * (k >> 2)], 0));
-const moved = (m, p) => [0, 1, 2].map((r) => m[r] * p[0] + m[r + 4] * p[1] + m[r + 8] * p[2] + m[r + 12]);
+const transform = (m, p) => [0, 1, 2].map((r) => m[r] * p[0] + m[r + 4] * p[1] + m[r + 8] * p[2] + m[r + 12]);
 
-// The rigid way between the two places of a scan: its middle goes straight, its turn is even.
+// Interpolates rigidly between the start and the end pose of a scan.
 function pose(scan, share) {
   const a = scan.start.wxyz, sign = Math.sign(a.reduce((s, v, k) => s + v * scan.end.wxyz[k], 0)) || 1;
   const b = scan.end.wxyz.map((v) => sign * v);
@@ -48,15 +48,15 @@ function eye() {
   const { turn, tilt, distance, target } = camera;
   const back = [Math.cos(tilt) * Math.cos(turn), Math.cos(tilt) * Math.sin(turn), Math.sin(tilt)];
   const right = [-Math.sin(turn), Math.cos(turn), 0];
-  return { back, right, up: cross(back, right), place: add(target, back, distance) };
+  return { back, right, up: cross(back, right), position: add(target, back, distance) };
 }
 
 function projection() {
-  const { back, right, up, place } = eye();
+  const { back, right, up, position } = eye();
   const near = camera.distance / 50, far = camera.distance + 20 * scene.radius;
   const f = 1.9, aspect = canvas.width / canvas.height, narrow = Math.min(1, aspect);
-  const aside = canvas.clientWidth > 700 ? 270 / canvas.clientWidth : 0;  // where the panel is, nothing can be seen
+  const aside = canvas.clientWidth > 700 ? 270 / canvas.clientWidth : 0;  // the panel covers the right side
   const look = [0, 1, 2].flatMap((k) => [right[k], up[k], back[k], 0]);
   const lens = [f * narrow / aspect, 0, 0, 0, 0, f * narrow, 0, 0, aside, 0, (far + near) / (near - far), -1, 0, 0, 2 * far * near / (near - far), 0];
-  return product(lens, [...look, -dot(right, place), -dot(up, place), -dot(back, place), 1]);
+  return product(lens, [...look, -dot(right, position), -dot(up, position), -dot(back, position), 1]);
 }

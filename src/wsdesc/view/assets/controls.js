@@ -1,7 +1,7 @@
-// ---- what a click hits: the foremost point near it, and of that scan the nearest keypoint
+// ---- pick: the first point near a click, and the nearest keypoint of its scan
 
 function pick(x, y) {
-  const view = projection(), reach = 7 * devicePixelRatio;
+  const view = projection(), radius = 7 * devicePixelRatio;
   let best = null;
   for (const scan of scene.scans.filter((s) => s.shown && s.supports)) {
     const m = product(view, pose(scan, state.share)), p = scan.points;
@@ -10,32 +10,32 @@ function pick(x, y) {
       if (w <= 0 || (best && w >= best.w)) continue;
       const dx = ((m[0] * p[k] + m[4] * p[k + 1] + m[8] * p[k + 2] + m[12]) / w + 1) * canvas.width / 2 - x;
       const dy = (1 - (m[1] * p[k] + m[5] * p[k + 1] + m[9] * p[k + 2] + m[13]) / w) * canvas.height / 2 - y;
-      if (dx * dx + dy * dy < reach * reach) best = { w, scan, point: [p[k], p[k + 1], p[k + 2]] };
+      if (dx * dx + dy * dy < radius * radius) best = { w, scan, point: [p[k], p[k + 1], p[k + 2]] };
     }
   }
   if (!best) return null;
   const keys = best.scan.supports.keypoints;
   let nearest = 0, least = Infinity;
   for (let k = 0; k < keys.length / 3; k++) {
-    const apart = Math.hypot(...add(three(keys, k), best.point, -1));
-    if (apart < least) [nearest, least] = [k, apart];
+    const distance = Math.hypot(...add(three(keys, k), best.point, -1));
+    if (distance < least) [nearest, least] = [k, distance];
   }
   return cubes(best.scan, nearest);
 }
 
-// ---- hands: the mouse, and the panel
+// ---- the mouse, and the panel
 
 let drag = null;
 canvas.addEventListener("contextmenu", (event) => event.preventDefault());
 canvas.addEventListener("pointerdown", (event) => {
   canvas.setPointerCapture(event.pointerId);
-  drag = { x: event.clientX, y: event.clientY, far: 0, move: event.shiftKey || event.button > 0 };
+  drag = { x: event.clientX, y: event.clientY, distance: 0, pan: event.shiftKey || event.button > 0 };
 });
 canvas.addEventListener("pointermove", (event) => {
   if (!drag) return;
   const dx = event.clientX - drag.x, dy = event.clientY - drag.y;
-  Object.assign(drag, { x: event.clientX, y: event.clientY, far: drag.far + Math.hypot(dx, dy) });
-  if (drag.move) {
+  Object.assign(drag, { x: event.clientX, y: event.clientY, distance: drag.distance + Math.hypot(dx, dy) });
+  if (drag.pan) {
     const { right, up } = eye(), step = camera.distance / canvas.clientHeight;
     camera.target = add(add(camera.target, right, -dx * step), up, dy * step);
   } else {
@@ -45,7 +45,7 @@ canvas.addEventListener("pointermove", (event) => {
   redraw();
 });
 canvas.addEventListener("pointerup", (event) => {
-  if (drag && drag.far < 4 && !drag.move) {
+  if (drag && drag.distance < 4 && !drag.pan) {
     if (state.support) gl.deleteBuffer(state.support.buffer);
     state.support = pick(event.offsetX * devicePixelRatio, event.offsetY * devicePixelRatio);
     redraw();
@@ -54,7 +54,7 @@ canvas.addEventListener("pointerup", (event) => {
 });
 canvas.addEventListener("wheel", (event) => {
   event.preventDefault();
-  camera.distance = Math.max(0.02, Math.min(30, camera.distance * Math.exp(0.0012 * event.deltaY))) ;
+  camera.distance = Math.max(0.02, Math.min(30, camera.distance * Math.exp(0.0012 * event.deltaY)));
   redraw();
 }, { passive: false });
 addEventListener("resize", redraw);
@@ -85,16 +85,16 @@ if (scene.moves) slider("share", "input", "result", 1, { min: 0, max: 1 }, (v) =
 slider("size", "point size", "", 1, { min: 0.2, max: 4 }, (v) => { state.size = v; });
 scene.scans.forEach((scan, k) => box(`scan${k}`, scan.name, true, (on) => { scan.shown = on; }, scan.colour));
 if (scene.matches) {
-  const drawn = scene.matches.agree.reduce((sum, v) => sum + v, 0), [agree, differ] = scene.found;
-  box("agree", `inliers: ${drawn} of ${agree} shown`, true, (on) => { state.agree = on; }, scene.good);
-  box("differ", `outliers: ${scene.matches.agree.length - drawn} of ${differ} shown`, true, (on) => { state.differ = on; }, scene.bad);
+  const drawn = scene.matches.inlier.reduce((sum, v) => sum + v, 0), [inliers, outliers] = scene.match_counts;
+  box("inliers", `inliers: ${drawn} of ${inliers} shown`, true, (on) => { state.inliers = on; }, scene.good);
+  box("outliers", `outliers: ${scene.matches.inlier.length - drawn} of ${outliers} shown`, true, (on) => { state.outliers = on; }, scene.bad);
 }
-for (const [id, believed] of [["believed", true], ["rejected", false]]) {
-  const count = scene.edges.filter((e) => e.believed === believed).length;
-  if (count) box(id, `${count} ${id} pairs, red to green: confidence`, believed, (on) => { state[id] = on; });
+for (const [id, accepted] of [["accepted", true], ["rejected", false]]) {
+  const count = scene.edges.filter((e) => e.accepted === accepted).length;
+  if (count) box(id, `${count} ${id} edges, red to green: confidence`, accepted, (on) => { state[id] = on; });
 }
 if (scene.scans.some((scan) => scan.supports)) {
   box("keypoints", "keypoints", false, (on) => { state.keypoints = on; }, [40, 40, 40]);
-  document.getElementById("click").textContent = " · click: the support of the keypoint nearest by";
+  document.getElementById("click").textContent = " · click: support of the nearest keypoint";
 }
 redraw();

@@ -1,0 +1,64 @@
+"""Checks of files, weights and devices before the work starts. They are fast: no check imports torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from wsdesc.core.errors import FileFormatError, InputError
+
+
+def check_inputs(paths: Iterable[Path]) -> None:
+    """Refuse input files that do not exist, before the first one is read."""
+    for path in paths:
+        try:
+            exists, is_folder = path.exists(), path.is_dir()
+        except OSError as error:
+            raise FileFormatError(f"{path}: cannot be read: {error.strerror or error}") from error
+        if not exists:
+            raise FileFormatError(f"{path}: no such file")
+        if is_folder:
+            raise FileFormatError(f"{path}: is a folder, not a file")
+
+
+def check_outputs(outputs: Mapping[Path | None, tuple[str, ...] | None], inputs: Iterable[Path]) -> None:
+    """Refuse output files that cannot be written or that would replace an input or another output.
+
+    Args:
+        outputs: Allowed extensions by path; None as extensions allows all formats of point clouds, None as
+            a path is skipped.
+        inputs: Files that no output may replace.
+    """
+    from wsdesc.cloud.formats import WRITABLE
+
+    used = {path.resolve() for path in inputs}
+    for path, extensions in outputs.items():
+        if path is None:
+            continue
+        extensions = extensions or WRITABLE
+        if path.suffix.lower() not in extensions:
+            raise FileFormatError(f"{path}: the name must end in {', '.join(extensions)}")
+        if not path.parent.is_dir():
+            raise FileFormatError(f"{path}: cannot be written: the folder {path.parent} does not exist")
+        if path.is_dir():
+            raise FileFormatError(f"{path}: cannot be written: it is a folder")
+        if path.resolve() in used:
+            raise InputError(f"{path}: would replace an input or another output; choose another name")
+        used.add(path.resolve())
+
+
+def check_model_and_device(model: str, device: str) -> None:
+    """Refuse unknown weights and devices."""
+    from wsdesc.core.devices import check_device
+    from wsdesc.descriptor import pretrained
+
+    pretrained.find(model)
+    check_device(device)
+
+
+def check_view(requested: bool, port: int | None = None, host: str = "localhost") -> None:
+    """Refuse a page that could not be served, if one is requested."""
+    if requested:
+        from wsdesc.view.server import check_server
+
+        check_server(host, port)

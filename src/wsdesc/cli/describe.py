@@ -1,0 +1,48 @@
+"""`wsdesc describe`: keypoints and descriptors of one scan."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from wsdesc.cli.checks import check_inputs, check_model_and_device, check_outputs
+from wsdesc.cli.options import Device, Model, ScanFile, ScanResolution, Seed, field_option
+from wsdesc.cli.output import progress_bars
+from wsdesc.descriptor.options import DescribeOptions
+
+_DEFAULTS = DescribeOptions()
+
+
+def describe(
+    scan: ScanFile,
+    out: Annotated[Path, typer.Option("--out", "-o", help="File (.npz) for keypoints and descriptors.")],
+    model: Model = _DEFAULTS.model,
+    resolution: ScanResolution = _DEFAULTS.resolution,
+    keypoints: Annotated[int, field_option(DescribeOptions, "keypoints")] = _DEFAULTS.keypoints,
+    device: Device = _DEFAULTS.device,
+    seed: Seed = _DEFAULTS.seed,
+) -> None:
+    """Describe keypoints of a SCAN: once, to register it with many others by `wsdesc match`.
+
+    Scans that are registered with each other need the same --resolution and --model.
+    """
+    options: dict[str, Any] = {"model": model, "resolution": resolution, "keypoints": keypoints}
+    options |= {"device": device, "seed": seed}
+    DescribeOptions.read(options)
+    check_inputs((scan,))
+    check_outputs({out: (".npz",)}, (scan,))
+    check_model_and_device(model, device)
+    with progress_bars() as progress:
+        with progress("read file", 0):
+            from wsdesc.cloud.files import read_cloud
+
+            cloud = read_cloud(scan, nonfinite="drop")
+        from wsdesc.descriptor.description import describe as run
+
+        description = run(cloud, progress=progress, **options)
+        description.save(out)
+    count, length = description.descriptors.shape
+    print(f"{count} keypoints, descriptors of {length} numbers, resolution {description.resolution:.4g}")
+    print(f"written: {out}")

@@ -1,0 +1,55 @@
+"""Options that several commands share. Help texts, limits and defaults come from the option models."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from annotated_types import Ge, Le
+
+from wsdesc.core.options import Options
+from wsdesc.descriptor.options import DescribeOptions
+from wsdesc.registration.options import RegisterOptions, Solver
+
+
+def field_option(model: type[Options], name: str, *flags: str) -> Any:
+    """Build the typer option of a model's field: its description is the help text, its bounds the limits.
+
+    Commands take the default from an instance of the model, so that it is written once.
+    """
+    field = model.model_fields[name]
+    limits: dict[str, Any] = {}
+    for bound in field.metadata:
+        if isinstance(bound, Ge):
+            limits["min"] = bound.ge
+        if isinstance(bound, Le):
+            limits["max"] = bound.le
+    return typer.Option(*flags, help=field.description, **limits)
+
+
+ScanFile = Annotated[Path, typer.Argument(help="Scan file: ply, pcd, las, laz, e57, npy, text, or a mesh.")]
+PoseFile = Annotated[
+    Path | None,
+    typer.Option("--out", "-o", help="File for the pose (.txt) or the complete result (.json)."),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="JSON on stdout instead of a table.")]
+Model = Annotated[str, field_option(RegisterOptions, "model")]
+Resolution = Annotated[float | None, field_option(RegisterOptions, "resolution")]
+ScanResolution = Annotated[float | None, field_option(DescribeOptions, "resolution")]
+Device = Annotated[str, field_option(RegisterOptions, "device")]
+Seed = Annotated[int, field_option(RegisterOptions, "seed")]
+PoseSolver = Annotated[Solver, field_option(RegisterOptions, "solver")]
+Refine = Annotated[bool, field_option(RegisterOptions, "refine", "--refine/--no-refine")]
+View = Annotated[bool, typer.Option("--view", help="Interactive page of the result in a browser, until Ctrl-C.")]
+SavePage = Annotated[
+    Path | None, typer.Option("--save", help="File (.html) for the interactive page; works offline.")
+]
+Port = Annotated[
+    int | None,
+    typer.Option(min=1, max=65535, help="Port of the web page (default: the first free one from 8080)."),
+]
+Jobs = Annotated[int, typer.Option(min=1, help="Number of processes.")]
+Scheduler = Annotated[
+    str | None, typer.Option(help="Address of a Dask scheduler that distributes the work: tcp://host:8786.")
+]
