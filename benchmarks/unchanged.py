@@ -58,9 +58,9 @@ def main() -> None:
 def run(name: str, data: Path) -> dict[str, list[str]]:
     if name == "demo":
         from wsdesc.datasets.synthetic import room_pair
-        from wsdesc.view.demo import displaced
+        from wsdesc.view.demo import displace
 
-        pair = displaced(room_pair(0), 0)
+        pair = displace(room_pair(0), 0)
         result = wsdesc.register(pair.source, pair.target, device="cpu")
         return {"seed 0": [fingerprint(result.T_target_source), repr(result.confidence)]}
     if name == "reconstruction":

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from wsdesc.cli import benchmark_options as cli_judge
-from wsdesc.cli.app import app as cli
+from wsdesc.cli.app import app
 from wsdesc.cloud.files import write_points
 from wsdesc.datasets.threedmatch import LogEntry, write_log
 
@@ -37,7 +37,7 @@ def data(tmp_path: Path) -> Path:
 
 
 def run(*arguments: object) -> Result:
-    return CliRunner().invoke(cli.app, ["benchmark", *map(str, arguments)])
+    return CliRunner().invoke(app, ["benchmark", *map(str, arguments)])
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -1,11 +1,13 @@
-"""The saved page in a real browser: it loads, both scans are there, and its controls do what they say."""
+"""The saved page in a browser: it loads, shows both scans, and its controls work."""
 
 import numpy as np
 import pytest
-from looking import corner, count, count_exact
 
+from view_helpers import corner, count, count_exact
 from wsdesc.view.page import save_page
 from wsdesc.view.scene import confidence_colour, pair_scene
+
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
@@ -15,7 +17,7 @@ def opened(browser, pair, tmp_path):
 
 
 def open_page(browser, path):
-    browser.errors()  # of pages before
+    browser.errors()  # forget those of earlier pages
     browser.driver.get(path.as_uri())
     browser.wait(lambda: count(browser.picture(), "orange") > 500)
     return browser
@@ -29,10 +31,12 @@ def toggle(browser, name):
     browser.driver.find_element("id", name).click()
 
 
-def test_loads_without_errors_and_without_anything_from_elsewhere(opened):
+def test_page_loads_without_errors_and_requests(opened):
     assert opened.errors() == []
-    asked = opened.driver.execute_script("return performance.getEntriesByType('resource').map((e) => e.name)")
-    assert asked == []
+    requests = opened.driver.execute_script(
+        "return performance.getEntriesByType('resource').map((e) => e.name)"
+    )
+    assert requests == []
     text = opened.driver.find_element("id", "panel").text
     for part in (
         "a pair",
@@ -46,7 +50,7 @@ def test_loads_without_errors_and_without_anything_from_elsewhere(opened):
         assert part in text
 
 
-def test_both_scans_are_drawn_and_can_be_switched_off(opened):
+def test_scans_are_drawn_and_can_be_hidden(opened):
     whole = opened.picture()
     assert count(whole, "orange") > 3000
     assert count(whole, "blue") > 3000
@@ -57,38 +61,38 @@ def test_both_scans_are_drawn_and_can_be_switched_off(opened):
     opened.wait(lambda: count(opened.picture(), "blue") < 20)
 
 
-def test_the_slider_takes_the_source_back_to_where_it_came_from(opened):
+def test_slider_moves_the_source_to_its_input_pose(opened):
     from selenium.webdriver import Keys
 
-    def where(colour_of):
-        rows, columns = np.nonzero(colour_of[..., 0] > 1.35 * colour_of[..., 1])
+    def orange_centre(picture):
+        rows, columns = np.nonzero(picture[..., 0] > 1.35 * picture[..., 1])
         return np.array([rows.mean(), columns.mean()])
 
     result = opened.picture()
     press(opened, "share", Keys.HOME)
     opened.wait(lambda: np.abs(opened.picture() - result).mean() > 0.02)
     start = opened.picture()
-    assert np.linalg.norm(where(start) - where(result)) > 30
+    assert np.linalg.norm(orange_centre(start) - orange_centre(result)) > 30
     press(opened, "share", Keys.END)
     opened.wait(lambda: np.abs(opened.picture() - result).max() < 0.02)
 
 
-def test_matches_are_green_and_red_lines(opened):
+def test_inliers_are_green_and_outliers_red(opened):
     from selenium.webdriver import Keys
 
-    toggle(opened, "differ")
+    toggle(opened, "outliers")
     press(opened, "size", Keys.HOME)
-    press(opened, "share", Keys.HOME)  # at the result the lines of right matches are points
+    press(opened, "share", Keys.HOME)  # at the result, the lines of inliers have no length
     opened.wait(lambda: count(opened.picture(), "green") > 200)
     opened.wait(lambda: count(opened.picture(), "red") < 20)
-    toggle(opened, "agree")
+    toggle(opened, "inliers")
     opened.wait(lambda: count(opened.picture(), "green") < 20)
-    toggle(opened, "differ")
+    toggle(opened, "outliers")
     opened.wait(lambda: count(opened.picture(), "red") > 100)
 
 
-def test_a_click_shows_the_support_and_a_click_beside_hides_it(opened):
-    toggle(opened, "differ")  # red on blue is violet
+def test_click_shows_a_support_and_click_beside_hides_it(opened):
+    toggle(opened, "outliers")  # red on blue is violet
     opened.wait(lambda: count(opened.picture(), "violet") < 50)
     before = opened.picture()
     rows, columns = np.nonzero(
@@ -102,7 +106,7 @@ def test_a_click_shows_the_support_and_a_click_beside_hides_it(opened):
     assert opened.errors() == []
 
 
-def test_points_can_be_made_larger(opened):
+def test_slider_enlarges_points(opened):
     from selenium.webdriver import Keys
 
     press(opened, "size", Keys.HOME)
@@ -112,23 +116,23 @@ def test_points_can_be_made_larger(opened):
     opened.wait(lambda: (opened.picture().min(axis=2) < 0.99).sum() > 2 * small)
 
 
-def test_the_edges_of_a_model_have_the_colours_of_their_confidence(browser, model, tmp_path):
-    save_page(model, tmp_path / "page.html")
+def test_edges_are_coloured_by_confidence(browser, many_scans, tmp_path):
+    save_page(many_scans, tmp_path / "page.html")
     open_page(browser, tmp_path / "page.html")
-    seen = [count_exact(browser.picture(), confidence_colour(sure)) for sure in (1.0, 0.5, 0.0)]
-    assert min(seen[:2]) > 50
-    assert seen[2] < 10  # rejected pairs are shown if one wants them
+    pixels = [count_exact(browser.picture(), confidence_colour(c)) for c in (1.0, 0.5, 0.0)]
+    assert min(pixels[:2]) > 50
+    assert pixels[2] < 10  # rejected edges are hidden at first
     toggle(browser, "rejected")
     browser.wait(lambda: count_exact(browser.picture(), confidence_colour(0.0)) > 50)
-    toggle(browser, "believed")
+    toggle(browser, "accepted")
     browser.wait(lambda: count_exact(browser.picture(), confidence_colour(1.0)) < 10)
     text = browser.driver.find_element("id", "panel").text
-    assert "2 believed pairs" in text
-    assert "1 rejected pair" in text
+    assert "2 accepted edges" in text
+    assert "1 rejected edge" in text
     assert browser.errors() == []
 
 
-def test_names_are_text_and_nothing_else(browser, tmp_path):
+def test_names_are_escaped(browser, tmp_path):
     evil = "</script><img src=x onerror=console.error('run')>"
     scene = pair_scene(corner(), corner(seed=5), names=(evil, "{{script}}"), title=evil, facts=[evil])
     save_page(scene, tmp_path / "page.html")

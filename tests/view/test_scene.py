@@ -1,81 +1,84 @@
-"""Scenes: everything is where it belongs, in whatever coordinates it came."""
+"""Scenes: positions of scans, matches and edges, for any unit and origin."""
 
 import numpy as np
 import pytest
-from looking import T_TARGET_SOURCE, apply, corner, motion
 
+from view_helpers import T_TARGET_SOURCE, corner, pose
 from wsdesc.core.errors import InputError
-from wsdesc.view.geometry import between
-from wsdesc.view.pick import cells, pick
-from wsdesc.view.scene import RADIUS, Matches, Supports, confidence_colour, model_scene, pair_scene, rigid
+from wsdesc.core.geometry import inverse, transform
+from wsdesc.view.geometry import interpolate
+from wsdesc.view.pick import pick_keypoint, support_cells
+from wsdesc.view.scene import RADIUS, MatchLines, Supports, confidence_colour, multi_scan_scene, pair_scene
 
 
-def shown(scan, share):
-    return between(scan.start, scan.end, share).apply(scan.points)
+def drawn_points(scan, share):
+    return interpolate(scan.start, scan.end, share).apply(scan.points)
 
 
-def test_scans_come_together_at_the_end_and_are_apart_at_the_start():
+def test_scans_coincide_at_the_end_and_not_at_the_start():
     target = corner()
-    source = apply(np.linalg.inv(T_TARGET_SOURCE), target)
+    source = transform(target, inverse(T_TARGET_SOURCE))
     scene = pair_scene(source, target, T_TARGET_SOURCE)
     a, b = scene.scans
-    np.testing.assert_allclose(shown(a, 1.0), shown(b, 1.0), atol=1e-9)
-    assert np.linalg.norm(shown(a, 0.0) - shown(b, 0.0), axis=1).mean() > 0.5
-    # What it looks like at the start is how the files lie to each other.
+    np.testing.assert_allclose(drawn_points(a, 1.0), drawn_points(b, 1.0), atol=1e-9)
+    assert np.linalg.norm(drawn_points(a, 0.0) - drawn_points(b, 0.0), axis=1).mean() > 0.5
+    # At the start, the distances are those of the files.
     scale = np.linalg.norm(np.ptp(a.points, axis=0)) / np.linalg.norm(np.ptp(source, axis=0))
-    apart = np.linalg.norm(shown(a, 0.0) - shown(b, 0.0), axis=1)
-    np.testing.assert_allclose(apart, scale * np.linalg.norm(source - target, axis=1), rtol=1e-6)
+    distance = np.linalg.norm(drawn_points(a, 0.0) - drawn_points(b, 0.0), axis=1)
+    np.testing.assert_allclose(distance, scale * np.linalg.norm(source - target, axis=1), rtol=1e-6)
     assert scene.moves
 
 
 @pytest.mark.parametrize("unit", [1e-3, 1.0, 1e4])
 @pytest.mark.parametrize("offset", [0.0, 4e6])
-def test_any_unit_and_origin_gives_a_scene_of_the_same_size(unit, offset):
+def test_scene_has_the_same_size_for_any_unit_and_origin(unit, offset):
     target = unit * corner() + offset
-    T = motion((0.0, 0.0, 0.4), (0, 0, 0))
+    T = pose((0.0, 0.0, 0.4), (0, 0, 0))
     T[:3, 3] = target.mean(axis=0) - T[:3, :3] @ target.mean(axis=0) + unit
-    source = apply(np.linalg.inv(T), target)
+    source = transform(target, inverse(T))
     scene = pair_scene(source, target, T)
-    np.testing.assert_allclose(shown(scene.scans[0], 1.0), shown(scene.scans[1], 1.0), atol=1e-3)
-    assert 0.8 * RADIUS < np.linalg.norm(shown(scene.scans[1], 1.0), axis=1).max() < 1.3 * RADIUS
+    np.testing.assert_allclose(
+        drawn_points(scene.scans[0], 1.0), drawn_points(scene.scans[1], 1.0), atol=1e-3
+    )
+    assert 0.8 * RADIUS < np.linalg.norm(drawn_points(scene.scans[1], 1.0), axis=1).max() < 1.3 * RADIUS
 
 
-def test_scans_that_come_from_far_away_begin_within_sight():
-    scene = pair_scene(corner() + 1e5, corner(), motion((0, 0, 0), (-1e5, -1e5, -1e5)))
-    away = np.linalg.norm(scene.scans[0].start.position - scene.scans[0].end.position)
-    assert away == pytest.approx(3 * RADIUS)
+def test_distant_scans_start_within_sight():
+    scene = pair_scene(corner() + 1e5, corner(), pose((0, 0, 0), (-1e5, -1e5, -1e5)))
+    distance = np.linalg.norm(scene.scans[0].start.position - scene.scans[0].end.position)
+    assert distance == pytest.approx(3 * RADIUS)
 
 
-def test_without_a_pose_nothing_moves():
+def test_nothing_moves_without_a_pose():
     assert not pair_scene(corner(), corner(seed=1)).moves
 
 
-def test_big_clouds_are_thinned_and_that_is_said():
-    scene = pair_scene(corner(5000), corner(300), most=1000)
+def test_large_clouds_are_thinned_and_counted():
+    scene = pair_scene(corner(5000), corner(300), max_points=1000)
     assert len(scene.scans[0].points) <= 500
     assert len(scene.scans[1].points) == 300
-    assert scene.counted == f"{len(scene.scans[0].points) + 300:,} of 5,300 points shown"
+    assert scene.point_count == f"{len(scene.scans[0].points) + 300:,} of 5,300 points shown"
 
 
-def test_matches_are_thinned_by_kind_and_lie_on_their_scans():
-    places = corner(1000, seed=4)
-    agree = np.arange(1000) < 400
-    source = apply(np.linalg.inv(T_TARGET_SOURCE), corner())
-    matches = Matches(apply(np.linalg.inv(T_TARGET_SOURCE), places), places, agree)
+def test_matches_are_sampled_by_kind():
+    keypoints = corner(1000, seed=4)
+    inlier = np.arange(1000) < 400
+    source = transform(corner(), inverse(T_TARGET_SOURCE))
+    matches = MatchLines(transform(keypoints, inverse(T_TARGET_SOURCE)), keypoints, inlier)
     scene = pair_scene(source, corner(), T_TARGET_SOURCE, matches=matches)
     lines = scene.matches
-    assert scene.found == (400, 600)
-    assert 0 < lines.agree.sum() < 400
-    assert 0 < (~lines.agree).sum() < 600
+    assert scene.match_counts == (400, 600)
+    assert 0 < lines.inlier.sum() < 400
+    assert 0 < (~lines.inlier).sum() < 600
     ends = [scan.end.apply(end) for scan, end in zip(scene.scans, lines, strict=False)]
-    np.testing.assert_allclose(ends[0], ends[1], atol=1e-9)  # all of them are right ones
+    np.testing.assert_allclose(ends[0], ends[1], atol=1e-9)  # all matches are right
 
 
-def test_frames_that_know_nothing_of_each_other_stand_side_by_side():
+def test_unconnected_frames_are_drawn_side_by_side():
     clouds = {name: corner(500, seed=k) for k, name in enumerate("abc")}
     poses = {name: np.eye(4) for name in clouds}
-    scene = model_scene(
-        clouds, poses, frames=[["a", "b"], ["c"]], edges=[("a", "b", 0.9, True), ("a", "x", 0, False)]
+    scene = multi_scan_scene(
+        clouds, poses, components=[["a", "b"], ["c"]], edges=[("a", "b", 0.9, True), ("a", "x", 0, False)]
     )
     a, b, c = (scan.end.position for scan in scene.scans)
     assert np.linalg.norm(a - b) < 0.3
@@ -84,7 +87,7 @@ def test_frames_that_know_nothing_of_each_other_stand_side_by_side():
     assert len({scan.colour for scan in scene.scans}) == 3
 
 
-def test_confidence_goes_from_red_to_green():
+def test_confidence_colours():
     red, green = confidence_colour(0.0), confidence_colour(1.0)
     assert red[0] > 3 * red[1]
     assert green[1] > 3 * green[0]
@@ -96,18 +99,18 @@ def test_confidence_goes_from_red_to_green():
     "T",
     [np.eye(3), 2 * np.eye(4), np.diag([1.0, 1, -1, 1]), np.full((4, 4), np.nan), np.diag([1.0, 1, 1, 2])],
 )
-def test_what_is_no_rigid_motion_is_refused(T):
-    with pytest.raises(InputError, match="pose"):
-        rigid(T)
+def test_pose_must_be_rigid(T):
+    with pytest.raises(InputError, match="T_target_source"):
+        pair_scene(corner(10), corner(10), T)
 
 
-def test_nothing_placed_is_nothing_to_see():
-    with pytest.raises(InputError, match="nothing to see"):
-        model_scene({}, {})
+def test_scene_needs_a_placed_scan():
+    with pytest.raises(InputError, match="no scan is placed"):
+        multi_scan_scene({}, {})
 
 
-def test_a_ray_finds_the_foremost_scan_and_its_nearest_keypoint():
-    """Two walls one behind the other: which one is met depends on the side, and on what is shown."""
+def test_ray_picks_the_nearest_keypoint_of_the_first_visible_scan():
+    """Two walls, one behind the other: which one a ray hits depends on its side and on visibility."""
     wall = np.random.default_rng(0).uniform(-1, 1, (4000, 3)) * [1, 1, 0]
     keys = np.array([[-0.5, -0.5, 0.0], [0.5, 0.5, 0.0]])
     grids = np.zeros((2, 4, 4, 4), np.uint8)
@@ -120,11 +123,11 @@ def test_a_ray_finds_the_foremost_scan_and_its_nearest_keypoint():
     aim = scene.scans[0].end.apply(scene.scans[0].supports.keypoints[1:])[0]
     into = scene.scans[1].end.position - scene.scans[0].end.position
     into /= np.linalg.norm(into)
-    assert pick(scene, 1.0, [True, True], aim - 9 * into, into) == (0, 1)
-    assert pick(scene, 1.0, [False, True], aim - 9 * into, into) == (1, 1)
-    assert pick(scene, 1.0, [True, True], aim + 9 * into, -into) == (1, 1)
-    assert pick(scene, 1.0, [True, True], aim - 9 * into, -into) is None
-    found = cells(scene, pick(scene, 1.0, [True, True], aim - 9 * into, into))
-    scale = found.cube[1] / 0.4
-    assert found.side == pytest.approx(0.1 * scale)
-    np.testing.assert_allclose((found.centres[0] - found.cube[0]) / scale, [0.15, -0.15, 0.05], atol=1e-9)
+    assert pick_keypoint(scene, 1.0, [True, True], aim - 9 * into, into) == (0, 1)
+    assert pick_keypoint(scene, 1.0, [False, True], aim - 9 * into, into) == (1, 1)
+    assert pick_keypoint(scene, 1.0, [True, True], aim + 9 * into, -into) == (1, 1)
+    assert pick_keypoint(scene, 1.0, [True, True], aim - 9 * into, -into) is None
+    cells = support_cells(scene, pick_keypoint(scene, 1.0, [True, True], aim - 9 * into, into))
+    scale = cells.cube[1] / 0.4
+    assert cells.cell_side == pytest.approx(0.1 * scale)
+    np.testing.assert_allclose((cells.centres[0] - cells.cube[0]) / scale, [0.15, -0.15, 0.05], atol=1e-9)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -45,6 +46,18 @@ def check_outputs(outputs: Mapping[Path | None, tuple[str, ...] | None], inputs:
         if path.resolve() in used:
             raise InputError(f"{path}: would replace an input or another output; choose another name")
         used.add(path.resolve())
+
+
+def check_output_folder(folder: Path) -> None:
+    """Create a folder for results, and refuse one that cannot be written."""
+    from wsdesc.core.folders import make_folder
+
+    make_folder(folder)
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise FileFormatError(f"{folder}: cannot be written: {error.strerror or error}") from error
 
 
 def check_model_and_device(model: str, device: str) -> None:

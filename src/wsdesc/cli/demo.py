@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from wsdesc.cli.checks import check_output_folder
 from wsdesc.cli.output import exit_unless, print_table, print_written, progress_bars
 
 if TYPE_CHECKING:
@@ -21,9 +22,7 @@ def demo(
 
     Exit code: 0 if the pose is right, 1 if it is wrong, 2 for bad input.
     """
-    from wsdesc.core.folders import make_folder
-
-    make_folder(out)
+    check_output_folder(out)
     with progress_bars() as progress:
         from wsdesc.view.demo import FILES, run_demo
 

@@ -11,7 +11,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from wsdesc.cli.checks import check_model_and_device, check_outputs, check_view
-from wsdesc.cli.options import AsJson, Device, Jobs, Model, Port, SavePage, Scheduler, Seed, View, field_option
+from wsdesc.cli.options import (
+    AsJson,
+    Device,
+    Jobs,
+    Model,
+    Port,
+    SavePage,
+    Scheduler,
+    Seed,
+    View,
+    field_option,
+)
 from wsdesc.cli.output import exit_unless, print_table, print_warnings, print_written, progress_bars
 from wsdesc.core.errors import InputError
 from wsdesc.reconstruction.options import ReconstructOptions
@@ -41,7 +52,7 @@ def reconstruct(
     neighbours: Annotated[int, field_option(ReconstructOptions, "neighbours")] = _DEFAULTS.neighbours,
     voxel: Annotated[
         float | None,
-        typer.Option(help="Voxel size of the merged cloud, in the scans' unit (default: half the resolution)."),
+        typer.Option(help="Voxel size of the merged cloud (default: half the working resolution)."),
     ] = None,
     jobs: Jobs = 1,
     scheduler: Scheduler = None,

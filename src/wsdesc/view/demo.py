@@ -63,7 +63,7 @@ def displace(pair: RoomPair, seed: int) -> RoomPair:
     T_displaced_source = np.eye(4)
     T_displaced_source[:3, :3] = Rotation.random(random_state=rng).as_matrix()
     T_displaced_source[:3, 3] = rng.uniform(-1.5, 1.5, 3)
-    source = transform(pair.source, T_displaced_source).astype(np.float32)
+    source = transform(pair.source.astype(np.float64), T_displaced_source).astype(np.float32)
     T_target_displaced = pair.T_target_source @ np.linalg.inv(T_displaced_source)
     return RoomPair(source, pair.target, T_target_displaced, pair.overlap)
 
@@ -76,7 +76,7 @@ def write_files(out: Path, pair: RoomPair, T_target_source: Pose, title: str) ->
     before_after(pair.source, pair.target, T_target_source, picture, title, metres=True)
     write_points(source, pair.source)
     write_points(target, pair.target)
-    write_points(aligned, transform(pair.source, T_target_source).astype(np.float32))
+    write_points(aligned, transform(pair.source.astype(np.float64), T_target_source).astype(np.float32))
     with atomic_write(pose) as temporary:
         np.savetxt(temporary, T_target_source, fmt="%.9f")
 

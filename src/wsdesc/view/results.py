@@ -132,7 +132,7 @@ def reconstruction_scene(result: Reconstruction, max_points: int = MAX_POINTS) -
         try:
             points = read_points(result.paths[name], nonfinite="drop")
         except WSDescError as error:
-            raise InputError(f"{error}; pass `folder` to `reconstruct` to keep scans given as arrays") from error
+            raise InputError(f"{error}; `reconstruct` keeps scans given as arrays in `folder`") from error
         clouds[short[name]] = thin_points(points, max(200, max_points // len(names)))
         totals[short[name]] = len(points)
     edges = [
@@ -190,7 +190,7 @@ def notebook_page(result: object) -> str | None:
 
 
 def notebook_picture(result: object) -> bytes | None:
-    """Return a result as a PNG, for notebook viewers that run no scripts; None if there is nothing to show."""
+    """Return a result as a PNG, for viewers that run no scripts; None if there is nothing to show."""
     scene = _notebook_scene(result)
     return None if scene is None else snapshot(scene)
 

@@ -226,7 +226,9 @@ class LiveView:
         x, y, z, w = Rotation.from_matrix(cells.axes).as_quat()
         outline = centre + side * (_CUBE @ cells.axes.T)[_CUBE_EDGES]  # (12, 2, 3)
         api = self.server.scene
-        cube = api.add_line_segments(f"{name}/cube", outline, _VIOLET, thickness=2.0, thickness_units="screen")
+        cube = api.add_line_segments(
+            f"{name}/cube", outline, _VIOLET, thickness=2.0, thickness_units="screen"
+        )
         if not len(cells.centres):
             return [cube]
         shades = np.rint((0.55 + 0.45 * cells.values[:, None]) * _VIOLET).astype(np.uint8)
@@ -254,7 +256,7 @@ def _edge_ends(scans: NDArray, offset: Floats, poses: list[QuaternionPose]) -> F
 
 
 def _graph_offset(scene: SceneView) -> Floats:
-    """Return the offset (3,) that lifts the edges above the scans: viser would hide them behind the points."""
+    """Return the offset (3,) that lifts edges above the scans: viser would hide them behind points."""
     highest = max(float(scan.end.apply(scan.points)[:, 2].max()) for scan in scene.scans)
     lowest = min(float(scan.end.position[2]) for scan in scene.scans)
     return np.array([0.0, 0.0, 1.1 * (highest - lowest)])

@@ -1,0 +1,129 @@
+"""The command `wsdesc`: help, version, errors, signals."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from typer.testing import CliRunner
+
+from wsdesc import __version__
+from wsdesc.cli import app as cli
+from wsdesc.cli import info
+from wsdesc.core.errors import InputError
+
+COMMANDS = "register describe match reconstruct view demo train distill pairs ablate info".split()
+
+
+def run(*arguments):
+    """Run the command in this process."""
+    return CliRunner().invoke(cli.app, list(map(str, arguments)), prog_name="wsdesc")
+
+
+def run_process(*arguments, **options):
+    command = [sys.executable, "-m", "wsdesc", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, **options)
+
+
+def test_help_begins_with_examples():
+    result = run("--help")
+    assert result.exit_code == 0
+    assert result.stdout.startswith("Examples:\n  wsdesc register")
+    assert all(name in result.stdout for name in (*COMMANDS, "benchmark", "--version"))
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_of_each_command_begins_with_its_examples(command):
+    assert run(command, "--help").stdout.startswith(f"Examples:\n  wsdesc {command} ")
+
+
+def test_module_is_the_command_and_prints_the_version():
+    done = run_process("--version")
+    assert (done.returncode, done.stdout) == (0, f"wsdesc {__version__}\n")
+
+
+def test_entry_point_is_the_same_command():
+    from importlib.metadata import entry_points
+
+    (script,) = entry_points(group="console_scripts", name="wsdesc")
+    assert script.load() is cli.main
+
+
+def test_info_lists_versions_devices_and_weights():
+    result = run("info")
+    assert result.exit_code == 0, result.stderr
+    for part in ("torch", "numba", "voxelization by numba", "weights", "compiled kernels", __version__):
+        assert part in result.stdout
+
+
+def test_info_names_the_install_command_of_a_missing_extra(monkeypatch):
+    monkeypatch.setattr(info, "_version", lambda name: None if name == "viser" else "1.0")
+    rows = dict(info._extras())
+    assert rows["view"] == 'not installed: viser; type: pip install "wsdesc[view]"'
+    assert rows["e57"] == "pye57 1.0"
+    assert "dev" not in rows
+
+
+@pytest.mark.parametrize("arguments", [["nonsense"], ["demo", "--seed", "-1"], ["demo", "--sed", "1"]])
+def test_wrong_usage_exits_with_2(arguments):
+    assert run(*arguments).exit_code == 2
+
+
+def test_folder_that_cannot_be_written_is_reported(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "taken").write_text("a file")
+    for out in ("taken", "taken/below"):
+        result = run("demo", "--out", out)
+        assert (result.exit_code, result.stdout) == (2, "")
+        (line,) = result.stderr.splitlines()
+        assert line.startswith(f"error: {out}: ")
+
+
+def raise_in_info(monkeypatch, error):
+    def fail(*arguments):
+        raise error
+
+    monkeypatch.setattr(info, "print_table", fail)
+    return run("info")
+
+
+def test_error_is_one_line(monkeypatch):
+    result = raise_in_info(monkeypatch, InputError("two\n  lines"))
+    assert (result.exit_code, result.output) == (2, "error: two lines\n")
+
+
+def test_bug_is_not_hidden(monkeypatch):
+    assert isinstance(raise_in_info(monkeypatch, ZeroDivisionError()).exception, ZeroDivisionError)
+
+
+@pytest.mark.parametrize(
+    "error", [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to …")]
+)
+def test_out_of_memory_is_one_line(monkeypatch, error):
+    result = raise_in_info(monkeypatch, error)
+    assert result.exit_code == 2
+    assert result.output.startswith("error: out of memory")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name == "nt", reason="signals")
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_signals_end_the_command_without_a_traceback(tmp_path, number, code):
+    process = subprocess.Popen(
+        [sys.executable, "-m", "wsdesc", "demo"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # background jobs may ignore it
+    )
+    while not (tmp_path / "demo").exists():  # until the work has started
+        assert process.poll() is None
+        time.sleep(0.02)
+    process.send_signal(number)
+    out, errors = process.communicate(timeout=60)
+    assert process.returncode == code
+    assert out == ""
+    assert "Traceback" not in errors
