@@ -14,7 +14,19 @@ from wsdesc.cli import app as cli
 from wsdesc.cli import info
 from wsdesc.core.errors import InputError
 
-COMMANDS = "register describe match reconstruct view demo train distill pairs ablate info".split()
+COMMANDS = [
+    "register",
+    "describe",
+    "match",
+    "reconstruct",
+    "view",
+    "demo",
+    "train",
+    "distill",
+    "pairs",
+    "ablate",
+    "info",
+]
 
 
 def run(*arguments):

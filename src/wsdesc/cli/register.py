@@ -90,7 +90,10 @@ def register(
             if out is not None:
                 result.save(out)
             if aligned is not None:
-                _write_aligned(clouds[0], result, aligned)
+                from wsdesc.cloud.files import write_points
+
+                source_aligned = clouds[0].transformed(result.T_target_source)
+                write_points(aligned, source_aligned.points, source_aligned.attributes)
             if picture is not None:
                 from wsdesc.view.pictures import before_after
 
@@ -147,21 +150,6 @@ def _suggestion(result: Registration) -> str:
     """Say in terms of the command's options what to try after a result without success."""
     finer = f"--resolution {result.resolution / 2:.2g} (was {result.resolution:.2g})"
     return f"Try {finer}, --keypoints 8000, or --model indoor."
-
-
-def _write_aligned(source: Cloud, result: Registration, path: Path) -> None:
-    import numpy as np
-
-    from wsdesc.cloud.files import write_points
-    from wsdesc.core.geometry import rotate, transform
-
-    T = result.T_target_source
-    attributes = dict(source.attributes)
-    for names in (("nx", "ny", "nz"), ("normal_x", "normal_y", "normal_z")):
-        if all(name in attributes for name in names):
-            normals = rotate(np.stack([attributes[name] for name in names], axis=1), T)
-            attributes |= {n: normals[:, k].astype(attributes[n].dtype) for k, n in enumerate(names)}
-    write_points(path, transform(source.points, T), attributes)
 
 
 def _draw(

@@ -167,12 +167,12 @@ def supports(description: Description, count: int) -> Supports | None:
         return None
     keypoints = description.points[description.order[:count]]
     with torch.inference_mode():
-        scene = model.prepare_grid(NeighbourGrid.of(description.points), keypoints)
-        grids = model.voxels(scene)  # (K, h, h, h)
-        sides = model.support(scene.grid, scene.keypoints, scene.frames).detach().expand(len(keypoints))
+        inputs = model.prepare_grid(NeighbourGrid.of(description.points), keypoints)
+        grids = model.voxels(inputs)  # (K, h, h, h)
+        sides = model.support(inputs.grid, inputs.keypoints, inputs.frames).detach().expand(len(keypoints))
     return Supports(
         description.offset + description.unit * keypoints.double().numpy(),
-        scene.frames.double().numpy(),
+        inputs.frames.double().numpy(),
         description.unit * sides.double().numpy(),
         (255 * grids).round().to(torch.uint8).numpy(),
     )
