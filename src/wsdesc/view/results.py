@@ -20,7 +20,7 @@ from wsdesc.core.errors import InputError, WSDescError
 from wsdesc.core.geometry import check_rigid, transform
 from wsdesc.descriptor.description import Description, load_model, prepare_scan
 from wsdesc.descriptor.options import DEFAULT_MODEL
-from wsdesc.matching.mutual import mutual
+from wsdesc.matching.mutual import mutual_matches
 from wsdesc.view.geometry import Floats, thin_points
 from wsdesc.view.page import page
 from wsdesc.view.scene import (
@@ -213,7 +213,7 @@ def _title(names: tuple[str, str]) -> str:
 
 def _match_lines(source: Description, target: Description, T_target_source: Floats) -> MatchLines:
     """Match both scans mutually; inliers are matches that agree with the pose."""
-    pairs = mutual(source.descriptors, target.descriptors).numpy()  # (M, 2)
+    pairs = mutual_matches(source.descriptors, target.descriptors).numpy()  # (M, 2)
     p, q = source.scan_keypoints[pairs[:, 0]], target.scan_keypoints[pairs[:, 1]]  # (M, 3)
     distance = np.linalg.norm(transform(p, T_target_source) - q, axis=1)
     inlier: NDArray[np.bool_] = distance <= _INLIER_DISTANCE * source.unit
