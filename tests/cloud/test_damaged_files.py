@@ -1,4 +1,4 @@
-"""Whatever happens to a file on its way: points, or an error for people. Never anything else."""
+"""A damaged file gives valid points or a one-line error, never another exception."""
 
 import numpy as np
 import pytest
@@ -12,11 +12,11 @@ FORMATS = ["ply", "pcd", "xyz", "csv", "pts", "npy", "npz", "obj", "off", "stl",
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory) -> dict[str, bytes]:
-    folder = tmp_path_factory.mktemp("whole")
+def intact(tmp_path_factory) -> dict[str, bytes]:
+    folder = tmp_path_factory.mktemp("intact")
     rng = np.random.default_rng(0)
     points = rng.normal(size=(20, 3)).round(3)
-    more = {
+    attributes = {
         "intensity": rng.integers(0, 99, 20).astype(np.uint16),
         "colors": rng.integers(0, 9, (20, 3), np.uint8),
     }
@@ -25,11 +25,11 @@ def whole(tmp_path_factory) -> dict[str, bytes]:
         if extension == "stl":
             path.write_bytes(bytes(80) + np.uint32(2).tobytes() + rng.bytes(100))
         else:
-            write_points(path, points, None if extension in ("npy", "obj", "off") else more)
+            write_points(path, points, None if extension in ("npy", "obj", "off") else attributes)
     return {path.suffix[1:]: path.read_bytes() for path in folder.iterdir()}
 
 
-def check(path) -> None:
+def check_result(path) -> None:
     try:
         cloud = read_cloud(path, nonfinite="drop")
     except WSDescError as error:
@@ -55,10 +55,10 @@ quick = settings(
 @pytest.mark.parametrize("extension", FORMATS)
 @quick
 @given(part=st.floats(0, 1, exclude_max=True))
-def test_cut_anywhere(tmp_path, whole, extension, part):
-    path = tmp_path / f"cut.{extension}"
-    path.write_bytes(whole[extension][: int(part * len(whole[extension]))])
-    check(path)
+def test_truncated_anywhere(tmp_path, intact, extension, part):
+    path = tmp_path / f"truncated.{extension}"
+    path.write_bytes(intact[extension][: int(part * len(intact[extension]))])
+    check_result(path)
 
 
 @pytest.mark.parametrize("extension", FORMATS)
@@ -66,45 +66,45 @@ def test_cut_anywhere(tmp_path, whole, extension, part):
 @given(
     flips=st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.integers(0, 255)), min_size=1, max_size=6)
 )
-def test_bytes_changed_anywhere(tmp_path, whole, extension, flips):
-    content = bytearray(whole[extension])
+def test_bytes_changed_anywhere(tmp_path, intact, extension, flips):
+    content = bytearray(intact[extension])
     for part, value in flips:
         content[int(part * len(content))] = value
     path = tmp_path / f"flipped.{extension}"
     path.write_bytes(content)
-    check(path)
+    check_result(path)
 
 
 @pytest.mark.parametrize("extension", FORMATS)
 @quick
 @given(content=st.binary(min_size=0, max_size=400))
-def test_any_bytes_at_all(tmp_path, extension, content):
+def test_any_bytes(tmp_path, extension, content):
     path = tmp_path / f"noise.{extension}"
     path.write_bytes(content)
-    check(path)
+    check_result(path)
 
 
 @pytest.mark.parametrize("extension", FORMATS)
-def test_a_file_of_another_format(tmp_path, whole, extension):
-    for other, content in whole.items():
+def test_a_file_of_another_format(tmp_path, intact, extension):
+    for other, content in intact.items():
         if other != extension:
             path = tmp_path / f"mistaken.{extension}"
             path.write_bytes(content)
-            check(path)
+            check_result(path)
 
 
-def test_a_compressed_file_whose_sizes_lie_does_not_end_the_process(tmp_path, whole):
-    """The unpacking library reserves memory for sizes in the file, and aborts Python where it gets none."""
-    content = whole["laz"]
+def test_wrong_sizes_in_a_laz_file_do_not_abort_the_process(tmp_path, intact):
+    """The LAZ library allocates the sizes in the file, and aborts Python if that fails."""
+    content = intact["laz"]
     start = int.from_bytes(content[96:100], "little")
     table = int.from_bytes(content[start : start + 8], "little")
-    lies = bytearray(content)
-    lies[table + 4 : table + 8] = b"\xff" * 4  # chunks
-    (tmp_path / "a.laz").write_bytes(lies)
-    with pytest.raises(WSDescError, match="table of chunks"):
+    changed = bytearray(content)
+    changed[table + 4 : table + 8] = b"\xff" * 4  # chunks
+    (tmp_path / "a.laz").write_bytes(changed)
+    with pytest.raises(WSDescError, match="chunk table"):
         read_cloud(tmp_path / "a.laz")
-    lies = bytearray(content)
-    size = content.index(b"laszip encoded") - 2 + 54 + 12  # points a chunk, in the record of that name
-    lies[size : size + 4] = b"\xfe" * 4
-    (tmp_path / "a.laz").write_bytes(lies)
-    check(tmp_path / "a.laz")
+    changed = bytearray(content)
+    size = content.index(b"laszip encoded") - 2 + 54 + 12  # points per chunk, in the LASzip record
+    changed[size : size + 4] = b"\xfe" * 4
+    (tmp_path / "a.laz").write_bytes(changed)
+    check_result(tmp_path / "a.laz")

@@ -1,4 +1,4 @@
-"""Clouds go into files and come back; what cannot be read says why."""
+"""Reading and writing of clouds, and the errors of files that cannot be read or written."""
 
 import errno
 import os
@@ -32,7 +32,7 @@ def all_formats() -> list[str]:
 
 
 @pytest.mark.parametrize("extension", [*EXACT, "PLY", "NPY", "Csv"])
-def test_doubles_survive_exactly(tmp_path, points, extension):
+def test_float64_is_read_back_exactly(tmp_path, points, extension):
     path = tmp_path / f"scan.{extension}"
     write_points(path, points)
     back = read_points(path)
@@ -42,14 +42,14 @@ def test_doubles_survive_exactly(tmp_path, points, extension):
 
 
 @pytest.mark.parametrize(("extension", "tolerance"), [("las", 1e-4), ("laz", 1e-4), ("e57", 1e-5)])
-def test_rounding_formats_stay_within_their_scale_far_from_the_origin(tmp_path, points, extension, tolerance):
+def test_rounding_far_from_the_origin(tmp_path, points, extension, tolerance):
     path = tmp_path / f"scan.{extension}"
     write_points(path, points)
     assert np.abs(read_points(path) - points).max() < tolerance
 
 
 @pytest.mark.parametrize("size", [1e-3, 1.0, 1e3, 1e7])
-def test_las_scale_follows_the_size_of_the_cloud(tmp_path, size):
+def test_las_scale_depends_on_the_extent(tmp_path, size):
     cloud = np.random.default_rng(1).uniform(-size, size, (100, 3))
     write_points(tmp_path / "scan.las", cloud)
     assert np.abs(read_points(tmp_path / "scan.las") - cloud).max() <= max(1e-7 * size, 1e-13)
@@ -64,7 +64,7 @@ def test_one_float32_point_from_a_tensor(tmp_path, extension):
 
 
 @pytest.mark.parametrize("extension", ["ply", "pcd", "npz"])
-def test_float32_is_stored_in_half_the_space(tmp_path, points, extension):
+def test_float32_takes_half_the_space(tmp_path, points, extension):
     write_points(tmp_path / f"double.{extension}", points)
     write_points(tmp_path / f"single.{extension}", points.astype(np.float32))
     sizes = [(tmp_path / f"{name}.{extension}").stat().st_size for name in ("double", "single")]
@@ -73,7 +73,7 @@ def test_float32_is_stored_in_half_the_space(tmp_path, points, extension):
 
 
 @pytest.mark.parametrize("extension", WITH_ATTRIBUTES)
-def test_attributes_come_back_as_columns(tmp_path, points, extension):
+def test_attributes_are_read_back_as_columns(tmp_path, points, extension):
     rng = np.random.default_rng(2)
     colors = rng.integers(0, 256, (50, 3), dtype=np.uint8)
     normals = rng.normal(size=(50, 3)).astype(np.float32)
@@ -94,7 +94,7 @@ def test_attributes_come_back_as_columns(tmp_path, points, extension):
     assert set(read_cloud(again).attributes) == names
 
 
-def test_npz_keeps_attributes_whole(tmp_path, points):
+def test_npz_keeps_attribute_arrays(tmp_path, points):
     normals = np.random.default_rng(3).normal(size=(50, 3))
     write_points(tmp_path / "scan.npz", points, {"normals": normals})
     np.testing.assert_array_equal(read_cloud(tmp_path / "scan.npz").attributes["normals"], normals)
@@ -111,10 +111,10 @@ def test_las_attributes(tmp_path, points, extension):
     }
     path = tmp_path / f"scan.{extension}"
     write_points(path, points, given)
-    found = read_cloud(path).attributes
+    attributes = read_cloud(path).attributes
     for name in ("intensity", "gps_time", "curvature"):
-        np.testing.assert_array_equal(found[name], given[name])
-    np.testing.assert_array_equal(found["blue"], given["colors"][:, 2])
+        np.testing.assert_array_equal(attributes[name], given[name])
+    np.testing.assert_array_equal(attributes["blue"], given["colors"][:, 2])
     with pytest.raises(InputError, match="intensity"):
         write_points(path, points, {"intensity": rng.random(50)})
     np.testing.assert_array_equal(read_cloud(path).attributes["intensity"], given["intensity"])
@@ -123,16 +123,16 @@ def test_las_attributes(tmp_path, points, extension):
 def test_e57_attributes(tmp_path, points):
     colors = np.random.default_rng(5).integers(0, 256, (50, 3), dtype=np.uint8)
     write_points(tmp_path / "scan.e57", points, {"colors": colors, "intensity": np.arange(50.0)})
-    found = read_cloud(tmp_path / "scan.e57").attributes
-    np.testing.assert_array_equal(found["colorGreen"], colors[:, 1])
-    np.testing.assert_array_equal(found["intensity"], np.arange(50))
+    attributes = read_cloud(tmp_path / "scan.e57").attributes
+    np.testing.assert_array_equal(attributes["colorGreen"], colors[:, 1])
+    np.testing.assert_array_equal(attributes["intensity"], np.arange(50))
 
 
 def test_e57_scans_are_merged_by_their_poses(tmp_path):
     import pye57
 
     local = np.array([[1.0, 0, 0], [0, 2, 0], [0, 0, 3], [9, 9, 9]])
-    turn = np.array([np.sqrt(0.5), 0, 0, np.sqrt(0.5)])  # a quarter about z
+    turn = np.array([np.sqrt(0.5), 0, 0, np.sqrt(0.5)])  # 90° about z
     with pye57.E57(str(tmp_path / "two.e57"), mode="w") as file:
         for rotation, shift in (([1.0, 0, 0, 0], [0.0, 0, 0]), (turn, [10.0, 20, 30])):
             data = {f"cartesian{axis}": local[:, i].copy() for i, axis in enumerate("XYZ")}
@@ -142,7 +142,7 @@ def test_e57_scans_are_merged_by_their_poses(tmp_path):
     np.testing.assert_allclose(read_points(tmp_path / "two.e57"), [*local[:3], *moved], atol=1e-6)
 
 
-def test_e57_without_its_package_says_what_to_type(tmp_path, points, monkeypatch):
+def test_e57_without_its_package_names_the_extra(tmp_path, points, monkeypatch):
     write_points(tmp_path / "scan.e57", points)
     monkeypatch.setitem(sys.modules, "pye57", None)
     with pytest.raises(MissingExtraError, match=r"wsdesc\[e57\]"):
@@ -152,7 +152,7 @@ def test_e57_without_its_package_says_what_to_type(tmp_path, points, monkeypatch
 def test_a_missing_library_is_named(tmp_path, points, monkeypatch):
     write_points(tmp_path / "scan.las", points)
     monkeypatch.setitem(sys.modules, "laspy", None)
-    with pytest.raises(FileFormatError, match="laspy is not installed"):
+    with pytest.raises(FileFormatError, match="laspy is not installed; type: pip install laspy"):
         read_points(tmp_path / "scan.las")
 
 
@@ -175,7 +175,7 @@ def test_importing_needs_numpy_only():
 
 
 @pytest.mark.parametrize("extension", ["ply", "las", "e57", "csv", "npy"])
-def test_points_that_make_no_sense_are_not_written(tmp_path, extension):
+def test_invalid_points_are_not_written(tmp_path, extension):
     path = tmp_path / f"scan.{extension}"
     for bad in (np.empty((0, 3)), np.zeros(3), np.zeros((4, 2)), [[0, 0, np.nan]], [["a", "b", "c"]]):
         with pytest.raises(InputError):
@@ -195,20 +195,20 @@ def test_points_that_make_no_sense_are_not_written(tmp_path, extension):
         {"z": [[1, 2]], "z_0": [1]},
     ],
 )
-def test_attributes_that_would_be_lost_are_refused(tmp_path, attributes):
+def test_attributes_that_cannot_be_stored_are_rejected(tmp_path, attributes):
     with pytest.raises(InputError):
         write_points(tmp_path / "scan.ply", np.zeros((1, 3)), attributes)
     assert names_in(tmp_path) == []
 
 
 @pytest.mark.parametrize("extension", ["obj", "off", "npy"])
-def test_formats_without_attributes_refuse_them(tmp_path, points, extension):
-    with pytest.raises(InputError, match="no place for attributes"):
+def test_formats_without_attributes_reject_them(tmp_path, points, extension):
+    with pytest.raises(InputError, match="cannot store attributes"):
         write_points(tmp_path / f"scan.{extension}", points, {"intensity": np.zeros(50)})
 
 
 @pytest.mark.parametrize("extension", all_formats())
-def test_a_full_disk_leaves_the_old_file_and_no_debris(tmp_path, points, extension, monkeypatch):
+def test_a_full_disk_keeps_the_old_file_and_no_temporary_file(tmp_path, points, extension, monkeypatch):
     path = tmp_path / f"scan.{extension}"
     write_points(path, points)
     before = path.read_bytes()
@@ -223,7 +223,7 @@ def test_a_full_disk_leaves_the_old_file_and_no_debris(tmp_path, points, extensi
     assert names_in(tmp_path) == [path.name]
 
 
-def test_places_that_cannot_be_written(tmp_path, points):
+def test_paths_that_cannot_be_written(tmp_path, points):
     (tmp_path / "file").write_text("")
     (tmp_path / "folder.ply").mkdir()
     for path in ("missing/scan.ply", "file/scan.ply", "folder.ply", "scan.stl", "scan", "scan.docx"):
@@ -241,7 +241,7 @@ def test_a_folder_without_permission(tmp_path, points, request):
 
 
 @pytest.mark.parametrize("extension", [*all_formats(), "stl"])
-def test_files_that_are_not_there_or_not_files(tmp_path, extension):
+def test_missing_or_empty_files_and_folders(tmp_path, extension):
     path = tmp_path / f"scan.{extension}"
     with pytest.raises(FileFormatError, match="no such file"):
         read_points(path)
@@ -257,7 +257,7 @@ def test_files_that_are_not_there_or_not_files(tmp_path, extension):
         read_points(path)
 
 
-def test_an_unknown_extension_lists_the_known_ones(tmp_path):
+def test_an_unsupported_extension_lists_the_supported_ones(tmp_path):
     (tmp_path / "scan.docx").write_text("1 2 3")
     with pytest.raises(FileFormatError, match=r"\.docx.*\.ply.*\.e57"):
         read_points(tmp_path / "scan.docx")
@@ -267,30 +267,30 @@ def test_an_unknown_extension_lists_the_known_ones(tmp_path):
 def test_points_that_are_not_finite(tmp_path, points, extension):
     path = tmp_path / f"scan.{extension}"
     write_points(path, points)
-    write_with_holes(path, points, [3, 7])
+    write_with_nan(path, points, [3, 7])
     with pytest.raises(FileFormatError, match=r'2 of 50 points.*nonfinite="drop"'):
         read_points(path)
     cloud = read_cloud(path, nonfinite="drop")
     assert cloud.dropped == 2
     np.testing.assert_array_equal(cloud.points, np.delete(points, [3, 7], axis=0))
-    write_with_holes(path, points, range(50))
+    write_with_nan(path, points, range(50))
     for nonfinite in ("raise", "drop"):
         with pytest.raises(FileFormatError, match="none of its 50 points"):
             read_points(path, nonfinite=nonfinite)
 
 
-def write_with_holes(path: Path, points: np.ndarray, holes) -> None:
-    """The file with the bytes of some points replaced; `write_points` refuses to do that."""
+def write_with_nan(path: Path, points: np.ndarray, rows) -> None:
+    """Write a file with points that are not finite, which `write_points` rejects."""
     content = path.read_bytes() if path.suffix not in (".npz", ".csv") else b""
     bad = points.copy()
-    bad[holes, 1] = np.nan
-    bad[holes, 2] = np.inf
+    bad[rows, 1] = np.nan
+    bad[rows, 2] = np.inf
     if path.suffix == ".npz":
         np.savez(path, points=bad)
     elif path.suffix == ".csv":
         path.write_text("x,y,z\n" + "\n".join(",".join(map(str, row)) for row in bad.tolist()))
     else:
-        start = len(content) - points.nbytes  # the coordinates are the end of the file
+        start = len(content) - points.nbytes  # the coordinates are at the end of the file
         path.write_bytes(content[:start] + bad.tobytes())
 
 
@@ -301,7 +301,7 @@ def test_attributes_are_dropped_along_with_their_points(tmp_path):
     assert (cloud.dropped, len(cloud)) == (1, 2)
 
 
-def test_arguments_that_make_no_sense(tmp_path, points):
+def test_invalid_arguments(tmp_path, points):
     write_points(tmp_path / "scan.ply", points)
     with pytest.raises(InputError, match="nonfinite"):
         read_points(tmp_path / "scan.ply", nonfinite="ignore")

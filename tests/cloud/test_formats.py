@@ -1,4 +1,4 @@
-"""Files as other programs write them: byte orders, headers, odd columns, faces."""
+"""Files as other programs write them: byte orders, headers, unusual columns, faces."""
 
 import io
 import zipfile
@@ -15,7 +15,7 @@ ROOM = np.array([[0.0, 0, 0], [2, 0, 0], [2, 1, 0], [0, 1, 0], [0, 0, 2]])  # ar
 
 
 def ply(order: str, vertices: np.ndarray, faces=(), kind="double", lists=False, faces_first=False) -> bytes:
-    """A PLY with a uchar property (the row number) and, if wanted, a list of that length in each vertex."""
+    """Return a PLY file; each vertex has its row number as label and, if wanted, a list of that length."""
     number = {"double": "f8", "float": "f4"}[kind]
     name = {"": "ascii", "<": "binary_little_endian", ">": "binary_big_endian"}[order]
     head = [f"element vertex {len(vertices)}", *(f"property {kind} {axis}" for axis in "xyz")]
@@ -69,7 +69,7 @@ def test_ply_with_windows_line_ends(tmp_path):
 
 
 @pytest.mark.parametrize("order", ["", "<", ">"])
-def test_a_cut_ply_is_never_a_smaller_cloud(tmp_path, order):
+def test_a_truncated_ply_is_never_a_smaller_cloud(tmp_path, order):
     content = ply(order, XYZ)
     for end in range(1, len(content) - (3 if order else 2)):
         (tmp_path / "scan.ply").write_bytes(content[:end])
@@ -79,18 +79,18 @@ def test_a_cut_ply_is_never_a_smaller_cloud(tmp_path, order):
 
 @pytest.mark.parametrize("order", ["ascii", "binary_little_endian"])
 @pytest.mark.parametrize("element", ["vertex", "face"])
-def test_a_ply_header_that_lies(tmp_path, order, element):
+def test_a_ply_header_with_wrong_counts(tmp_path, order, element):
     counts = {"vertex": 1, "face": 1} | {element: 10**12}
     (tmp_path / "scan.ply").write_text(
         f"ply\nformat {order} 1.0\nelement vertex {counts['vertex']}\nproperty float x\nproperty float y\n"
         f"property float z\nelement face {counts['face']}\nproperty list uchar int vertex_indices\n"
         "end_header\n1 2 3\n3 0 0 0\n"
     )
-    with pytest.raises(FileFormatError, match=r"cut off.*1000000000000"):
+    with pytest.raises(FileFormatError, match=r"truncated.*1000000000000"):
         read_points(tmp_path / "scan.ply")
 
 
-def test_a_ply_list_that_lies(tmp_path):
+def test_a_ply_list_with_a_wrong_length(tmp_path):
     header = ply("<", XYZ, [[0, 1, 2]]).replace(b"list uchar", b"list uint")
     body_end = len(header) - 13
     (tmp_path / "scan.ply").write_bytes(header[:body_end] + b"\xff" * 16)
@@ -136,7 +136,7 @@ def test_files_without_usable_points(tmp_path, name, content):
     ("name", "content"),
     [
         ("a.xyz", "1 2 3 9\n4 5 6 8\n"),
-        ("a.xyz", "# a scan\n\n1\t2   3 9\n// halfway\n4 5 6 8 \n"),
+        ("a.xyz", "# a scan\n\n1\t2   3 9\n// comment\n4 5 6 8 \n"),
         ("a.txt", "1;2;3;9\n4; 5; 6; 8\n"),
         ("a.csv", "\ufeffname_not_known,Z,Y,X\r\n9,3,2,1\r\n8,6,5,4\r\n"),
         ("a.csv", '"x" , "y","z","t"\n1,2,3,9\n4,5,6,8\n'),
@@ -185,19 +185,19 @@ def test_pcd_fields_of_several_values_and_padding(tmp_path):
     np.testing.assert_array_equal(cloud.attributes["hist"], [[10, 11, 12], [20, 21, np.nan]])
 
 
-def test_compressed_pcd_as_the_point_cloud_library_packs_it(tmp_path):
-    """Field by field, and within a field of several values point by point."""
+def test_compressed_pcd_with_several_values_per_field(tmp_path):
+    """The Point Cloud Library stores field by field, and within a field point by point."""
     import lzf
 
     hist = np.arange(60, dtype="<f4").reshape(20, 3)
     body = np.ones((3, 20), "<f4").tobytes() + hist.tobytes()
-    packed = lzf.compress(body)
+    compressed = lzf.compress(body)
     header = (
         "VERSION .7\nFIELDS x y z hist\nSIZE 4 4 4 4\nTYPE F F F F\nCOUNT 1 1 1 3\nWIDTH 20\nHEIGHT 1\n"
         "VIEWPOINT 0 0 0 1 0 0 0\nPOINTS 20\nDATA binary_compressed\n"
     )
-    sizes = np.array([len(packed), len(body)], "<u4").tobytes()
-    (tmp_path / "a.pcd").write_bytes(header.encode() + sizes + packed)
+    sizes = np.array([len(compressed), len(body)], "<u4").tobytes()
+    (tmp_path / "a.pcd").write_bytes(header.encode() + sizes + compressed)
     np.testing.assert_array_equal(read_cloud(tmp_path / "a.pcd").attributes["hist"], hist)
 
 
@@ -215,7 +215,7 @@ def test_npz_names(tmp_path):
         read_points(path)
 
 
-def test_arrays_that_are_not_points_or_lie(tmp_path):
+def test_invalid_arrays(tmp_path):
     for bad in (
         np.zeros(3),
         np.zeros((4, 2)),
@@ -249,7 +249,7 @@ def write_mesh(path) -> None:
         path.write_text("\n".join(["mtllib none.mtl", "g one", *lines, faces[0], "g two", faces[1]]))
     elif path.suffix == ".off":
         rows = [" ".join(map(str, r)) for r in [*ROOM.tolist(), *([len(f), *f] for f in QUAD_AND_TRIANGLE)]]
-        path.write_text("\n".join(["OFF5 2 0", *rows]))  # the count glued on, as in ModelNet40
+        path.write_text("\n".join(["OFF5 2 0", *rows]))  # no space before the counts, as in ModelNet40
     else:
         triangles = ROOM[[[0, 1, 2], [0, 2, 3], [0, 1, 4]]].astype("<f4")
         records = np.zeros(3, [("normal", "<f4", 3), ("corners", "<f4", (3, 3)), ("more", "<u2")])
@@ -258,7 +258,7 @@ def write_mesh(path) -> None:
 
 
 @pytest.mark.parametrize("extension", ["ply", "obj", "off", "stl"])
-def test_meshes_give_vertices_or_an_even_sample(tmp_path, extension):
+def test_meshes_give_vertices_or_a_uniform_sample(tmp_path, extension):
     path = tmp_path / f"room.{extension}"
     write_mesh(path)
     np.testing.assert_array_equal(read_points(path), ROOM)
@@ -266,16 +266,16 @@ def test_meshes_give_vertices_or_an_even_sample(tmp_path, extension):
     np.testing.assert_array_equal(sample, read_points(path, sample=4000, seed=3))
     assert not np.array_equal(sample, read_points(path, sample=4000, seed=4))
     floor, wall = sample[sample[:, 2] < 1e-12], sample[sample[:, 2] >= 1e-12]
-    assert abs(len(floor) - 2000) < 150  # half the area, give or take five standard deviations
+    assert abs(len(floor) - 2000) < 150  # half the area, within five standard deviations
     np.testing.assert_allclose(floor.mean(axis=0), [1, 0.5, 0], atol=0.06)
     np.testing.assert_allclose(wall.mean(axis=0), [2 / 3, 0, 2 / 3], atol=0.06)
     assert (wall[:, 0] + wall[:, 2] <= 2 + 1e-9).all()
 
 
-def test_faces_that_touch_a_missing_vertex_are_not_sampled(tmp_path):
-    holed = ROOM.copy()
-    holed[3] = np.nan
-    (tmp_path / "room.ply").write_bytes(ply(">", holed, QUAD_AND_TRIANGLE))
+def test_faces_with_an_invalid_vertex_are_not_sampled(tmp_path):
+    vertices = ROOM.copy()
+    vertices[3] = np.nan
+    (tmp_path / "room.ply").write_bytes(ply(">", vertices, QUAD_AND_TRIANGLE))
     cloud = read_cloud(tmp_path / "room.ply", sample=100, nonfinite="drop")
     assert cloud.dropped == 1
     assert np.isfinite(cloud.points).all()
@@ -285,28 +285,28 @@ def test_faces_that_touch_a_missing_vertex_are_not_sampled(tmp_path):
 def test_faces_without_area_or_with_wrong_corners(tmp_path):
     for faces, reason in (
         ([[0, 1, 1]], "no area"),
-        ([[0, 1, 9]], "names a vertex"),
-        ([[0, 1, -1]], "names a vertex"),
+        ([[0, 1, 9]], "vertex index outside"),
+        ([[0, 1, -1]], "vertex index outside"),
     ):
         (tmp_path / "room.ply").write_bytes(ply("<", ROOM, faces))
         with pytest.raises(FileFormatError, match=reason):
             read_points(tmp_path / "room.ply", sample=10)
 
 
-def test_a_mesh_cut_off_is_noticed(tmp_path):
+def test_a_truncated_stl_is_rejected(tmp_path):
     write_mesh(tmp_path / "room.stl")
-    whole = (tmp_path / "room.stl").read_bytes()
-    for end in (20, 83, 84, 100, len(whole) - 1):
-        (tmp_path / "room.stl").write_bytes(whole[:end])
+    content = (tmp_path / "room.stl").read_bytes()
+    for end in (20, 83, 84, 100, len(content) - 1):
+        (tmp_path / "room.stl").write_bytes(content[:end])
         with pytest.raises(FileFormatError, match="should have"):
             read_points(tmp_path / "room.stl")
 
 
-def test_what_is_written_is_ply_for_others_too(tmp_path):
+def test_trimesh_reads_the_written_ply(tmp_path):
     import trimesh
 
     colors = np.arange(12, dtype=np.uint8).reshape(4, 3)
     write_points(tmp_path / "a.ply", XYZ, {"colors": colors})
-    other = trimesh.load(tmp_path / "a.ply")
-    np.testing.assert_array_equal(other.vertices, XYZ)
-    np.testing.assert_array_equal(np.asarray(other.colors)[:, :3], colors)
+    cloud = trimesh.load(tmp_path / "a.ply")
+    np.testing.assert_array_equal(cloud.vertices, XYZ)
+    np.testing.assert_array_equal(np.asarray(cloud.colors)[:, :3], colors)

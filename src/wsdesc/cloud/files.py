@@ -1,7 +1,7 @@
-"""Read and write point clouds; the extension of the file says which format it is.
+"""Reading and writing of point clouds. The extension of the file selects the format.
 
 Readable: ply, pcd, xyz, txt, csv, pts, npy, npz, obj, off, stl, las, laz, and e57 with the extra `e57`.
-Writable: all of these but stl.
+Writable: all of these except stl.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from wsdesc.cloud.cloud import Cloud, all_finite, as_array, as_points
-from wsdesc.cloud.formats import READABLE, WITHOUT_ATTRIBUTES, WRITABLE, Reading, module_for
+from wsdesc.cloud.formats import READABLE, WITHOUT_ATTRIBUTES, WRITABLE, FileContent, module_for
 from wsdesc.cloud.formats.faces import sample_surface
 from wsdesc.core.atomic import atomic_write
 from wsdesc.core.errors import FileFormatError, InputError, WSDescError, one_line
@@ -22,17 +22,27 @@ from wsdesc.core.errors import FileFormatError, InputError, WSDescError, one_lin
 AnyPath = str | os.PathLike[str]
 NonFinite = Literal["raise", "drop"]
 
+_MAX_REASON = 200  # characters of a library's message
+
 
 def read_points(
     path: AnyPath, *, sample: int | None = None, seed: int = 0, nonfinite: NonFinite = "raise"
 ) -> np.ndarray:
-    """The points of a file, (N, 3) float64, N ≥ 1, all finite, in the unit and the frame of the file.
+    """Read the points of a file.
 
-    sample: for files with faces, this many points spread uniformly by area over the surface instead of
-        the vertices; the same `seed` gives the same points.
-    nonfinite: what to do about NaN and infinite coordinates: "raise" an error, or "drop" the points.
+    Args:
+        path: the file.
+        sample: for files with faces, sample so many points uniformly on the surface instead of reading the
+            vertices.
+        seed: of the sample.
+        nonfinite: "raise" an error for NaN and infinite coordinates, or "drop" these points.
 
-    Raises FileFormatError, naming the file and the reason, for whatever cannot be read.
+    Returns:
+        (N, 3) float64, N ≥ 1, all finite, in the unit and the frame of the file.
+
+    Raises:
+        FileFormatError: the file cannot be read.
+        InputError: an argument is invalid, or a file without faces is to be sampled.
     """
     return read_cloud(path, sample=sample, seed=seed, nonfinite=nonfinite).points
 
@@ -40,39 +50,45 @@ def read_points(
 def read_cloud(
     path: AnyPath, *, sample: int | None = None, seed: int = 0, nonfinite: NonFinite = "raise"
 ) -> Cloud:
-    """The points of a file together with what the file says about each of them; arguments as `read_points`.
+    """Read the points of a file with their attributes; arguments and errors as in `read_points`.
 
-    Attributes keep the names of the file; columns without a name are called column_3, column_4, …
-    Points sampled on a surface have none. `Cloud.dropped` counts the points left out as not finite.
+    Attributes keep their names in the file; columns without a name are called column_3, column_4, … Points
+    that are sampled on a surface have no attributes.
     """
     path = Path(path)
     if sample is not None and (sample != int(sample) or sample < 1):
-        raise InputError(f"sample must be a whole number of at least 1, not {sample}")
+        raise InputError(f"sample must be an integer of at least 1, not {sample}")
     if seed < 0:
-        raise InputError(f"seed must not be negative, as {seed} is")
+        raise InputError(f"seed must be at least 0, not {seed}")
     if nonfinite not in ("raise", "drop"):
         raise InputError(f'nonfinite must be "raise" or "drop", not {nonfinite!r}')
-    reading, dropped = _finite(path, _read(path, faces=sample is not None), nonfinite)
+    content, dropped = _finite(path, _read(path, faces=sample is not None), nonfinite)
     if sample is None:
-        return Cloud(reading.points, reading.attributes, dropped)
-    if reading.faces is None or len(reading.faces) == 0:
-        raise InputError(f"{path}: has no faces to sample points from; leave `sample` out to read its points")
+        return Cloud(content.points, content.attributes, dropped)
+    if content.faces is None or len(content.faces) == 0:
+        raise InputError(f"{path}: has no faces to sample points from; omit `sample` to read the points")
     try:
-        points = sample_surface(reading.points, reading.faces, int(sample), seed)
+        points = sample_surface(content.points, content.faces, int(sample), seed)
     except ValueError as error:
-        raise FileFormatError(f"{path}: {error}") from error
+        raise FileFormatError(f"{path}: {error}; omit `sample` to read the vertices") from error
     return Cloud(points, dropped=dropped)
 
 
 def write_points(path: AnyPath, points: Any, attributes: Mapping[str, Any] | None = None) -> None:
-    """Write points (N, 3), an array or a tensor, so that the file is there whole or stays as it was.
+    """Write points to a file. If writing fails, an existing file stays unchanged.
 
-    attributes: name -> N values, or N rows of them. In formats of columns `colors` (N, 3) become red,
-        green and blue, other rows name_0, name_1, … npy, obj and off have no place for attributes.
+    ply, pcd, npy and npz store float32 and float64 unchanged; text is exact. las and laz round to a scale of
+    1e-4 or finer, e57 rounds to float32 relative to the centre of the points.
 
-    float32 and float64 are kept as they are in ply, pcd, npy and npz; text reads back exactly; las and laz
-    round to a scale of 1e-4 or finer, e57 to float32 about the middle of the points.
-    Raises InputError for points that make no sense, FileFormatError if the file cannot be written.
+    Args:
+        path: the file.
+        points: (N, 3), array or tensor.
+        attributes: name -> array with N rows. In formats with columns `colors` (N, 3) become red, green and
+            blue, and other arrays with several columns name_0, name_1, … npy, obj and off store none.
+
+    Raises:
+        InputError: the points or attributes are invalid.
+        FileFormatError: the file cannot be written.
     """
     path = Path(path)
     extension = _extension(path, WRITABLE, "written")
@@ -80,76 +96,77 @@ def write_points(path: AnyPath, points: Any, attributes: Mapping[str, Any] | Non
     if array.dtype not in (np.float32, np.float64):
         array = array.astype(np.float32 if array.dtype == np.float16 else np.float64)
     if not all_finite(array):
-        raise InputError("the points to write are not all finite")
+        raise InputError(f"{path}: the points to write must be finite; remove NaN and infinity first")
     columns = {name: _attribute(name, values, len(array)) for name, values in (attributes or {}).items()}
     if columns and extension in WITHOUT_ATTRIBUTES:
-        raise InputError(f"{path}: {extension[1:]} files have no place for attributes; ply has")
+        raise InputError(f"{path}: {extension[1:]} files cannot store attributes; write a ply file")
     with atomic_write(path) as temporary:
         try:
             module_for(extension).write(temporary, array, columns)
         except (WSDescError, OSError):
             raise
         except Exception as error:
-            raise FileFormatError(f"{path}: cannot be written: {_reason(error)}") from error
+            reason = _reason(error, "try another format, such as ply")
+            raise FileFormatError(f"{path}: cannot be written: {reason}") from error
 
 
-def _extension(path: Path, known: tuple[str, ...], done: str) -> str:
+def _extension(path: Path, supported: tuple[str, ...], action: str) -> str:
     extension = path.suffix.lower()
-    if extension not in known:
-        listed = ", ".join(known)
+    if extension not in supported:
         what = f"the extension {extension}" if extension else "a file without an extension"
-        raise FileFormatError(f"{path}: {what} cannot be {done}; known are {listed}")
+        raise FileFormatError(f"{path}: {what} cannot be {action}; supported are {', '.join(supported)}")
     return extension
 
 
-def _read(path: Path, faces: bool) -> Reading:
-    """What the file holds, at least one point, or a FileFormatError."""
-    if os.path.isdir(path):  # noqa: PTH112 - the other one raises below a closed folder
-        raise FileFormatError(f"{path}: is not a file but a folder")
+def _read(path: Path, faces: bool) -> FileContent:
+    """Read a file with at least one point; raise a FileFormatError otherwise."""
+    if os.path.isdir(path):  # noqa: PTH112 - Path.is_dir raises in a folder without permission
+        raise FileFormatError(f"{path}: is not a file but a folder; name one of the files in it")
     extension = _extension(path, READABLE, "read")
     try:
         if not path.exists():
-            raise FileFormatError(f"{path}: there is no such file")
+            raise FileFormatError(f"{path}: there is no such file; check the path")
         if not path.is_file():
-            raise FileFormatError(f"{path}: is not a file")
+            raise FileFormatError(f"{path}: is not a file; check the path")
         if path.stat().st_size == 0:
-            raise FileFormatError(f"{path}: is empty")
-        reading: Reading = module_for(extension).read(path, faces)
+            raise FileFormatError(f"{path}: is empty; export the scan again")
+        content: FileContent = module_for(extension).read(path, faces)
     except WSDescError:
         raise
     except BaseException as error:
-        # A panic inside a library written in Rust is not an Exception.
+        # A panic in a Rust library is not an Exception.
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
-        raise FileFormatError(f"{path}: cannot be read as {extension[1:]}: {_reason(error)}") from error
-    if len(reading.points) == 0:
-        raise FileFormatError(f"{path}: has no points")
-    return reading
+        reason = _reason(error, "export or download the file again")
+        raise FileFormatError(f"{path}: cannot be read as {extension[1:]}: {reason}") from error
+    if len(content.points) == 0:
+        raise FileFormatError(f"{path}: has no points; export the scan again")
+    return content
 
 
-def _finite(path: Path, reading: Reading, nonfinite: NonFinite) -> tuple[Reading, int]:
-    """The reading without points that are not finite and faces that touch them, and how many there were."""
-    points, attributes, faces = reading
+def _finite(path: Path, content: FileContent, nonfinite: NonFinite) -> tuple[FileContent, int]:
+    """Remove points that are not finite, and the faces around them; return also how many these are."""
+    points, attributes, faces = content
     if all_finite(points):
-        return reading, 0
+        return content, 0
     keep = np.isfinite(points).all(axis=1)
     bad = len(points) - int(keep.sum())
     if bad == len(points):
-        raise FileFormatError(f"{path}: none of its {bad} points is finite")
+        raise FileFormatError(f"{path}: none of its {bad} points is finite; export the scan again")
     if nonfinite == "raise":
         raise FileFormatError(
-            f'{path}: {bad} of {len(points)} points are not finite; nonfinite="drop" reads the rest'
+            f'{path}: {bad} of {len(points)} points are not finite; nonfinite="drop" reads the others'
         )
     if faces is not None:
         faces = (np.cumsum(keep) - 1)[faces[keep[faces].all(axis=1)]]
-    return Reading(points[keep], {name: values[keep] for name, values in attributes.items()}, faces), bad
+    return FileContent(points[keep], {name: values[keep] for name, values in attributes.items()}, faces), bad
 
 
 def _attribute(name: str, values: Any, count: int) -> np.ndarray:
     array = as_array(values)
     if array.ndim == 0 or len(array) != count:
         raise InputError(
-            f"attribute {name!r} has the shape {array.shape}, not {count} rows as the points have"
+            f"attribute {name!r} has the shape {array.shape}; it must have {count} rows, as the points have"
         )
     if array.dtype.kind not in "biuf" or array.dtype.itemsize > 8:
         raise InputError(f"attribute {name!r} must be real numbers of at most 64 bits, not {array.dtype}")
@@ -158,12 +175,13 @@ def _attribute(name: str, values: Any, count: int) -> np.ndarray:
     return array.astype(np.float32) if array.dtype == np.float16 else array
 
 
-def _reason(error: BaseException) -> str:
-    """The message of an exception in one line of bearable length."""
+def _reason(error: BaseException, remedy: str) -> str:
+    """Describe an exception and what to do, in one line of limited length."""
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     if isinstance(error, MemoryError):
-        return "it does not fit into memory"
+        return "it does not fit into memory; split the scan or reduce its points"
     if isinstance(error, ImportError):
-        return f"the package {error.name} is not installed"
-    return one_line(str(error), 200) or type(error).__name__
+        return f"the package {error.name} is not installed; type: pip install {error.name}"
+    message = one_line(str(error), _MAX_REASON) or type(error).__name__
+    return f"{message.rstrip('.')}; {remedy}"

@@ -1,8 +1,8 @@
-"""File formats of point clouds, one module a family, loaded when a file of that family turns up.
+"""File formats of point clouds, one module per family, imported with the first file of that family.
 
-A module has `read(path, faces) -> Reading`, where `faces` says whether triangles are wanted, and
-`write(path, points, attributes)`. Both get a path with one of the module's extensions. They raise whatever
-describes the trouble (a ValueError with the reason, mostly); `wsdesc.cloud.files` adds the file's name.
+Each module has `read(path, faces) -> FileContent`, where `faces` says whether to read triangles, and
+`write(path, points, attributes)`. Both get a path with one of the module's extensions. They raise a
+ValueError with the reason; `wsdesc.cloud.files` adds the name of the file and a remedy.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ WRITABLE = tuple(extension for extension in _FAMILY if extension != ".stl")
 WITHOUT_ATTRIBUTES = (".npy", ".obj", ".off")  # written with coordinates only
 
 
-class Reading(NamedTuple):
-    """What a file holds: (N, 3) float64 points, attributes of N rows each, (F, 3) int64 triangles if any."""
+class FileContent(NamedTuple):
+    """Content of a file before any check of the numbers."""
 
-    points: np.ndarray
-    attributes: dict[str, np.ndarray]
-    faces: np.ndarray | None = None
+    points: np.ndarray  # (N, 3) float64
+    attributes: dict[str, np.ndarray]  # name -> array with N rows
+    faces: np.ndarray | None = None  # (F, 3) int64 triangles, if wanted
 
 
 def module_for(extension: str) -> Any:
-    """The module that reads and writes files with this (lower-case) extension."""
+    """Import the module that reads and writes files with this (lower-case) extension."""
     return import_module(f"{__name__}.{_FAMILY[extension]}")

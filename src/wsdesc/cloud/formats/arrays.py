@@ -1,4 +1,4 @@
-"""Arrays of numpy: npy with (N, 3 or more) numbers, npz with points and attributes. Never a pickle."""
+"""NumPy files: npy with (N, 3 or more) numbers, npz with points and attributes. Pickles are never loaded."""
 
 from __future__ import annotations
 
@@ -8,46 +8,46 @@ from typing import Any
 
 import numpy as np
 
-from wsdesc.cloud.formats import Reading
+from wsdesc.cloud.formats import FileContent
 from wsdesc.cloud.formats.columns import from_columns, xyz_names
 from wsdesc.cloud.formats.limits import check_columns
-from wsdesc.cloud.formats.npz import LONGEST_HEADER, header_of, read_arrays
+from wsdesc.cloud.formats.npz import MAX_HEADER, read_arrays, read_header
 from wsdesc.core.errors import InputError
 
 
-def read(path: Path, faces: bool) -> Reading:
+def read(path: Path, faces: bool) -> FileContent:
     return _read_npz(path) if path.suffix.lower() == ".npz" else _read_npy(path)
 
 
-def _read_npy(path: Path) -> Reading:
-    # Numpy makes room for as long a header as the file claims.
+def _read_npy(path: Path) -> FileContent:
+    # NumPy would allocate whatever header length the file claims.
     with path.open("rb") as file:
-        header_of(file.read(LONGEST_HEADER))
-    # Mapping, unlike loading, compares the promised size with the file's before it allocates.
+        read_header(file.read(MAX_HEADER))
+    # Mapping, unlike loading, compares the claimed size with that of the file before it allocates.
     return _from_array(np.load(path, mmap_mode="r", allow_pickle=False))
 
 
-def _read_npz(path: Path) -> Reading:
+def _read_npz(path: Path) -> FileContent:
     arrays = read_arrays(path)
     names = ["points", "xyz", *(arrays if len(arrays) == 1 else ())]
     main = next((name for name in names if name in arrays), None)
     if main is not None:
-        reading = _from_array(arrays.pop(main))
-        count = len(reading.points)
+        content = _from_array(arrays.pop(main))
+        count = len(content.points)
         others = {name: array for name, array in arrays.items() if array.ndim and len(array) == count}
-        return reading._replace(attributes=reading.attributes | others)
+        return content._replace(attributes=content.attributes | others)
     count = len(np.atleast_1d(arrays[xyz_names(arrays)[0]]))
     return from_columns({name: array for name, array in arrays.items() if array.ndim and len(array) == count})
 
 
-def _from_array(array: np.ndarray) -> Reading:
+def _from_array(array: np.ndarray) -> FileContent:
     if array.dtype.names and array.ndim == 1:
         return from_columns({name: np.array(array[name]) for name in array.dtype.names})
     if array.ndim != 2 or array.shape[1] < 3 or array.dtype.kind not in "iuf":
-        raise ValueError(f"its array is {array.dtype} {array.shape}, not real numbers (N, 3 or more)")
+        raise ValueError(f"the array is {array.dtype} {array.shape}, not real numbers (N, 3 or more)")
     check_columns(array.shape[1])
     extra = {f"column_{i}": np.array(array[:, i]) for i in range(3, array.shape[1])}
-    return Reading(np.array(array[:, :3], np.float64, order="C"), extra)
+    return FileContent(np.array(array[:, :3], np.float64, order="C"), extra)
 
 
 def write(path: Path, points: np.ndarray, attributes: Mapping[str, np.ndarray]) -> None:
@@ -55,7 +55,7 @@ def write(path: Path, points: np.ndarray, attributes: Mapping[str, np.ndarray]) 
         if path.suffix.lower() == ".npy":
             np.save(file, points, allow_pickle=False)
         elif "points" in attributes:
-            raise InputError("attribute 'points': the array of that name holds the coordinates")
+            raise InputError("attribute 'points': this name is reserved for the coordinates, rename it")
         else:
             arrays: dict[str, Any] = {"points": points, **attributes}
             np.savez(file, **arrays)

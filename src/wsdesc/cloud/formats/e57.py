@@ -1,4 +1,4 @@
-"""E57 by way of pye57: the scans of a file, each brought into the file's frame by its pose, as one cloud."""
+"""E57, by pye57. All scans of a file are transformed by their poses and merged into one cloud."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from wsdesc.cloud.formats import Reading
+from wsdesc.cloud.formats import FileContent
 from wsdesc.cloud.formats.columns import to_columns
 from wsdesc.cloud.formats.e57_header import check_header
 from wsdesc.cloud.formats.limits import check_unpacked
@@ -17,7 +17,7 @@ from wsdesc.core.errors import InputError, MissingExtraError
 _CARTESIAN = ("cartesianX", "cartesianY", "cartesianZ")
 _SPHERICAL = ("sphericalRange", "sphericalAzimuth", "sphericalElevation")
 _INVALID = ("cartesianInvalidState", "sphericalInvalidState")
-# attributes that are read and written, with their name in a file of columns
+# attributes that are read and written -> their names in files of columns
 _ATTRIBUTES = {"intensity": "intensity", "colorRed": "red", "colorGreen": "green", "colorBlue": "blue"}
 
 
@@ -29,28 +29,28 @@ def _pye57() -> Any:
     return pye57
 
 
-def read(path: Path, faces: bool) -> Reading:
-    """All scans; attributes are those that every scan has. Points marked invalid are not points."""
+def read(path: Path, faces: bool) -> FileContent:
+    """Read all scans, with the attributes that every scan has, without points that are marked as invalid."""
     pye57 = _pye57()
     check_header(path)
     try:
         with pye57.E57(str(path)) as file:
             headers = [file.get_header(i) for i in range(file.scan_count)]
-            numbers = len(_CARTESIAN) + len(_ATTRIBUTES) + len(_INVALID) + 3
-            check_unpacked(8 * numbers * sum(header.point_count for header in headers), path.stat().st_size)
-            readings = [_read_scan(file, i, header) for i, header in enumerate(headers)]
+            values = len(_CARTESIAN) + len(_ATTRIBUTES) + len(_INVALID) + 3  # per point
+            check_unpacked(8 * values * sum(header.point_count for header in headers), path.stat().st_size)
+            scans = [_read_scan(file, i, header) for i, header in enumerate(headers)]
     except pye57.libe57.E57Exception as error:
-        raise ValueError(str(error).strip().split("\n")[0]) from error  # the rest is for programmers
-    if not readings:
-        return Reading(np.empty((0, 3)), {})
-    common = [name for name in _ATTRIBUTES if all(name in r.attributes for r in readings)]
-    return Reading(
-        np.concatenate([r.points for r in readings]),
-        {name: _narrow(name, np.concatenate([r.attributes[name] for r in readings])) for name in common},
+        raise ValueError(str(error).strip().split("\n")[0]) from error  # the other lines are for developers
+    if not scans:
+        return FileContent(np.empty((0, 3)), {})
+    common = [name for name in _ATTRIBUTES if all(name in scan.attributes for scan in scans)]
+    return FileContent(
+        np.concatenate([scan.points for scan in scans]),
+        {name: _narrow(name, np.concatenate([scan.attributes[name] for scan in scans])) for name in common},
     )
 
 
-def _read_scan(file: Any, index: int, header: Any) -> Reading:
+def _read_scan(file: Any, index: int, header: Any) -> FileContent:
     count = header.point_count
     axes = next((axes for axes in (_CARTESIAN, _SPHERICAL) if set(axes) <= set(header.point_fields)), None)
     if axes is None:
@@ -64,31 +64,31 @@ def _read_scan(file: Any, index: int, header: Any) -> Reading:
     local = np.stack([columns.pop(axis) for axis in axes], axis=1)  # (n, 3)
     R_file_scan, t_file_scan = _pose(header)
     points = (_from_spherical(local) if axes is _SPHERICAL else local) @ R_file_scan.T + t_file_scan
-    return Reading(points, columns)
+    return FileContent(points, columns)
 
 
 def _read_columns(file: Any, header: Any, names: list[str], count: int) -> dict[str, np.ndarray]:
-    """All as float64: pye57's own choice of types has no room for 16-bit colours."""
+    """Read columns as float64; pye57 itself would choose a type too small for 16-bit colours."""
     libe57 = _pye57().libe57
     columns = {name: np.empty(count) for name in names}
     buffers = libe57.VectorSourceDestBuffer()
     for name, column in columns.items():
         buffers.append(libe57.SourceDestBuffer(file.image_file, name, column, count, True, True))
     if count:
-        got = header.points.reader(buffers).read()
-        if got < count:
-            raise ValueError(f"it is cut off: {count} points are promised, {got} follow")
+        read = header.points.reader(buffers).read()
+        if read < count:
+            raise ValueError(f"the file is truncated: the header announces {count} points, {read} follow")
     return columns
 
 
 def _pose(header: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Rotation and translation by the names of their parts; pye57 trusts their order in the file."""
+    """Read rotation and translation by name; pye57 relies on their order in the file."""
     R, t = np.eye(3), np.zeros(3)
     pose = header["pose"] if header.has_pose() else None
     if pose is not None and pose.isDefined("rotation"):
         q = np.array([pose["rotation"][name].value() for name in "wxyz"])
         if not 0 < np.linalg.norm(q) < np.inf:
-            raise ValueError("the rotation of a scan is none")
+            raise ValueError("invalid rotation quaternion in the pose of a scan")
         w, x, y, z = q / np.linalg.norm(q)
         cross = np.array([[0, -z, y], [z, 0, -x], [-y, x, 0]])
         R = R + 2 * w * cross + 2 * cross @ cross
@@ -110,21 +110,21 @@ def _narrow(name: str, values: np.ndarray) -> np.ndarray:
 
 
 def write(path: Path, points: np.ndarray, attributes: Mapping[str, np.ndarray]) -> None:
-    """One scan. pye57 stores float32, so the points are stored about their middle, which is the pose."""
+    """Write one scan. pye57 stores float32, so the points are centred and the centre becomes the pose."""
     columns = to_columns(points.astype(np.float64), attributes)
     translation = (points.min(axis=0).astype(np.float64) + points.max(axis=0)) / 2
-    # Rounded here already: the bounds that pye57 derives from them must hold for what is stored.
+    # pye57 derives the bounds from these numbers, so they must be rounded like the stored ones.
     local = (points - translation).astype(np.float32).astype(np.float64)
     data = dict(zip(_CARTESIAN, local.T.copy(), strict=True))
     for name, plain in _ATTRIBUTES.items():
         if plain in columns or name in columns:
             data[name] = columns.pop(plain) if plain in columns else columns.pop(name)
-    left_over = columns.keys() - set("xyz")
-    if left_over:
+    unsupported = columns.keys() - set("xyz")
+    if unsupported:
         raise InputError(
-            f"E57 is written with intensity and colours only, not {', '.join(sorted(left_over))}"
+            f"E57 files are written with intensity and colours only: remove {', '.join(sorted(unsupported))}"
         )
     if any(data[c].dtype != np.uint8 for c in data if c.startswith("color")):
-        raise InputError("the colours of an E57 file must be uint8")
+        raise InputError("the colours of an E57 file must be uint8: convert them first")
     with _pye57().E57(str(path), mode="w") as file:
         file.write_scan_raw(data, rotation=np.array([1.0, 0, 0, 0]), translation=translation)

@@ -1,4 +1,4 @@
-"""Points on the surface of a mesh."""
+"""Faces of meshes: triangulation, and sampling of points on the surface."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import numpy as np
 
 
 class Ragged(NamedTuple):
-    """Rows of several lengths: row k is the next `lengths[k]` of `values`."""
+    """Rows of different lengths, stored one after the other: row k has `lengths[k]` of the `values`."""
 
     values: np.ndarray  # (sum of lengths,)
     lengths: np.ndarray  # (rows,) int64
 
 
-def fans(polygons: np.ndarray | Ragged) -> np.ndarray:
-    """Polygons, as (F, k) or ragged rows of vertex numbers, cut into (T, 3) int64 triangles.
+def triangulate(polygons: np.ndarray | Ragged) -> np.ndarray:
+    """Split polygons, (F, k) or ragged rows of vertex indices, into triangles (T, 3) int64.
 
-    Triangles come ordered by the number of corners of their polygon, then as in the file.
+    The triangles are sorted by the number of corners of their polygon, then as in the file.
     """
     if isinstance(polygons, np.ndarray):
         groups = [polygons]
@@ -34,29 +34,29 @@ def fans(polygons: np.ndarray | Ragged) -> np.ndarray:
         middle, last = group[:, 1:-1].T, group[:, 2:].T  # (k - 2, F)
         first = np.broadcast_to(group[:, 0] if len(middle) else middle, middle.shape)
         triangles.append(np.stack([first, middle, last], axis=2).reshape(-1, 3))
-    with np.errstate(invalid="ignore"):  # corners that are no numbers become vertices that are not there
+    with np.errstate(invalid="ignore"):  # NaN becomes an index that `check_faces` rejects
         return np.concatenate(triangles).astype(np.int64)
 
 
 def check_faces(faces: np.ndarray, vertices: int) -> np.ndarray:
-    """The triangles as int64, once every corner of them is a vertex of the file."""
+    """Return the triangles as int64, or raise a ValueError if a corner is not a vertex of the file."""
     if faces.size and (faces.min() < 0 or faces.max() >= vertices):
-        raise ValueError(f"a face names a vertex that is not among the {vertices} of the file")
+        raise ValueError(f"a face has a vertex index outside of the {vertices} vertices")
     return faces.astype(np.int64)
 
 
 def sample_surface(vertices: np.ndarray, faces: np.ndarray, count: int, seed: int) -> np.ndarray:
-    """(count, 3) float64 points spread uniformly by area; the same for the same seed."""
+    """Sample points (count, 3) float64 uniformly by area; the same seed gives the same points."""
     generator = np.random.default_rng(seed)
     origin = vertices[faces[:, 0]]  # (F, 3)
     side_a = vertices[faces[:, 1]] - origin
     side_b = vertices[faces[:, 2]] - origin
     with np.errstate(over="ignore", invalid="ignore"):
-        area = np.linalg.norm(np.cross(side_a, side_b), axis=1)  # twice the area, (F,)
-        reached = np.cumsum(area)
-    if not 0 < reached[-1] < np.inf:
-        raise ValueError("its faces have no area to sample points from")
-    face = np.searchsorted(reached, generator.random(count) * reached[-1], side="right")
+        doubled_area = np.linalg.norm(np.cross(side_a, side_b), axis=1)  # (F,)
+        cumulative = np.cumsum(doubled_area)
+    if not 0 < cumulative[-1] < np.inf:
+        raise ValueError("the faces have no area to sample points from")
+    face = np.searchsorted(cumulative, generator.random(count) * cumulative[-1], side="right")
     a, b = generator.random((2, count, 1))
     outside = a + b > 1  # the other half of the parallelogram, folded back
     a, b = np.where(outside, 1 - a, a), np.where(outside, 1 - b, b)

@@ -1,7 +1,6 @@
-"""What a LAS or LAZ file says about its own size, compared with its size before a library believes it.
+"""Check of the header of a LAS or LAZ file against the size of the file, before a library reads it.
 
-The libraries allocate or loop for counts in the file; the one that unpacks LAZ ends the process where the
-memory is not there.
+The libraries allocate memory for counts in the file. The LAZ library aborts the process if that fails.
 """
 
 from __future__ import annotations
@@ -14,73 +13,73 @@ from typing import BinaryIO
 
 from wsdesc.cloud.formats.limits import check_unpacked
 
-_VLR = struct.Struct("<2x16sHH32x")  # of a record beside the points: who wrote it, its number, its length
-_POINT, _RGB, _RGB_NIR, _WAVES, _BYTES = 10, 11, 12, 13, 14  # items of layered compression
-_LAYERS = {_POINT: 9, _RGB: 1, _RGB_NIR: 2, _WAVES: 1}  # compressed parts of each; a byte has one itself
-_LAYERED = 3  # the version of items from which on they are in layers: point formats 6 and later
-_VARIABLE = 2**32 - 1  # in place of the points of a chunk: the table says how many each has
-_LONGEST_PACKED_ROW = 8192  # bytes of a compressed point; unpacking keeps some kB for each of them
+_VLR = struct.Struct("<2x16sHH32x")  # header of a variable length record: user, number, length
+_POINT, _RGB, _RGB_NIR, _WAVES, _BYTES = 10, 11, 12, 13, 14  # item types of layered compression
+_LAYERS = {_POINT: 9, _RGB: 1, _RGB_NIR: 2, _WAVES: 1}  # per item; extra bytes have one per byte
+_LAYERED = 3  # first item version with layers: point formats 6 and later
+_VARIABLE = 2**32 - 1  # chunk size that refers to the chunk table
+_MAX_COMPRESSED_ROW = 8192  # bytes of a compressed point; decompression takes a few kB for each of them
 
 
 @dataclass(frozen=True)
-class Layout:
-    """The parts of the header that say where points are, and how many."""
+class LasLayout:
+    """Location and number of the points, from the header."""
 
-    start: int  # of the points
-    header: int  # bytes of it
-    records: int  # beside the points
+    start: int  # offset of the points
+    header: int  # bytes of the header
+    records: int  # number of variable length records
     row: int  # bytes of a point
     points: int
     compressed: bool
 
 
-def check_header(path: Path) -> Layout:
-    """The layout of the file, once all that it promises can be in it."""
+def check_header(path: Path) -> LasLayout:
+    """Return the layout, or raise a ValueError if the file is too small for it."""
     size = path.stat().st_size
     with path.open("rb") as file:
         layout = _layout(file.read(375))
         needed = max(layout.start, layout.header + layout.records * _VLR.size)
         rows = 0 if layout.compressed else layout.points * layout.row
         if needed + rows > size:  # a compressed point may take less than a byte
-            raise ValueError(
-                f"it is cut off: {layout.points} points are promised, which {size} bytes cannot hold"
-            )
+            raise ValueError(f"the file is truncated: {layout.points} points do not fit into {size} bytes")
         if layout.compressed:
             check_unpacked(layout.points * (24 + layout.row), size)
             _check_compression(file, layout, size)
     return layout
 
 
-def _layout(head: bytes) -> Layout:
+def _layout(head: bytes) -> LasLayout:
     if not head.startswith(b"LASF") or len(head) < 227:
-        raise ValueError("it does not begin with a LAS header")
+        raise ValueError("the file does not start with a LAS header")
     header, start, records, kind, row, points = struct.unpack_from("<HIIBHI", head, 94)
     if tuple(head[24:26]) >= (1, 4) and len(head) >= 375:
         (points,) = struct.unpack_from("<Q", head, 247)
-    return Layout(start, header, records, row, points, bool(kind & 0x80))
+    return LasLayout(start, header, records, row, points, bool(kind & 0x80))
 
 
-def _check_compression(file: BinaryIO, layout: Layout, size: int) -> None:
-    for record in _records_of_laszip(file, layout):
+def _check_compression(file: BinaryIO, layout: LasLayout, size: int) -> None:
+    for record in _laszip_records(file, layout):
         if len(record) < 34:
-            raise ValueError("it is damaged: what it says about its compression is too short")
-        (at_once,) = struct.unpack_from("<I", record, 12)
+            raise ValueError("the file is damaged: the LASzip record is too short")
+        (chunk_size,) = struct.unpack_from("<I", record, 12)
         items = list(struct.iter_unpack("<HHH", record[34 : 34 + (len(record) - 34) // 6 * 6]))
-        items = items[: int.from_bytes(record[32:34], "little")]  # kind, size and version of each
-        if sum(item for _, item, _ in items) != layout.row or layout.row > _LONGEST_PACKED_ROW:
-            raise ValueError(f"it is damaged: its points have {layout.row} bytes, unpacked they have others")
+        items = items[: int.from_bytes(record[32:34], "little")]  # type, size and version
+        if sum(item for _, item, _ in items) != layout.row or layout.row > _MAX_COMPRESSED_ROW:
+            raise ValueError(
+                "the file is damaged: point record length differs between header and LASzip record"
+            )
         chunks = _chunks(file, layout.start, size)
         if chunks > size:
-            raise ValueError("it is damaged: its table of chunks is longer than the file")
-        # The library goes by the items, whatever the record calls its compressor.
+            raise ValueError("the file is damaged: the chunk table is longer than the file")
+        # The library chooses the decompressor by the items, not by the type in the record.
         if any(version >= _LAYERED for *_, version in items):
-            if at_once != _VARIABLE:
-                chunks = -(-layout.points // max(at_once, 1))
+            if chunk_size != _VARIABLE:
+                chunks = -(-layout.points // max(chunk_size, 1))
             layers = sum(item if kind == _BYTES else _LAYERS.get(kind, 0) for kind, item, _ in items)
             _check_layers(file, layout, layers, chunks, size)
 
 
-def _records_of_laszip(file: BinaryIO, layout: Layout) -> Iterator[bytes]:
+def _laszip_records(file: BinaryIO, layout: LasLayout) -> Iterator[bytes]:
     at = layout.header
     for _ in range(layout.records):
         file.seek(at)
@@ -94,29 +93,29 @@ def _records_of_laszip(file: BinaryIO, layout: Layout) -> Iterator[bytes]:
 
 
 def _chunks(file: BinaryIO, start: int, size: int) -> int:
-    """How many chunks a compressed file claims. The library looks for their table wherever it is told to."""
+    """Return the number of chunks in the chunk table. The library does not check where the table is."""
     table = _number(file, start, 8)
-    if table == -1:  # the writer could not go back, and left the place of the table at the end
+    if table == -1:  # a streaming writer stores the offset of the table at the end
         table = _number(file, max(size - 8, 0), 8)
     if not start + 8 <= table <= size - 8:
-        raise ValueError("it is cut off or damaged: its table of chunks is not in it")
+        raise ValueError("the file is truncated or damaged: the chunk table is outside of the file")
     return _number(file, table + 4, 4)
 
 
-def _check_layers(file: BinaryIO, layout: Layout, layers: int, chunks: int, size: int) -> None:
-    """Every chunk begins with a point, the number of points and the sizes of its layers, which must be there.
+def _check_layers(file: BinaryIO, layout: LasLayout, layers: int, chunks: int, size: int) -> None:
+    """Raise a ValueError if a layer ends outside of the file: the library allocates before it reads.
 
-    The library reserves memory for a layer before it reads it.
+    Every chunk starts with a point, the number of points and the sizes of its layers.
     """
     at = layout.start + 8
     for _ in range(chunks):
         file.seek(at + layout.row)
         head = file.read(4 + 4 * layers)
         if len(head) < 4 + 4 * layers:
-            raise ValueError("it is cut off in the middle of a chunk")
+            raise ValueError("the file is truncated in the middle of a chunk")
         at += layout.row + len(head) + sum(struct.unpack_from(f"<{layers}I", head, 4))
         if at > size:
-            raise ValueError("it is cut off or damaged: a chunk is longer than the file")
+            raise ValueError("the file is truncated or damaged: a chunk is longer than the file")
 
 
 def _number(file: BinaryIO, at: int, width: int) -> int:

@@ -1,4 +1,4 @@
-"""The header of a PLY file: which elements follow, how many of each, with which properties."""
+"""Parser of the header of a PLY file: elements, numbers of rows, properties."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _TYPES = {
     "float64": "f8",
 }
 _ORDERS = {"ascii": "", "binary_little_endian": "<", "binary_big_endian": ">"}
-_LONGEST_LINE = 10_000
-_MOST_LINES = 10_000
+_MAX_LINE = 10_000  # characters
+_MAX_LINES = 10_000
 
 
 @dataclass(frozen=True)
 class Property:
-    """A value a row, or with `count`, the type of its length, a list of values a row. Types as in numpy."""
+    """One value per row, or one list per row if it has the type of a count. Types as in NumPy."""
 
     name: str
     type: str
@@ -41,6 +41,8 @@ class Property:
 
 @dataclass
 class Element:
+    """A table of the file: its name, number of rows, and properties."""
+
     name: str
     rows: int
     properties: list[Property] = field(default_factory=list)
@@ -49,28 +51,28 @@ class Element:
     def has_lists(self) -> bool:
         return any(p.count for p in self.properties)
 
-    def least_row_size(self, ascii: bool) -> int:
-        """Bytes a row has at least: its numbers, or a digit and a space each; lists may be empty."""
+    def min_row_size(self, ascii: bool) -> int:
+        """Return the least bytes of a row, with empty lists; in text, a digit and a space per number."""
         if ascii:
             return 2 * len(self.properties)
         return sum(np.dtype(p.count or p.type).itemsize for p in self.properties)
 
 
 def read_header(file: BinaryIO) -> tuple[str, list[Element]]:
-    """The byte order ("<", ">" or "" for ascii) and the elements; leaves the file where their rows begin."""
-    if file.readline(_LONGEST_LINE).strip() != b"ply":
-        raise ValueError("its first line is not 'ply'")
+    """Return the byte order ("<", ">" or "" for ASCII) and the elements; stop at the first row."""
+    if file.readline(_MAX_LINE).strip() != b"ply":
+        raise ValueError("the first line is not 'ply'")
     order: str | None = None
     elements: list[Element] = []
-    for _ in range(_MOST_LINES):
-        line = file.readline(_LONGEST_LINE)
+    for _ in range(_MAX_LINES):
+        line = file.readline(_MAX_LINE)
         words = line.decode("latin-1").split()
         if not line.endswith(b"\n"):
             break
         match words:
             case ["end_header"]:
                 if order is None:
-                    raise ValueError("its header has no format line")
+                    raise ValueError("the header has no format line")
                 return order, elements
             case ["format", name, *_] if name in _ORDERS:
                 order = _ORDERS[name]
@@ -78,12 +80,12 @@ def read_header(file: BinaryIO) -> tuple[str, list[Element]]:
                 elements.append(Element(name, int(rows)))
             case ["property", "list", count, kind, name] if count in _TYPES and kind in _TYPES and elements:
                 if _TYPES[count][0] == "f":
-                    raise ValueError(f"the list {name} has a length that is not an integer")
+                    raise ValueError(f"the length of the list {name} is not an integer")
                 elements[-1].properties.append(Property(name, _TYPES[kind], _TYPES[count]))
             case ["property", kind, name] if kind in _TYPES and elements:
                 elements[-1].properties.append(Property(name, _TYPES[kind]))
             case [] | ["comment" | "obj_info", *_]:
                 pass
             case _:
-                raise ValueError(f"its header has a line that is not PLY: {' '.join(words)[:60]!r}")
-    raise ValueError("its header has no end")
+                raise ValueError(f"the header has an invalid line: {' '.join(words)[:60]!r}")
+    raise ValueError("the header has no end_header")

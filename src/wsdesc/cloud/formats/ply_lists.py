@@ -1,6 +1,6 @@
-"""Rows of a PLY element whose lists have several lengths, so that each row must be looked at.
+"""Rows of a PLY element whose lists have different lengths.
 
-Python only counts its way from list to list; the numbers are gathered by numpy, some rows at a time.
+Python walks from list to list; NumPy gathers the numbers of many rows at a time.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from wsdesc.cloud.formats.faces import Ragged
 from wsdesc.cloud.formats.ply_header import Element, Property
 
-# A column is (rows,), or (rows, length) for lists of one length, or ragged for lists of several.
+# A column is (rows,), or (rows, length) for lists of equal length, or ragged.
 Columns = dict[str, "np.ndarray | Ragged"]
 
 _CHUNK = 100_000  # rows
@@ -24,7 +24,7 @@ _CODES = {"i1": "b", "u1": "B", "i2": "h", "u2": "H", "i4": "i", "u4": "I"}
 
 
 def first_lengths(file: BinaryIO, element: Element, order: str) -> dict[str, int]:
-    """The lengths of the lists of the first row; the file stays where it is."""
+    """Return the lengths of the lists in the first row; the position of the file stays."""
     start = file.tell()
     columns = read_rows(file, replace(element, rows=1), order)
     file.seek(start)
@@ -32,35 +32,34 @@ def first_lengths(file: BinaryIO, element: Element, order: str) -> dict[str, int
 
 
 def read_rows(file: BinaryIO, element: Element, order: str) -> Columns:
-    """All columns of an element with lists; leaves the file behind its last row."""
+    """Read all columns of the element at the current position of the file."""
     parts = list(_binary_rows(file, element, order) if order else _text_rows(file, element))
     columns: Columns = {}
     for number, p in enumerate(element.properties):
-        values, lengths = (np.concatenate(arrays) for arrays in zip(*(q[number] for q in parts), strict=True))
+        chunks = zip(*(part[number] for part in parts), strict=True)
+        values, lengths = (np.concatenate(arrays) for arrays in chunks)
         columns[p.name] = Ragged(values, lengths) if p.count else values
     return columns
 
 
 def skip_rows(file: BinaryIO, element: Element, order: str) -> None:
-    """Leave the file behind the last row of an element with lists."""
+    """Skip the rows of the element at the current position of the file."""
     if not order:
         for _ in range(element.rows):
             _next_line(file, element)
         return
-    for _ in _places(file, element, order):
+    for _ in _locate_lists(file, element, order):
         pass
 
 
 def _binary_rows(file: BinaryIO, element: Element, order: str) -> Iterator[list[Ragged]]:
-    for data, places in _places(file, element, order):
-        yield _gather_rows(data, places, element, order)
+    for data, lists in _locate_lists(file, element, order):
+        yield _gather_rows(data, lists, element, order)
 
 
-def _places(file: BinaryIO, element: Element, order: str) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """For some rows at a time: the bytes of the file, and where in them each list begins and how long it is,
-    (n, lists, 2). Leaves the file behind the last row.
-    """
-    steps, before = [], 0  # bytes in front of the length of a list, how to read the length, bytes of a value
+def _locate_lists(file: BinaryIO, element: Element, order: str) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield per chunk of rows: the bytes of the file, and offset and length of each list (n, lists, 2)."""
+    steps, before = [], 0  # bytes before the length of a list, type of the length, bytes of a value
     for p in element.properties:
         if p.count:
             steps.append((before, struct.Struct((order or "<") + _CODES[p.count]), np.dtype(p.type).itemsize))
@@ -68,61 +67,61 @@ def _places(file: BinaryIO, element: Element, order: str) -> Iterator[tuple[np.n
         else:
             before += np.dtype(p.type).itemsize
     at = file.tell()
-    data = np.memmap(file, np.uint8, "r")  # which moves the file's position
+    data = np.memmap(file, np.uint8, "r")  # moves the position of the file
     view, end = memoryview(data), len(data)  # type: ignore[arg-type]
     counters = [(gap, length.unpack_from, length.size, size) for gap, length, size in steps]
     for start in range(0, element.rows, _CHUNK):
-        found = array("q")
-        note = found.append
+        located = array("q")
+        append = located.append
         try:
             for _ in range(min(_CHUNK, element.rows - start)):
                 for gap, unpack, width, size in counters:
                     at += gap
                     (length,) = unpack(view, at)
                     at += width
-                    note(at)
-                    note(length)
+                    append(at)
+                    append(length)
                     at += length * size
                     if length < 0 or at > end:
-                        raise ValueError(
-                            f"it has a list of {length} numbers, which does not fit into the file"
-                        )
+                        raise ValueError(f"a list of {length} numbers does not fit into the file")
                 at += before
         except struct.error as error:
-            raise ValueError(f"it is cut off among its {element.rows} rows of {element.name}") from error
+            raise ValueError(
+                f"the file is truncated in the {element.rows} rows of element {element.name}"
+            ) from error
         if at > end:
-            raise ValueError(f"it is cut off among its {element.rows} rows of {element.name}")
-        yield data, np.frombuffer(found, np.int64).reshape(-1, len(steps), 2)
+            raise ValueError(f"the file is truncated in the {element.rows} rows of element {element.name}")
+        yield data, np.frombuffer(located, np.int64).reshape(-1, len(steps), 2)
     file.seek(at)
 
 
-def _gather_rows(data: np.ndarray, places: np.ndarray, element: Element, order: str) -> list[Ragged]:
-    """The values of every property in some rows."""
+def _gather_rows(data: np.ndarray, lists: np.ndarray, element: Element, order: str) -> list[Ragged]:
+    """Gather the values of every property from the bytes, with the offsets and lengths of the lists."""
     columns: list[Ragged] = []
-    lists = 0
+    number = 0  # of the next list
     first = next(k for k, p in enumerate(element.properties) if p.count)
     leading = sum(np.dtype(p.type).itemsize for p in element.properties[:first])
-    at = places[:, 0, 0] - np.dtype(element.properties[first].count).itemsize - leading  # (n,)
-    one = np.ones(len(places), np.int64)
+    at = lists[:, 0, 0] - np.dtype(element.properties[first].count).itemsize - leading  # (n,)
+    one = np.ones(len(lists), np.int64)
     for p in element.properties:
         size = np.dtype(p.type).itemsize
         if p.count:
-            begin, lengths = places[:, lists].T
-            lists += 1
+            begin, lengths = lists[:, number].T
+            number += 1
             before = np.repeat(np.cumsum(lengths) - lengths, lengths)
-            where = np.repeat(begin, lengths) + (np.arange(len(before)) - before) * size
+            offsets = np.repeat(begin, lengths) + (np.arange(len(before)) - before) * size
             at = begin + lengths * size
         else:
-            where, lengths = at, one
+            offsets, lengths = at, one
             at = at + size
-        columns.append(Ragged(_values(data, where, order + p.type).astype(p.type), lengths))
+        columns.append(Ragged(_values(data, offsets, order + p.type).astype(p.type), lengths))
     return columns
 
 
-def _values(data: np.ndarray, where: np.ndarray, kind: str) -> np.ndarray:
-    """The numbers that begin at the places (n,) of the bytes."""
+def _values(data: np.ndarray, offsets: np.ndarray, kind: str) -> np.ndarray:
+    """Read the numbers at the offsets (n,) of the bytes."""
     size = np.dtype(kind).itemsize
-    return np.asarray(data[where[:, None] + np.arange(size)]).view(kind)[:, 0]
+    return np.asarray(data[offsets[:, None] + np.arange(size)]).view(kind)[:, 0]
 
 
 def _text_rows(file: BinaryIO, element: Element) -> Iterator[list[Ragged]]:
@@ -144,13 +143,13 @@ def _text_rows(file: BinaryIO, element: Element) -> Iterator[list[Ragged]]:
             if at < len(words):
                 raise ValueError(f"a line of {element.name} has too many numbers")
         yield [
-            Ragged(_parsed(words, p), np.array(some, np.int64))
-            for words, some, p in zip(values, lengths, element.properties, strict=True)
+            Ragged(_parse(words, p), np.array(counts, np.int64))
+            for words, counts, p in zip(values, lengths, element.properties, strict=True)
         ]
 
 
-def _parsed(words: list[bytes], p: Property) -> np.ndarray:
-    """Word by word: an array of texts would give all of them the room of the longest."""
+def _parse(words: list[bytes], p: Property) -> np.ndarray:
+    """Parse word by word: an array of texts would allocate the longest for each of them."""
     with np.errstate(over="ignore"):
         return np.array(list(map(float if p.type[0] == "f" else int, words)), p.type)
 
@@ -159,4 +158,4 @@ def _next_line(file: BinaryIO, element: Element) -> bytes:
     for line in file:
         if not line.isspace():
             return line
-    raise ValueError(f"it is cut off among its {element.rows} rows of {element.name}")
+    raise ValueError(f"the file is truncated in the {element.rows} rows of element {element.name}")

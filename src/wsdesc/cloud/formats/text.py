@@ -1,8 +1,8 @@
-"""Points as lines of text: xyz, txt, csv, pts.
+"""Text files with one point per line: xyz, txt, csv, pts.
 
 Columns are separated by commas, semicolons or white space. The first three are x, y and z unless a line of
-names (a comment will do) says otherwise. Lines that begin with # or // are comments. A number alone on the
-first line, as in pts files, is the count of points.
+names, which may be a comment, says otherwise. Lines that start with # or // are comments. A single number on
+the first line, as in pts files, is the number of points.
 """
 
 from __future__ import annotations
@@ -13,56 +13,57 @@ from typing import Any, NamedTuple, TextIO
 
 import numpy as np
 
-from wsdesc.cloud.formats import Reading
+from wsdesc.cloud.formats import FileContent
 from wsdesc.cloud.formats.columns import from_columns, to_columns
 
 _COMMENTS = ("#", "//")
-_LONGEST_LINE = 100_000
+_MAX_LINE = 100_000  # characters
+_CHUNK = 100_000  # points written at a time
 
 
-class _Layout(NamedTuple):
+class _TableLayout(NamedTuple):
     first_row: int  # lines before the first point
     width: int
     separator: str | None
     names: list[str] | None
-    promised: int | None  # points, by the first line
+    announced: int | None  # number of points on the first line
 
 
-def read(path: Path, faces: bool) -> Reading:
+def read(path: Path, faces: bool) -> FileContent:
     with path.open(encoding="utf-8-sig", errors="replace") as file:
-        layout = _look_ahead(file)
+        layout = _read_layout(file)
         file.seek(0)
         options: dict[str, Any] = {"delimiter": layout.separator, "comments": _COMMENTS, "ndmin": 2}
         try:
             table = np.loadtxt(file, skiprows=layout.first_row, **options)  # (N, columns)
-        except ValueError as error:  # what follows a semicolon is advice to programmers
+        except ValueError as error:  # the text after the semicolon is for developers
             raise ValueError(f"after {layout.first_row} lines, {str(error).split(';')[0]}") from error
-    if layout.promised is not None and layout.promised != len(table):
-        raise ValueError(f"its first line promises {layout.promised} points, {len(table)} follow")
+    if layout.announced is not None and layout.announced != len(table):
+        raise ValueError(f"the first line announces {layout.announced} points, {len(table)} follow")
     if layout.names is None:
         if layout.width < 3:
-            raise ValueError(f"its lines have {layout.width} columns, x, y and z need three")
+            raise ValueError(f"the lines have {layout.width} columns, at least three are needed")
         names = ["x", "y", "z", *(f"column_{i}" for i in range(3, layout.width))]
     else:
         names = layout.names
     return from_columns({name: np.ascontiguousarray(table[:, i]) for i, name in enumerate(names)})
 
 
-def _look_ahead(file: TextIO) -> _Layout:
-    """What the lines up to the first point say about the columns."""
+def _read_layout(file: TextIO) -> _TableLayout:
+    """Derive the columns from the lines up to the first point."""
     names: list[str] | None = None
-    remark: list[str] = []
+    comment: list[str] = []
     count: int | None = None
     number = 0
-    while line := file.readline(_LONGEST_LINE):
-        if "\0" in line or len(line) == _LONGEST_LINE:
-            raise ValueError("it is not a text of one point a line")
+    while line := file.readline(_MAX_LINE):
+        if "\0" in line or len(line) == _MAX_LINE:
+            raise ValueError("this is not a text with one point per line")
         if line.isspace():
             number += 1
             continue
         words, separator = _split(line.strip().lstrip("#/"))
         if line.strip().startswith(_COMMENTS):
-            remark = words if {"x", "y", "z"} <= {word.lower() for word in words} else remark
+            comment = words if {"x", "y", "z"} <= {word.lower() for word in words} else comment
         elif words and all(map(_is_number, words)):
             if not (len(words) == 1 and words[0].isdecimal() and count is None):
                 break
@@ -70,21 +71,21 @@ def _look_ahead(file: TextIO) -> _Layout:
         elif words and names is None:
             names = words
         elif words:
-            raise ValueError(f"line {number + 1} is not made of numbers: {line.strip()[:60]!r}")
+            raise ValueError(f"line {number + 1} has a column that is not a number: {line.strip()[:60]!r}")
         number += 1
     else:
-        raise ValueError("it has no points")
-    if names is None and len(remark) == len(words):
-        names = remark
+        raise ValueError("the file has no points")
+    if names is None and len(comment) == len(words):
+        names = comment
     if names is not None and len(names) != len(words):
-        raise ValueError(f"{len(names)} columns are named, the first point has {len(words)}")
+        raise ValueError(f"there are {len(names)} column names, but the first point has {len(words)} columns")
     if names is not None and len(set(names)) < len(names):
-        raise ValueError(f"two columns have one name (columns: {', '.join(names)})")
-    return _Layout(number, len(words), separator, names, count)
+        raise ValueError(f"two columns have the same name (columns: {', '.join(names)})")
+    return _TableLayout(number, len(words), separator, names, count)
 
 
 def _split(line: str) -> tuple[list[str], str | None]:
-    separator = next((sign for sign in ";," if sign in line), None)
+    separator = next((character for character in ";," if character in line), None)
     return [word.strip(" \t\"'") for word in line.split(separator)] if line else [], separator
 
 
@@ -96,11 +97,8 @@ def _is_number(word: str) -> bool:
     return True
 
 
-_CHUNK = 100_000
-
-
 def write(path: Path, points: np.ndarray, attributes: Mapping[str, np.ndarray]) -> None:
-    """Numbers in the shortest form that reads back exactly; names in csv, or where there are attributes."""
+    """Write the shortest exact numbers; column names in csv files and if there are attributes."""
     columns = to_columns(points.astype(np.float64), attributes)
     extension = path.suffix.lower()
     separator = "," if extension == ".csv" else " "
