@@ -127,7 +127,7 @@ def test_the_judge_can_say_no(tmp_path, monkeypatch):
 
 def test_messages_are_readable_whatever_they_quote(tmp_path):
     (tmp_path / "a.csv").write_bytes(b"\x1b[2J\x07,b,c\n1,2,3\n")
-    with pytest.raises(Exception, match=r"column x is missing (columns: �\[2J�, b, c") as caught:
+    with pytest.raises(Exception, match=r"column x is missing \(columns: �\[2J�, b, c") as caught:
         read_points(tmp_path / "a.csv")
     assert str(caught.value).isprintable()
     assert len(str(InputError("word " * 9999))) <= 1000
