@@ -103,7 +103,7 @@ def test_bad_input_is_one_line(data: Path, tmp_path: Path) -> None:
     (broken / "s").mkdir(parents=True)
     write_points(broken / "s" / "cloud_bin_0.ply", np.zeros((3, 3)) + np.arange(3)[:, None])
     for arguments, message in (
-        (("3dmatch", tmp_path / "empty", *model), "no scene here"),
+        (("3dmatch", tmp_path / "empty", *model), "no scene found"),
         (("3dmatch", broken, *model), "no ground truth"),
         (("eth", tmp_path / "empty", *model), "no scene here"),
         (("modelnet40", tmp_path / "empty", *model), "ply_data_test"),

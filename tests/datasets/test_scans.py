@@ -179,11 +179,11 @@ def test_points_that_are_not_finite_are_left_out(tmp_path):
 def test_places_without_scans(tmp_path):
     (tmp_path / "sub").mkdir()
     (tmp_path / "picture.jpg").write_bytes(b"0")
-    with pytest.raises(InputError, match=r"no scans; readable are \.ply"):
+    with pytest.raises(InputError, match=r"no scans in this folder; readable formats: \.ply"):
         find_sequences(tmp_path)
-    with pytest.raises(FileFormatError, match="nowhere: there is no such"):
+    with pytest.raises(FileFormatError, match="nowhere: no such"):
         find_sequences([tmp_path / "nowhere"])
-    with pytest.raises(FileFormatError, match=r"picture\.jpg: is not a scan"):
+    with pytest.raises(FileFormatError, match=r"picture\.jpg: not a scan"):
         find_sequences([tmp_path / "picture.jpg"])
     with pytest.raises(InputError, match="no folder"):
         find_sequences([])
@@ -193,27 +193,29 @@ def test_a_folder_that_may_not_be_looked_into(tmp_path, request):
     closed = tmp_path / "closed"
     closed.mkdir(mode=0)
     request.getfixturevalue("ordinary_user")
-    with pytest.raises(FileFormatError, match="closed: cannot be looked into"):
+    with pytest.raises(FileFormatError, match="closed: the folder cannot be read"):
         find_sequences(closed)
 
 
 def test_too_few_scans(tmp_path):
     one = make(tmp_path / "one", "a.ply")
     alone = find_sequences(one)
-    with pytest.raises(InputError, match="one: one scan only; needed are two"):
+    with pytest.raises(InputError, match="one: only one readable scan; at least two"):
         check_enough(alone)
-    with pytest.raises(InputError, match="one scan only"):  # two scans, but of different folders
+    with pytest.raises(InputError, match="only one readable scan"):  # two scans, but of different folders
         check_enough(alone + find_sequences(make(tmp_path / "other", "a.ply")))
     two = find_sequences(make(tmp_path / "two", "a.ply", "b.ply"))
     check_enough(alone + two)
-    with pytest.raises(InputError, match="there are no scans"):
+    with pytest.raises(InputError, match="no scans were given"):
         check_enough([])
 
     (tmp_path / "two" / "a.ply").write_text("damaged")
-    with pytest.raises(InputError, match=r"two: one scan only \(1 of 2 cannot be read, the first: .*a\.ply"):
+    with pytest.raises(
+        InputError, match=r"two: only one readable scan \(1 of 2 cannot be read, the first: .*a\.ply"
+    ):
         check_enough(two, map(read_all, two))
     (tmp_path / "two" / "b.ply").write_text("damaged")
-    with pytest.raises(FileFormatError, match=r"two: no scan that can be read \(2 of 2 cannot.*a\.ply"):
+    with pytest.raises(FileFormatError, match=r"two: no readable scan \(2 of 2 cannot.*a\.ply"):
         check_enough(two, map(read_all, two))
 
 

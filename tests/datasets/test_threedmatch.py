@@ -1,4 +1,4 @@
-"""The benchmark's files are read and written as published, and trouble has a line number."""
+"""Ground truth of scan pairs: the files of 3DMatch, and folders of any other scans."""
 
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from wsdesc.datasets.threedmatch import (
     find_scenes,
     read_info,
     read_log,
+    read_pairs,
     read_pose,
     write_info,
     write_log,
@@ -33,7 +34,7 @@ LOG = """0\t 1\t 12
 """
 
 
-def motion(seed: int) -> np.ndarray:
+def random_pose(seed: int) -> np.ndarray:
     rng = np.random.default_rng(seed)
     T = np.eye(4)
     T[:3, :3] = Rotation.random(random_state=seed).as_matrix()
@@ -48,7 +49,7 @@ def is_rigid(T: np.ndarray, atol: float) -> bool:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """Two scenes, the first with its ground truth."""
+    """Create two scenes, the first with ground truth."""
     for scene in ("scene_10", "scene_2"):
         (tmp_path / scene).mkdir()
         for k in range(12):
@@ -64,7 +65,7 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_log_as_published(tmp_path):
+def test_read_a_published_log(tmp_path):
     (tmp_path / "gt.log").write_text(LOG)
     first, second = read_log(tmp_path / "gt.log")
     assert (first.i, first.j, first.n) == (0, 1, 12)
@@ -74,7 +75,7 @@ def test_a_log_as_published(tmp_path):
     np.testing.assert_array_equal(second.T_i_j, np.eye(4))
 
 
-def test_forms_a_log_may_have(tmp_path):
+def test_read_variants_of_a_log(tmp_path):
     path = tmp_path / "gt.log"
     for text in (
         LOG.replace("\n", "\r\n"),
@@ -84,12 +85,12 @@ def test_forms_a_log_may_have(tmp_path):
     ):
         path.write_bytes(text.encode())
         assert [entry[:3] for entry in read_log(path)] == [(0, 1, 12), (0, 11, 12)]
-    path.write_text("")  # a result without any pair
+    path.write_text("")  # a result without pairs
     assert read_log(path) == []
 
 
-def test_what_is_written_is_read_back_exactly(tmp_path):
-    log = [LogEntry(i, i + 1, 60, motion(i)) for i in range(50)]
+def test_written_files_are_read_back_exactly(tmp_path):
+    log = [LogEntry(i, i + 1, 60, random_pose(i)) for i in range(50)]
     write_log(tmp_path / "gt.log", log)
     for entry, again in zip(log, read_log(tmp_path / "gt.log"), strict=True):
         assert entry[:3] == again[:3]
@@ -102,7 +103,7 @@ def test_what_is_written_is_read_back_exactly(tmp_path):
         np.testing.assert_array_equal(entry.information, again.information)
 
 
-def test_matrices_that_are_not_written(tmp_path):
+def test_invalid_matrices_are_not_written(tmp_path):
     for matrix in (np.eye(3), np.full((4, 4), np.nan)):
         with pytest.raises(InputError, match="the pair 3 4 must be \\(4, 4\\) and finite"):
             write_log(tmp_path / "gt.log", [LogEntry(3, 4, 5, matrix)])
@@ -110,7 +111,7 @@ def test_matrices_that_are_not_written(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("line", "text", "told", "reason"),
+    ("line", "text", "reported_line", "reason"),
     [
         (1, "0 1", 1, "not three whole numbers: '0 1'"),
         (6, "0 1.5 12", 6, "not three whole numbers"),
@@ -120,11 +121,11 @@ def test_matrices_that_are_not_written(tmp_path):
         (4, "0 0 one 0", 4, "not 4 finite numbers"),
         (8, "0 nan 1 0", 8, "not 4 finite numbers"),
         (10, "0 0 1 1", 10, "the last row"),
-        (4, "", 5, None),  # one line too few: the trouble shows later
-        (10, "", 6, "4 lines of a matrix should follow, the file ends"),
+        (4, "", 5, None),  # one line too few: the error appears in a later line
+        (10, "", 6, "4 rows of a matrix must follow, the file ends"),
     ],
 )
-def test_trouble_in_a_log_has_a_file_and_a_line(tmp_path, line, text, told, reason):
+def test_errors_in_a_log_name_file_and_line(tmp_path, line, text, reported_line, reason):
     lines = LOG.splitlines()
     lines[line - 1] = text
     (tmp_path / "gt.log").write_text("\n".join(lines))
@@ -132,12 +133,12 @@ def test_trouble_in_a_log_has_a_file_and_a_line(tmp_path, line, text, told, reas
         read_log(tmp_path / "gt.log")
     assert str(tmp_path / "gt.log") in str(caught.value)
     if reason is not None:
-        assert f"gt.log, line {told}: " in str(caught.value)
+        assert f"gt.log, line {reported_line}: " in str(caught.value)
 
 
 @pytest.mark.parametrize("read", [read_log, read_info, read_pose])
-def test_files_that_are_no_text(tmp_path, read):
-    with pytest.raises(FileFormatError, match="there is no such file"):
+def test_files_that_are_not_text(tmp_path, read):
+    with pytest.raises(FileFormatError, match="no such file"):
         read(tmp_path / "gt.log")
     (tmp_path / "gt.log").write_bytes(b"\xff\xfe\xfa")
     with pytest.raises(FileFormatError, match="cannot be read as text"):
@@ -146,21 +147,21 @@ def test_files_that_are_no_text(tmp_path, read):
         read(tmp_path)
 
 
-def test_poses(tmp_path):
+def test_read_a_pose(tmp_path):
     path = tmp_path / "cloud_bin_0.info.txt"
-    T = motion(0)
+    T = random_pose(0)
     rows = "\n".join(" ".join(map(repr, row)) for row in T.tolist())
     path.write_text(f"7-scenes redkitchen\t seq-01\t 0\n{rows}\n")
     np.testing.assert_array_equal(read_pose(path), T)
     path.write_text(f"scene\n{rows}\n0 0 0 1")
-    with pytest.raises(FileFormatError, match="this has 6"):
+    with pytest.raises(FileFormatError, match="got 6 lines"):
         read_pose(path)
     path.write_text("scene\n" + rows.replace(rows.split()[5], "x"))
     with pytest.raises(FileFormatError, match=r"info\.txt, line 3: not 4 finite"):
         read_pose(path)
 
 
-def test_scenes_and_fragments_in_order(root):
+def test_scenes_and_fragments_are_sorted(root):
     scenes = find_scenes(root)
     assert [scene.name for scene in scenes] == ["scene_2", "scene_10"]
     for scene in scenes:
@@ -170,30 +171,84 @@ def test_scenes_and_fragments_in_order(root):
     assert (only.name, only.fragments) == ("scene_10", scenes[1].fragments)
     (root / "scene_2" / "cloud_bin_3.ply").unlink()
     assert 3 not in find_fragments(root / "scene_2")
-    assert find_fragments(root / "scene_2")[4].name == "cloud_bin_4.ply"  # numbers, not places
+    assert find_fragments(root / "scene_2")[4].name == "cloud_bin_4.ply"  # numbers, not positions
 
 
-def test_pairs_have_pose_and_information(root):
+def test_ground_truth_of_a_scene(root):
     scene = find_scenes(root)[0]
-    pairs = scene.pairs()
-    assert [(log.i, log.j) for log, _ in pairs] == [(0, 1), (0, 11)]
-    assert [(info.i, info.j, info.information[0, 0]) for _, info in pairs] == [(0, 1, 2), (0, 11, 12)]
-    assert scene.evaluation(low_overlap=True) == root / "scene_2-evaluation-lo"
-    with pytest.raises(FileFormatError, match=r"scene_2-evaluation-lo.gt\.info: there is no such file"):
-        scene.pairs(low_overlap=True)
-    write_info(root / "scene_2-evaluation" / "gt.info", [InfoEntry(0, 1, 12, np.eye(6))])
-    with pytest.raises(FileFormatError, match=r"gt\.info: lacks the pair 0 11"):
-        scene.pairs()
+    assert scene.find_truth() == root / "scene_2-evaluation" / "gt.log"
+    assert [(entry.i, entry.j) for entry in scene.read_truth()] == [(0, 1), (0, 11)]
+    with pytest.raises(FileFormatError, match=r"scene_2: .* expected .*scene_2-evaluation-lo.gt\.log"):
+        scene.read_truth(low_overlap=True)
 
 
-def test_pairs_of_missing_fragments(root):
-    (root / "scene_2" / "cloud_bin_11.ply").unlink()
-    with pytest.raises(FileFormatError, match=r"gt\.log: names fragment 11"):
-        find_scenes(root)[0].pairs()
+def test_ground_truth_beside_published_scenes(root):
+    truth = root / "3DMatch" / "scene_10"
+    truth.mkdir(parents=True)
+    (truth / "gt.log").write_text(LOG)
+    (scene,) = find_scenes(root / "scene_10")
+    assert scene.find_truth() == (truth / "gt.log").resolve()
 
 
-def test_places_without_scenes(tmp_path):
-    with pytest.raises(InputError, match="no scene here"):
+def write_scans(folder: Path, names: list[str]) -> None:
+    folder.mkdir()
+    for name in names:
+        write_points(folder / name, np.eye(3))
+
+
+def test_scans_of_any_name_with_a_log(tmp_path):
+    write_scans(tmp_path / "yard", ["scan_10.ply", "scan_1.pcd", "scan_0.ply"])
+    with pytest.raises(InputError, match=r"no scene found; .*gt\.log .*pairs\.txt"):
+        find_scenes(tmp_path)
+    (tmp_path / "yard" / "gt.log").write_text(LOG)
+    (scene,) = find_scenes(tmp_path / "yard")
+    assert {number: path.name for number, path in scene.fragments.items()} == {
+        0: "scan_0.ply",
+        1: "scan_1.pcd",
+        10: "scan_10.ply",
+    }
+    assert [(entry.i, entry.j) for entry in scene.read_truth()] == [(0, 1), (0, 11)]
+    assert [found.folder for found in find_scenes(tmp_path)] == [tmp_path / "yard"]
+
+
+def test_pairs_by_file_name(tmp_path):
+    write_scans(tmp_path / "yard", ["east wing.ply", "gate.xyz", "pond.ply"])
+    rows = "\n".join(LOG.splitlines()[1:5])
+    (tmp_path / "yard" / "pairs.txt").write_text(
+        f'# two pairs\npond.ply gate.xyz\n{rows}\n\n"east wing.ply" pond.ply\n{rows}\n'
+    )
+    (scene,) = find_scenes(tmp_path)
+    assert scene.find_truth().name == "pairs.txt"
+    first, second = scene.read_truth()
+    assert [scene.fragments[k].name for k in (first.i, first.j)] == ["pond.ply", "gate.xyz"]
+    assert [scene.fragments[k].name for k in (second.i, second.j)] == ["east wing.ply", "pond.ply"]
+    np.testing.assert_array_equal(first.T_i_j, read_log_text(tmp_path, LOG)[0].T_i_j)
+
+
+def read_log_text(folder: Path, text: str) -> list[LogEntry]:
+    (folder / "text.log").write_text(text)
+    return read_log(folder / "text.log")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a.ply\n", "line 1: not two file names: 'a.ply'"),
+        ('"a.ply b.ply\n', "line 1: not two file names"),
+        ("a.ply c.ply\n", "line 1: no scan 'c.ply' in the folder"),
+        ("a.ply b.ply\n1 0 0 0\n", "line 1: 4 rows of a matrix must follow"),
+        ("a.ply b.ply\n1 0 0 x\n1\n1\n1\n", "line 2: not 4 finite numbers"),
+    ],
+)
+def test_errors_in_a_pairs_file(tmp_path, text, message):
+    (tmp_path / "pairs.txt").write_text(text)
+    with pytest.raises(FileFormatError, match=message) as caught:
+        read_pairs(tmp_path / "pairs.txt", {0: tmp_path / "a.ply", 1: tmp_path / "b.ply"})
+    assert str(tmp_path / "pairs.txt") in str(caught.value)
+
+
+def test_folders_without_scenes(tmp_path):
+    with pytest.raises(InputError, match="no scene found"):
         find_scenes(tmp_path)
     with pytest.raises(FileFormatError, match="no such folder"):
         find_scenes(tmp_path / "nowhere")
@@ -207,25 +262,29 @@ def test_places_without_scenes(tmp_path):
         ("tls", "building", 13, 26, None),
     ],
 )
-def test_real_ground_truth(data_folder, folder, scene, fragments, pairs, low):
+def test_ground_truth_of_the_data_folder(data_folder, folder, scene, fragments, pairs, low):
     if not (data_folder / folder).is_dir():
         pytest.skip(f"the data folder has no {folder}")
     (found,) = find_scenes(data_folder / folder)
     assert (found.name, len(found.fragments)) == (scene, fragments)
-    truth = found.pairs()
-    assert len(truth) == pairs
-    if low is not None:
-        truth += found.pairs(low_overlap=True)
-        assert len(truth) == pairs + low
-    for log, info in truth:
-        assert log[:3] == info[:3]
-        assert 0 <= log.i < log.j < log.n == fragments
-        assert is_rigid(log.T_i_j, 5e-4)  # as published: the poses of 7-Scenes are rounded
-        assert np.allclose(info.information, info.information.T)
-        assert np.linalg.eigvalsh(info.information).min() > 0
+    counts = {False: pairs} if low is None else {False: pairs, True: low}
+    for low_overlap, count in counts.items():
+        log = found.read_truth(low_overlap)
+        info = {(e.i, e.j): e for e in read_info(found.find_truth(low_overlap).with_name("gt.info"))}
+        assert len(log) == count
+        for entry in log:
+            check_entry(entry, info[entry.i, entry.j], fragments)
 
 
-def test_real_poses_are_rigid(data_folder):
+def check_entry(log: LogEntry, info: InfoEntry, fragments: int) -> None:
+    assert log[:3] == info[:3]
+    assert 0 <= log.i < log.j < log.n == fragments
+    assert is_rigid(log.T_i_j, 5e-4)  # the published poses of 7-Scenes are rounded
+    assert np.allclose(info.information, info.information.T)
+    assert np.linalg.eigvalsh(info.information).min() > 0
+
+
+def test_poses_of_the_data_folder_are_rigid(data_folder):
     poses = sorted((data_folder / "indoor" / "train").glob("*/cloud_bin_*.info.txt"))
     assert len(poses) == 85
     assert all(is_rigid(read_pose(path), 1e-4) for path in poses)

@@ -49,7 +49,7 @@ class TestThreeDMatch:
         assert len(usual.pairs) == 6
 
     def test_a_root_without_scenes(self, tmp_path: Path) -> None:
-        with pytest.raises(InputError, match="no scene here"):
+        with pytest.raises(InputError, match="no scene found"):
             read_test_scenes(tmp_path)
         with pytest.raises(FileFormatError, match="no such folder"):
             read_test_scenes(tmp_path / "nowhere")

@@ -164,7 +164,7 @@ def test_a_keypoint_far_from_everything_is_zero() -> None:
 def test_refuses_what_makes_no_sense() -> None:
     with pytest.raises(InputError, match="unit"):
         shot(PLANE, PLANE, 0.0)
-    with pytest.raises(InputError, match="radius"):
+    with pytest.raises(InputError, match="radii"):
         Shot(support_radius=-1.0)
     with pytest.raises(InputError, match="finite"):
         shot(PLANE * torch.nan, PLANE)

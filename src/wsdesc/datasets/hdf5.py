@@ -1,4 +1,4 @@
-"""HDF5 files that may come from anybody: opened, and their datasets looked at before they are read."""
+"""Open untrusted HDF5 files, and check their datasets before reading them."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Any
 from wsdesc.cloud.formats.limits import check_unpacked
 from wsdesc.core.errors import FileFormatError, WSDescError
 
-_NUMBER = 8  # bytes, at most, that each takes in memory
+_BYTES_PER_NUMBER = 8  # at most
 
 
 @contextmanager
 def open_hdf5(path: Path) -> Iterator[Any]:
-    """The file for a while. What h5py raises for a damaged one, nearly anything, becomes FileFormatError."""
+    """Open a file for reading; every error of h5py becomes a FileFormatError."""
     import h5py
 
     if not path.is_file():
-        raise FileFormatError(f"{path}: there is no such file")
+        raise FileFormatError(f"{path}: no such file")
     try:
         with h5py.File(path, "r") as file:
             yield file
@@ -30,21 +30,22 @@ def open_hdf5(path: Path) -> Iterator[Any]:
 
 
 def dataset(path: Path, file: Any, name: str) -> Any | None:
-    """The dataset of that name, None if there is none, once all of it can be in this file.
+    """Return the dataset `name`, or None if the file has none of this name.
 
-    Refused are links that would open other files, and sizes that nothing was stored for.
+    Raises:
+        FileFormatError: The dataset is a link to another file, or larger than the file can store.
     """
     import h5py
 
     if isinstance(file.get(name, getlink=True), h5py.ExternalLink):
-        raise FileFormatError(f"{path}: {name!r} leads to another file, which is not followed")
+        raise FileFormatError(f"{path}: {name!r} is a link to another file, which is not followed")
     data = file.get(name)
     if not isinstance(data, h5py.Dataset) or data.shape is None:
         return None
     if data.is_virtual or data.external or data.file.filename != file.filename:
-        raise FileFormatError(f"{path}: {name!r} leads to another file, which is not followed")
+        raise FileFormatError(f"{path}: {name!r} is a link to another file, which is not followed")
     try:
-        check_unpacked(_NUMBER * data.size, path.stat().st_size)
+        check_unpacked(_BYTES_PER_NUMBER * data.size, path.stat().st_size)
     except ValueError as error:
         raise FileFormatError(f"{path}: {name!r}: {error}") from error
     return data

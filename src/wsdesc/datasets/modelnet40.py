@@ -1,4 +1,4 @@
-"""ModelNet40 as HDF5 files, and pairs of clouds made of its shapes by the protocols of the literature."""
+"""Read ModelNet40 from HDF5 files, and make pairs of its shapes (PRNet and RPM-Net protocols)."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from wsdesc.cloud.cloud import all_finite, as_points
 from wsdesc.core.errors import FileFormatError, InputError
+from wsdesc.core.geometry import transform
 from wsdesc.datasets.hdf5 import dataset, open_hdf5
 
 Split = Literal["train", "test"]
@@ -19,15 +20,17 @@ Split = Literal["train", "test"]
 
 @dataclass(frozen=True)
 class Shapes:
-    """The shapes of a split, in the order of its files."""
+    """Shapes of a split, in the order of its files."""
 
-    points: NDArray[np.float32]  # (B, N, 3); those of a shape may be sorted: permute before taking a part
-    labels: NDArray[np.int64] | None  # (B,), None if a file has none
+    points: NDArray[
+        np.float32
+    ]  # (B, N, 3); the points of a shape may be sorted: permute them before choosing some
+    labels: NDArray[np.int64] | None  # (B,); None if a file has no labels
 
 
 @dataclass(frozen=True)
 class ShapePair:
-    """Two clouds of one shape, and how the source moves onto the target."""
+    """Two clouds of one shape, and the pose of the source in the frame of the target."""
 
     source: NDArray[np.float32]  # (K, 3)
     target: NDArray[np.float32]  # (K, 3)
@@ -35,8 +38,10 @@ class ShapePair:
 
 
 def split_files(folder: str | Path, split: Split) -> list[Path]:
-    """The HDF5 files of a split: those that `train_files.txt` or `test_files.txt` lists, whatever folder it
-    has them in; without such a list `ply_data_train*.h5` or `ply_data_test*.h5`. Not all need exist.
+    """List the HDF5 files of a split.
+
+    They are the files named in train_files.txt or test_files.txt, looked up in `folder` and not checked for
+    existence. Without such a list, they are ply_data_train*.h5 or ply_data_test*.h5.
     """
     folder = Path(folder)
     listing = folder / f"{split}_files.txt"
@@ -53,40 +58,43 @@ def split_files(folder: str | Path, split: Split) -> list[Path]:
 
 
 def read_split(folder: str | Path, split: Split = "train") -> Shapes:
-    """All shapes of the split, and their labels."""
+    """Read all shapes of a split and their labels."""
     files = split_files(folder, split)
     if not files:
-        raise InputError(f"{folder}: has neither {split}_files.txt nor ply_data_{split}*.h5")
+        raise InputError(f"{folder}: neither {split}_files.txt nor ply_data_{split}*.h5 found")
     points = [read_shapes(file) for file in files]
     for file, shapes in zip(files, points, strict=True):
         if shapes.shape[1] != points[0].shape[1]:
-            counts = f"{shapes.shape[1]} points, those of {files[0].name} have {points[0].shape[1]}"
-            raise FileFormatError(f"{file}: its shapes have {counts}")
+            raise FileFormatError(
+                f"{file}: its shapes have {shapes.shape[1]} points, those of {files[0].name} have "
+                f"{points[0].shape[1]}"
+            )
         if not all_finite(shapes):
-            raise FileFormatError(f"{file}: has coordinates that are not finite")
+            raise FileFormatError(f"{file}: some coordinates are not finite")
     labels = [_labels(file, len(shapes)) for file, shapes in zip(files, points, strict=True)]
-    known = [some for some in labels if some is not None]
-    return Shapes(np.concatenate(points), np.concatenate(known) if len(known) == len(labels) else None)
+    present = [values for values in labels if values is not None]
+    complete = len(present) == len(labels)
+    return Shapes(np.concatenate(points), np.concatenate(present) if complete else None)
 
 
 def read_shapes(path: Path, row: int | None = None) -> NDArray[np.float32]:
-    """The shapes (B, N, 3) of one HDF5 file, or one of them (1, N, 3). They hold NaN if the file does."""
+    """Read all shapes (B, N, 3) of an HDF5 file, or one of them (1, N, 3); values may be NaN."""
     with open_hdf5(path) as file:
         count = _shape(path, file)[0]
         if row is not None and not 0 <= row < count:
-            raise FileFormatError(f"{path}: has {count} shapes, and none with the number {row}")
+            raise FileFormatError(f"{path}: no shape {row}, the file has {count} shapes")
         data = file["data"][slice(row, None if row is None else row + 1)]
     return np.ascontiguousarray(data[..., :3], dtype=np.float32)
 
 
 def count_shapes(path: Path) -> int:
-    """How many shapes an HDF5 file has, without reading them."""
+    """Count the shapes of an HDF5 file without reading them."""
     with open_hdf5(path) as file:
         return _shape(path, file)[0]
 
 
 def class_names(folder: str | Path) -> list[str]:
-    """What the labels mean, from `shape_names.txt`."""
+    """Read the names of the labels from shape_names.txt."""
     path = Path(folder) / "shape_names.txt"
     try:
         return path.read_text(encoding="utf-8").split()
@@ -95,7 +103,7 @@ def class_names(folder: str | Path) -> list[str]:
 
 
 def item_generator(seed: int, item: int) -> np.random.Generator:
-    """A generator for one item of a data set: the item is the same in whatever order they are made."""
+    """Create the generator of one item: the item does not depend on the order in which items are made."""
     return np.random.default_rng((seed, item))
 
 
@@ -109,21 +117,29 @@ def partial_pair(
     max_angle: float = 45.0,
     max_shift: float = 0.5,
 ) -> ShapePair:
-    """Two partial views that hold the same samples: the protocol of PRNet.
+    """Make two partial clouds with the same samples (PRNet protocol).
 
-    Both clouds are permutations of the same `points` of the shape (N, 3), the target moved. Each keeps the
-    `keep` that are nearest, in its own frame, to one point far away: ±(500, 500, 500) plus U[0, 1]³, the same
-    for both. Noise is added to each before, N(0, `noise`) clipped at five times that (0.01 and 0.05 in the
-    protocol). The rotation is Rx Ry Rz of angles U[0, `max_angle`] in degrees, the shift
-    U[−`max_shift`, `max_shift`]³.
+    Both clouds are permutations of the same points; the target is transformed by a random pose. Each cloud
+    keeps the points nearest, in its own frame, to one far point: ±(500, 500, 500) plus U[0, 1]³, the same for
+    both. The pose has the rotation Rx Ry Rz.
+
+    Args:
+        shape: Points (N, 3).
+        generator: Source of all random numbers.
+        points: Number of points before the crop.
+        keep: Number of points of each cloud.
+        noise: Standard deviation of the noise before the crop, clipped at five times that. The protocol's
+            noisy set has 0.01.
+        max_angle: Largest angle about each axis, in degrees.
+        max_shift: Largest translation along each axis.
     """
     shape = _shape_points(shape, points)
     if not 1 <= keep <= points:
-        raise InputError(f"a cloud of {points} points cannot keep {keep}")
+        raise InputError(f"keep must be between 1 and points ({points}), not {keep}")
     source = shape[generator.permutation(len(shape))[:points]]
-    T_target_source = _random_motion(generator, max_angle, max_shift)
-    target = _moved(T_target_source, source)[generator.permutation(points)]
-    source, target = (_noisy(cloud, noise, generator) for cloud in (source, target))
+    T_target_source = _random_pose(generator, max_angle, max_shift)
+    target = transform(source, T_target_source)[generator.permutation(points)]
+    source, target = (_add_noise(cloud, noise, generator) for cloud in (source, target))
     far = generator.choice((-1, 1)) * np.full(3, 500.0) + generator.random(3)
     source, target = (
         _nearest(cloud, np.linalg.norm(cloud - far, axis=1), keep) for cloud in (source, target)
@@ -141,30 +157,37 @@ def independent_pair(
     max_angle: float = 45.0,
     max_shift: float = 0.5,
 ) -> ShapePair:
-    """Two partial views with samples of their own: the protocol of RPM-Net.
+    """Make two partial clouds with independent samples (RPM-Net protocol).
 
-    Each cloud is its own sample of `points` of the shape (N, 3), N ≥ 2 `points`, and keeps the share `keep`
-    on one side of a plane, whose normal is uniform over all directions and drawn for each cloud. The source
-    is moved, so `T_target_source` is the inverse of a motion with Rx Ry Rz, angles U[0, `max_angle`] in
-    degrees (45, or 180 for all attitudes), and a shift U[−`max_shift`, `max_shift`]³. Noise comes last:
-    N(0, `noise`) clipped at five times that.
+    Each cloud is an own sample of the shape. It keeps a share of the points on one side of a plane, whose
+    normal is uniform over all directions and drawn for each cloud. The source is transformed by a random pose
+    with the rotation Rx Ry Rz; `T_target_source` is its inverse.
+
+    Args:
+        shape: Points (N, 3), N ≥ 2 `points`.
+        generator: Source of all random numbers.
+        points: Number of points of a sample.
+        keep: Share of the points that each cloud keeps.
+        noise: Standard deviation of the noise, added last and clipped at five times that.
+        max_angle: Largest angle about each axis, in degrees: 45, or 180 for all rotations.
+        max_shift: Largest translation along each axis.
     """
     shape = _shape_points(shape, points)
-    if len(shape) < 2 * points:  # of 1024 points, two samples of 1024 are the same
+    if len(shape) < 2 * points:  # smaller shapes would give samples with common points
         raise InputError(
-            f"two independent samples of {points} need a shape of {2 * points} points, this has {len(shape)}"
+            f"two independent samples of {points} points need a shape of {2 * points}, this has {len(shape)}"
         )
     if not 0 < keep <= 1:
-        raise InputError(f"the share of points to keep must be above 0 and at most 1, not {keep}")
+        raise InputError(f"keep must be above 0 and at most 1, not {keep}")
     clouds = []
     for _ in range(2):
         cloud = shape[generator.permutation(len(shape))[:points]]
-        normal = generator.normal(size=3)  # its length does not matter
+        normal = generator.normal(size=3)  # of arbitrary length
         clouds.append(_nearest(cloud, cloud @ normal, math.ceil(keep * points)))
     source, target = clouds
-    T_source_target = _random_motion(generator, max_angle, max_shift)
-    source = _noisy(_moved(T_source_target, source), noise, generator)
-    target = _noisy(target, noise, generator)
+    T_source_target = _random_pose(generator, max_angle, max_shift)
+    source = _add_noise(transform(source, T_source_target), noise, generator)
+    target = _add_noise(target, noise, generator)
     T_target_source = np.eye(4)
     T_target_source[:3, :3] = T_source_target[:3, :3].T
     T_target_source[:3, 3] = -T_source_target[:3, :3].T @ T_source_target[:3, 3]
@@ -172,37 +195,37 @@ def independent_pair(
 
 
 def _shape(path: Path, file: Any) -> tuple[int, int, int]:
-    """The shape of the dataset 'data', if it is one of clouds."""
+    """Return the shape of the dataset 'data', after checking that it holds points."""
     data = dataset(path, file, "data")
     if data is None:
-        names = ", ".join(map(str, file)) or "nothing"
-        raise FileFormatError(f"{path}: has no dataset 'data' (it has: {names})")
-    found = data.shape
-    if len(found) != 3 or found[1] < 1 or found[2] < 3 or data.dtype.kind not in "iuf":
-        raise FileFormatError(f"{path}: 'data' should be numbers of shape (shapes, points, 3), not {found}")
-    return found  # type: ignore[no-any-return]
+        names = ", ".join(map(str, file)) or "none"
+        raise FileFormatError(f"{path}: no dataset 'data' (datasets of the file: {names})")
+    shape = data.shape
+    if len(shape) != 3 or shape[1] < 1 or shape[2] < 3 or data.dtype.kind not in "iuf":
+        raise FileFormatError(f"{path}: 'data' must be numbers of shape (shapes, points, 3), not {shape}")
+    return shape  # type: ignore[no-any-return]
 
 
 def _labels(path: Path, count: int) -> NDArray[np.int64] | None:
     with open_hdf5(path) as file:
         if "label" not in file:
             return None
-        found = dataset(path, file, "label")
-        labels = np.empty(0) if found is None else np.asarray(found).reshape(-1)
+        data = dataset(path, file, "label")
+        labels = np.empty(0) if data is None else np.asarray(data).reshape(-1)
     if len(labels) != count or labels.dtype.kind not in "iu":
-        raise FileFormatError(f"{path}: 'label' should be {count} whole numbers")
+        raise FileFormatError(f"{path}: 'label' must be {count} whole numbers")
     return labels.astype(np.int64)
 
 
 def _shape_points(shape: Any, points: int) -> np.ndarray:
     array = as_points(shape).astype(np.float64)
     if not 1 <= points <= len(array):
-        raise InputError(f"{points} points cannot be chosen of a shape that has {len(array)}")
+        raise InputError(f"cannot choose {points} points from a shape of {len(array)}")
     return array
 
 
-def _random_motion(generator: np.random.Generator, max_angle: float, max_shift: float) -> NDArray[np.float64]:
-    """(4, 4): Rx Ry Rz with an angle U[0, max_angle] each, in degrees, and U[−max_shift, max_shift]³."""
+def _random_pose(generator: np.random.Generator, max_angle: float, max_shift: float) -> NDArray[np.float64]:
+    """Draw a pose (4, 4): Rx Ry Rz, angles U[0, max_angle] in degrees, shift U[−max_shift, max_shift]³."""
     angles = np.radians(generator.uniform(0, max_angle, 3))
     (sx, sy, sz), (cx, cy, cz) = np.sin(angles), np.cos(angles)
     T = np.eye(4)
@@ -215,16 +238,11 @@ def _random_motion(generator: np.random.Generator, max_angle: float, max_shift: 
     return T
 
 
-def _moved(T: np.ndarray, points: np.ndarray) -> np.ndarray:
-    moved: np.ndarray = points @ T[:3, :3].T + T[:3, 3]
-    return moved
-
-
-def _noisy(points: np.ndarray, noise: float, generator: np.random.Generator) -> np.ndarray:
+def _add_noise(points: np.ndarray, noise: float, generator: np.random.Generator) -> np.ndarray:
     return points + np.clip(generator.normal(0, noise, points.shape), -5 * noise, 5 * noise)
 
 
 def _nearest(points: np.ndarray, distance: np.ndarray, keep: int) -> np.ndarray:
-    """The `keep` points with the smallest distance, in the order they have."""
+    """Select the `keep` points with the smallest distances, in their order."""
     nearest: np.ndarray = points[np.sort(np.argsort(distance, kind="stable")[:keep])]
     return nearest

@@ -1,4 +1,4 @@
-"""Folders of scans as sequences: what a user has. Poses on disk are not looked at here."""
+"""Find and read folders of scans. Files with poses are ignored."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,20 +17,21 @@ from wsdesc.core.errors import FileFormatError, InputError, WSDescError
 from wsdesc.datasets.modelnet40 import count_shapes, read_shapes, split_files
 
 _COLLECTIONS = (".h5", ".hdf5")
-_KNOWN = (*READABLE, *_COLLECTIONS)
-_MAYBE = (".txt", ".csv")  # scans where a folder has nothing else; beside other scans notes, times, poses
+_SUFFIXES = (*READABLE, *_COLLECTIONS)
+_TEXT = (".txt", ".csv")  # beside scans of other formats, these are notes, timestamps or poses
+_NUMBERED = re.compile(r"(.*?)(\d+)(\D*)", re.DOTALL)
 
 
 @dataclass(frozen=True)
 class ScanFile:
-    """One scan of a sequence, read when asked for."""
+    """One scan of a sequence; `read` reads its points."""
 
-    name: str  # for people: folder/file, or folder/file#number inside a collection
+    name: str  # folder/file, or folder/file#row in a collection
     path: Path
-    row: int | None = None  # of an HDF5 collection
+    row: int | None = None  # in an HDF5 collection
 
     def read(self) -> NDArray[np.float64]:
-        """Its points (N, 3), in the file's own unit; points that are not finite are left out."""
+        """Read the finite points (N, 3), in the file's own unit."""
         if self.row is not None:
             return _finite(self.name, read_shapes(self.path, self.row)[0])
         return read_points(self.path, nonfinite="drop")
@@ -37,58 +39,65 @@ class ScanFile:
 
 @dataclass(frozen=True)
 class ScanSequence:
-    """Scans in the order in which they were made."""
+    """Scans in the order of acquisition."""
 
     name: str
     scans: list[ScanFile] = field(repr=False)
-    objects: bool = False  # separate shapes: neighbours do not overlap
+    objects: bool = False  # separate shapes: successive scans do not overlap
 
 
-LoadedScans = tuple[dict[int, NDArray[np.float64]], list[str]]  # what `read_all` returns
+class LoadedScans(NamedTuple):
+    """Points of a sequence's readable scans by index, and an error message for each of the others."""
+
+    clouds: dict[int, NDArray[np.float64]]
+    problems: list[str]
 
 
 def find_sequences(places: str | Path | Iterable[str | Path]) -> list[ScanSequence]:
-    """One sequence for each folder at or below `places` that holds scans, ordered by the numbers in their
-    names; files that are named one by one are a sequence with the others of their folder.
+    """Find one sequence of scans for each folder, ordered by the numbers in the file names.
 
-    Reads any folder of files in a readable format, and as they are published the training set of 3DMatch
-    (`scene/cloud_bin_k.ply`, whose `.info.txt` stay closed) and ModelNet40 (`ply_data_train*.h5`; only the
-    training split where files of both are there). Text files beside scans of another format are no scans,
-    nor are hidden files. No file is taken twice, however many places lead to it.
+    Folders are searched recursively. They may hold files of all readable formats, the training set of 3DMatch
+    (scene/cloud_bin_k.ply) or ModelNet40 (ply_data_train*.h5; the test split is left out). Hidden files, and
+    text files beside scans of another format, are left out. Files named one by one form a sequence with the
+    other named files of their folder. No file is used twice.
 
-    Raises FileFormatError for a place that is not there, InputError for one without scans.
+    Raises:
+        FileFormatError: A place does not exist or is not a scan.
+        InputError: A folder has no scans.
     """
-    found: list[tuple[Path, str, list[Path]]] = []  # folder, its name for people, its scans
-    named: dict[Path, list[Path]] = {}  # files given one by one, by their folder
+    groups: list[tuple[Path, str, list[Path]]] = []  # folder, name, files
+    named: dict[Path, list[Path]] = {}  # files named one by one, by folder
     for place in map(Path, [places] if isinstance(places, str | Path) else places):
         if _is_folder(place):
-            below = [(folder, _name(place, folder), _files(folder)) for folder in _folders(place, set())]
-            if not any(files for _, _, files in below):
-                raise InputError(f"{place}: there are no scans; readable are {' '.join(_KNOWN)}")
-            found += below
+            inside = [(folder, _name(place, folder), _files(folder)) for folder in _folders(place, set())]
+            if not any(files for _, _, files in inside):
+                raise InputError(f"{place}: no scans in this folder; readable formats: {' '.join(_SUFFIXES)}")
+            groups += inside
         elif not place.exists():
-            raise FileFormatError(f"{place}: there is no such file or folder")
-        elif place.suffix.lower() in _KNOWN:
+            raise FileFormatError(f"{place}: no such file or folder")
+        elif place.suffix.lower() in _SUFFIXES:
             named.setdefault(place.parent, []).append(place)
         else:
-            raise FileFormatError(f"{place}: is not a scan; readable are {' '.join(_KNOWN)}")
-    found += [(folder, _name(folder, folder), _scans(files)) for folder, files in named.items()]
+            raise FileFormatError(f"{place}: not a scan; readable formats: {' '.join(_SUFFIXES)}")
+    groups += [(folder, _name(folder, folder), _select_scans(files)) for folder, files in named.items()]
     sequences: dict[str, ScanSequence] = {}
     seen: set[Path] = set()  # real paths
-    for folder, name, files in found:
+    for folder, name, files in groups:
         unique = str(folder) if name in sequences else name
         sequence = _sequence(unique, [file for file in files if _is_new(file, seen)])
         if sequence.scans:
             sequences[unique] = sequence
     if not sequences:
-        raise InputError("no folder of scans was named")
+        raise InputError("no folder of scans was given")
     return list(sequences.values())
 
 
 def read_all(sequence: ScanSequence, progress: Callable[[ScanFile], None] | None = None) -> LoadedScans:
-    """Points of each scan that can be read, by its place in the sequence, and why the others cannot.
+    """Read all scans of a sequence.
 
-    progress: called after each scan, whether it could be read or not.
+    Args:
+        sequence: The scans.
+        progress: Called after each scan, readable or not.
     """
     clouds: dict[int, NDArray[np.float64]] = {}
     problems: list[str] = []
@@ -101,82 +110,114 @@ def read_all(sequence: ScanSequence, progress: Callable[[ScanFile], None] | None
                 if scan.path != path:
                     path, shapes = scan.path, None
                     shapes = read_shapes(path)
-                if shapes is not None:  # else it was named at its first row
+                if shapes is not None:  # otherwise the error was reported at the first row
                     clouds[number] = _finite(scan.name, shapes[scan.row])
         except WSDescError as error:
             problems.append(str(error))
         if progress is not None:
             progress(scan)
-    return clouds, problems
+    return LoadedScans(clouds, problems)
 
 
-def check_enough(sequences: Iterable[ScanSequence], readings: Iterable[LoadedScans] | None = None) -> None:
-    """Refuse what nothing can be learned from: there must be two scans of one sequence, or one shape.
+def check_enough(sequences: Iterable[ScanSequence], loaded: Iterable[LoadedScans] | None = None) -> None:
+    """Check that training is possible: it needs two scans of one sequence, or one shape.
 
-    readings: what `read_all` returned for each sequence; without it all scans are taken to be readable.
+    Args:
+        sequences: The sequences.
+        loaded: What `read_all` returned for each of them; without it, all scans count as readable.
+
+    Raises:
+        FileFormatError: No scan can be read.
+        InputError: Too few scans.
     """
     sequences = list(sequences)
     where = ", ".join(sequence.name for sequence in sequences[:3]) + (", …" if len(sequences) > 3 else "")
     counts = [len(sequence.scans) for sequence in sequences]
-    scans, lost = sum(counts), ""
-    if readings is not None:
-        results = list(readings)
+    scans, unreadable = sum(counts), ""
+    if loaded is not None:
+        results = list(loaded)
         counts = [len(clouds) for clouds, _ in results]
-        problems = [problem for _, some in results for problem in some]
+        problems = [problem for _, messages in results for problem in messages]
         if problems:
-            lost = f" ({scans - sum(counts)} of {scans} cannot be read, the first: {problems[0]})"
+            unreadable = f" ({scans - sum(counts)} of {scans} cannot be read, the first: {problems[0]})"
     if sum(counts) == 0:
-        kind = FileFormatError if lost else InputError
-        raise kind(f"{where}: no scan that can be read{lost}" if where else "there are no scans")
+        kind = FileFormatError if unreadable else InputError
+        raise kind(f"{where}: no readable scan{unreadable}" if where else "no scans were given")
     if not any(n >= (1 if s.objects else 2) for s, n in zip(sequences, counts, strict=True)):
-        raise InputError(f"{where}: one scan only{lost}; needed are two or more in one folder, overlapping")
+        raise InputError(
+            f"{where}: only one readable scan{unreadable}; at least two overlapping scans in one folder are "
+            "needed"
+        )
+
+
+def scan_files(folder: str | Path) -> list[Path]:
+    """List the readable scans of one folder in natural order, without HDF5 collections."""
+    files = [path for path in Path(folder).iterdir() if path.is_file() and not path.name.startswith(".")]
+    return [path for path in _select_scans(files) if path.suffix.lower() not in _COLLECTIONS]
+
+
+def number_scans(files: Iterable[Path]) -> dict[int, Path]:
+    """Number scans by the last number in their names, or else by their position.
+
+    If the names differ only in their last number (scan_0.ply, scan_7.ply), that number counts. Otherwise the
+    scans are numbered from 0 in natural order.
+    """
+    files = sorted(files, key=natural_order)
+    matches = [_NUMBERED.fullmatch(path.stem) for path in files]
+    numbers = [int(match[2]) for match in matches if match]
+    series = {(match[1], match[3]) for match in matches if match}
+    if len(series) == 1 and len(set(numbers)) == len(files):
+        return dict(sorted(zip(numbers, files, strict=True)))
+    return dict(enumerate(files))
 
 
 def natural_order(path: Path) -> tuple[list[str | int], str]:
-    """A key to sort paths by name, cloud_2 before cloud_10."""
-    parts: list[str | int] = list(re.split(r"(\d+)", path.name.casefold()))  # text and digits by turns
+    """Return a key that sorts paths by name, with cloud_2 before cloud_10."""
+    parts: list[str | int] = list(re.split(r"(\d+)", path.name.casefold()))  # text and digits alternate
     parts[1::2] = map(int, parts[1::2])
     return parts, path.name
 
 
 def _folders(place: Path, seen: set[Path]) -> list[Path]:
-    """`place` and the folders in it, in natural order, each once; hidden ones are left alone."""
-    if not _is_new(place, seen):  # a link that leads round in a circle
+    """List `place` and all folders in it, in natural order, each once, without hidden ones."""
+    if not _is_new(place, seen):  # a circular link
         return []
     try:
         inside = [path for path in place.iterdir() if path.is_dir() and not path.name.startswith(".")]
     except OSError as error:
-        raise FileFormatError(f"{place}: cannot be looked into ({error.strerror})") from error
+        raise FileFormatError(f"{place}: the folder cannot be read ({error.strerror})") from error
     inside.sort(key=natural_order)
-    return [place, *(below for path in inside for below in _folders(path, seen))]
+    return [place, *(folder for path in inside for folder in _folders(path, seen))]
 
 
 def _is_folder(place: Path) -> bool:
     try:
         return place.is_dir()
-    except OSError as error:  # a folder above it is closed
-        raise FileFormatError(f"{place}: cannot be looked into ({error.strerror})") from error
+    except OSError as error:  # no permission for a folder above
+        raise FileFormatError(f"{place}: the folder cannot be read ({error.strerror})") from error
 
 
 def _is_new(path: Path, seen: set[Path]) -> bool:
-    """Whether this file or folder, by whatever path, was not seen before; now it is."""
+    """Add the real path to `seen`; return whether it is new."""
     before = len(seen)
     seen.add(path.resolve())
     return len(seen) > before
 
 
 def _files(folder: Path) -> list[Path]:
-    """The scans of a folder in order, or the collections it has instead."""
-    files = _scans(path for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
+    """List the scans of a folder in order, or only its collections if it has any."""
+    files = _select_scans(
+        path for path in folder.iterdir() if path.is_file() and not path.name.startswith(".")
+    )
     collections = [path for path in files if path.suffix.lower() in _COLLECTIONS]
     return (split_files(folder, "train") or collections) if collections else files
 
 
-def _scans(files: Iterable[Path]) -> list[Path]:
-    """The files that are scans by their names, in order."""
+def _select_scans(files: Iterable[Path]) -> list[Path]:
+    """Select the files that are scans by their names, in natural order."""
     files = [path for path in files if not path.name.lower().endswith(".info.txt")]
-    files = sorted((path for path in files if path.suffix.lower() in _KNOWN), key=natural_order)
-    return [path for path in files if path.suffix.lower() not in _MAYBE] or files
+    files = sorted((path for path in files if path.suffix.lower() in _SUFFIXES), key=natural_order)
+    return [path for path in files if path.suffix.lower() not in _TEXT] or files
 
 
 def _sequence(name: str, files: list[Path]) -> ScanSequence:
@@ -188,13 +229,13 @@ def _sequence(name: str, files: list[Path]) -> ScanSequence:
         try:
             rows = count_shapes(path)
         except FileFormatError:
-            rows = 1  # to be tried, and named, with the other scans
+            rows = 1  # reading it reports the error together with those of other scans
         scans += [ScanFile(f"{name}/{path.name}#{row}", path, row) for row in range(rows)]
     return ScanSequence(name, scans, objects=any(scan.row is not None for scan in scans))
 
 
 def _name(place: Path, folder: Path) -> str:
-    """What to call a folder: its path below the place that was named, or the place's own name."""
+    """Name a folder by its path below `place`, or `place` itself by its last part."""
     below = folder.relative_to(place).as_posix()
     return place.resolve().name if below == "." else below
 

@@ -1,15 +1,22 @@
-"""The layout of the 3DMatch benchmark: fragments, their poses, and the ground truth of pairs.
+"""Scans with known relative poses: the layout of the 3DMatch benchmark, and folders of any other scans.
 
-root/scene/cloud_bin_0.ply …                     fragments
-root/scene/cloud_bin_0.info.txt …                their poses, where known
-root/scene-evaluation/{gt.log, gt.info}          pairs with their relative poses and information matrices
-root/scene-evaluation-lo/{gt.log, gt.info}       the same for pairs that overlap little
+As published:
+
+    root/scene/cloud_bin_0.ply …                  fragments
+    root/scene/cloud_bin_0.info.txt …             their poses, where known
+    root/scene-evaluation/{gt.log, gt.info}       pairs with their poses and information matrices
+    root/scene-evaluation-lo/{gt.log, gt.info}    the same for pairs with low overlap
+
+Other folders may hold scans of any readable format and any names. Their pairs are in `gt.log`, which numbers
+the scans as `number_scans` does, or in `pairs.txt`, which names the files. Both are in the folder or in
+`folder-evaluation`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+import shlex
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -19,13 +26,16 @@ from numpy.typing import NDArray
 
 from wsdesc.core.atomic import atomic_write
 from wsdesc.core.errors import FileFormatError, InputError
-from wsdesc.datasets.scans import natural_order
+from wsdesc.datasets.scans import natural_order, number_scans, scan_files
+
+PAIRS = "pairs.txt"  # ground truth that names files
 
 _FRAGMENT = re.compile(r"cloud_bin_(\d+)\.ply")
+_PUBLIC = {False: "3DMatch", True: "3DLoMatch"}  # folders of the ground truth, as published
 
 
 class LogEntry(NamedTuple):
-    """Two fragments of a scene of `n`, and the motion that maps fragment j into the frame of i."""
+    """Entry of a gt.log: two of `n` fragments, and the pose of fragment j in the frame of fragment i."""
 
     i: int
     j: int
@@ -34,63 +44,130 @@ class LogEntry(NamedTuple):
 
 
 class InfoEntry(NamedTuple):
-    """Two fragments of a scene of `n`, and Λ = Σ GᵀG, G = [I | −[p]×], over common points p in frame i."""
+    """Entry of a gt.info: two of `n` fragments, and Λ = Σ GᵀG, G = [I | −[p]×], over common points p."""
 
     i: int
     j: int
     n: int
-    information: NDArray[np.float64]  # (6, 6)
+    information: NDArray[np.float64]  # (6, 6), in the frame of fragment i
 
 
 @dataclass(frozen=True)
 class FragmentScene:
-    """Fragments of one scene by their number, in its order, and where its ground truth is."""
+    """Scans of one scene by their number."""
 
     name: str
     folder: Path
     fragments: dict[int, Path] = field(repr=False)
 
-    def evaluation(self, low_overlap: bool = False) -> Path:
-        """The folder of gt.log and gt.info, of pairs that overlap well or little; it need not exist."""
-        return self.folder.with_name(f"{self.folder.name}-evaluation{'-lo' if low_overlap else ''}")
+    def truth_files(self, low_overlap: bool = False) -> list[Path]:
+        """List where the ground truth of the pairs may be, in the order of search."""
+        beside = self.folder.with_name(f"{self.folder.name}-evaluation{'-lo' if low_overlap else ''}")
+        above = self.folder.resolve().parent
+        public = [place / _PUBLIC[low_overlap] / self.name for place in (above, above.parent)]
+        files = [folder / "gt.log" for folder in (beside, *public)]
+        if not low_overlap:
+            files += [self.folder / "gt.log", beside / PAIRS, self.folder / PAIRS]
+        return files
 
-    def pairs(self, low_overlap: bool = False) -> list[tuple[LogEntry, InfoEntry]]:
-        """The pairs of the ground truth with their poses and information matrices, in the order of gt.log."""
-        folder = self.evaluation(low_overlap)
-        information = {(entry.i, entry.j): entry for entry in read_info(folder / "gt.info")}
-        log = read_log(folder / "gt.log")
-        for entry in log:
-            if (entry.i, entry.j) not in information:
-                raise FileFormatError(f"{folder / 'gt.info'}: lacks the pair {entry.i} {entry.j} of gt.log")
-            for number in (entry.i, entry.j):
-                if number not in self.fragments:
-                    raise FileFormatError(
-                        f"{folder / 'gt.log'}: names fragment {number}, which {self.folder} lacks"
-                    )
-        return [(entry, information[entry.i, entry.j]) for entry in log]
+    def find_truth(self, low_overlap: bool = False) -> Path:
+        """Find the ground truth of the pairs: a gt.log, or a pairs.txt.
+
+        Raises:
+            FileFormatError: None of `truth_files` exists.
+        """
+        files = self.truth_files(low_overlap)
+        for path in files:
+            if path.is_file():
+                return path
+        expected = f"{files[0]}" if low_overlap else f"{files[0]} or {files[-1]}"
+        raise FileFormatError(f"{self.folder}: no ground truth; expected {expected}")
+
+    def read_truth(self, low_overlap: bool = False) -> list[LogEntry]:
+        """Read the pairs and poses of the ground truth, in the order of its file."""
+        path = self.find_truth(low_overlap)
+        return read_pairs(path, self.fragments) if path.name == PAIRS else read_log(path)
 
 
 def find_scenes(root: str | Path) -> list[FragmentScene]:
-    """The scenes below `root`, or `root` itself if it holds fragments."""
+    """Find the scenes at `root` or one level below it.
+
+    A folder of fragments cloud_bin_k.ply is a scene. Without such a folder, a folder of other scans with a
+    ground truth is a scene.
+
+    Raises:
+        FileFormatError: The folder does not exist.
+        InputError: No scene is found.
+    """
     root = Path(root)
     if not root.is_dir():
-        raise FileFormatError(f"{root}: there is no such folder")
+        raise FileFormatError(f"{root}: no such folder")
     folders = [root, *sorted((p for p in root.iterdir() if p.is_dir()), key=natural_order)]
     scenes = [FragmentScene(folder.resolve().name, folder, find_fragments(folder)) for folder in folders]
     scenes = [scene for scene in scenes if scene.fragments]
     if not scenes:
-        raise InputError(f"{root}: no scene here; one is a folder of cloud_bin_0.ply, cloud_bin_1.ply, …")
+        scenes = [FragmentScene(folder.resolve().name, folder, _numbered(folder)) for folder in folders]
+        scenes = [scene for scene in scenes if scene.fragments and _has_truth(scene)]
+    if not scenes:
+        raise InputError(
+            f"{root}: no scene found; a scene is a folder of scans with a gt.log (pairs by number) or a "
+            f"{PAIRS} (pairs by file name)"
+        )
     return scenes
 
 
 def find_fragments(folder: str | Path) -> dict[int, Path]:
-    """The files cloud_bin_k.ply of a folder by k, in its order."""
-    found = ((_FRAGMENT.fullmatch(path.name), path) for path in Path(folder).iterdir() if path.is_file())
-    return dict(sorted((int(match[1]), path) for match, path in found if match))
+    """Find the files cloud_bin_k.ply of a folder, by k in ascending order."""
+    matches = ((_FRAGMENT.fullmatch(path.name), path) for path in Path(folder).iterdir() if path.is_file())
+    return dict(sorted((int(match[1]), path) for match, path in matches if match))
+
+
+def _numbered(folder: Path) -> dict[int, Path]:
+    return number_scans([path for path in scan_files(folder) if path.name != PAIRS])
+
+
+def _has_truth(scene: FragmentScene) -> bool:
+    return any(path.is_file() for low_overlap in (False, True) for path in scene.truth_files(low_overlap))
+
+
+def read_pairs(path: str | Path, scans: Mapping[int, Path]) -> list[LogEntry]:
+    """Read a pairs.txt: like a gt.log, but the first line of an entry names two files.
+
+        room a.ply "room b.ply"
+
+    is followed by the four rows of the pose that maps the second scan into the frame of the first. Names with
+    spaces are quoted. Lines that begin with # are comments.
+
+    Args:
+        path: The file.
+        scans: The scans by number.
+
+    Raises:
+        FileFormatError: The file cannot be read, or names a scan that is not in `scans`.
+    """
+    path = Path(path)
+    numbers = {scan.name: number for number, scan in scans.items()}
+    lines = [line for line in _lines(path) if not line[1].lstrip().startswith("#")]
+    entries = []
+    for at in range(0, len(lines), 5):
+        line, text = lines[at]
+        try:
+            names = shlex.split(text)
+        except ValueError:
+            names = []
+        if len(names) != 2:
+            raise FileFormatError(f"{path}, line {line}: not two file names: {text.strip()!r}")
+        for name in names:
+            if name not in numbers:
+                raise FileFormatError(f"{path}, line {line}: no scan {name!r} in the folder")
+        T = _matrix(path, line, lines[at + 1 : at + 5], 4)
+        _check_pose(path, line + 4, T)
+        entries.append(LogEntry(numbers[names[0]], numbers[names[1]], len(scans), T))
+    return entries
 
 
 def read_log(path: str | Path) -> list[LogEntry]:
-    """The entries of a gt.log, or of a result in the same form."""
+    """Read a gt.log, or a result in the same format."""
     path = Path(path)
     entries = []
     for line, header, T in _blocks(path, 4):
@@ -100,48 +177,49 @@ def read_log(path: str | Path) -> list[LogEntry]:
 
 
 def read_info(path: str | Path) -> list[InfoEntry]:
-    """The entries of a gt.info."""
+    """Read a gt.info."""
     return [InfoEntry(*header, information) for _, header, information in _blocks(Path(path), 6)]
 
 
 def write_log(path: str | Path, entries: Iterable[LogEntry]) -> None:
-    """Write entries so that `read_log` gets the same numbers, and the benchmark's own tools can read them."""
+    """Write a gt.log; `read_log` and the benchmark's own tools read the same numbers."""
     _write(Path(path), 4, entries)
 
 
 def write_info(path: str | Path, entries: Iterable[InfoEntry]) -> None:
-    """Write entries so that `read_info` gets the same numbers."""
+    """Write a gt.info; `read_info` reads the same numbers."""
     _write(Path(path), 6, entries)
 
 
 def read_pose(path: str | Path) -> NDArray[np.float64]:
-    """T_world_fragment (4, 4) of a cloud_bin_k.info.txt: a line of names, then the matrix."""
+    """Read T_world_fragment (4, 4) from a cloud_bin_k.info.txt: a line of names, then the matrix."""
     path = Path(path)
     lines = _lines(path)
     if len(lines) != 5:
-        raise FileFormatError(f"{path}: a pose has a line of names and 4 of a matrix, this has {len(lines)}")
+        raise FileFormatError(
+            f"{path}: expected a line of names and 4 rows of a matrix, got {len(lines)} lines"
+        )
     T = np.array([_row(path, number, text, 4) for number, text in lines[1:]])
     _check_pose(path, lines[-1][0], T)
     return T
 
 
 def _lines(path: Path) -> list[tuple[int, str]]:
-    """Lines that are not blank, with their numbers from 1."""
+    """Read the lines that are not blank, with their numbers from 1."""
     try:
         text = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError as error:
-        raise FileFormatError(f"{path}: there is no such file") from error
+        raise FileFormatError(f"{path}: no such file") from error
     except (OSError, UnicodeDecodeError) as error:
         raise FileFormatError(f"{path}: cannot be read as text ({error})") from error
     return [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
 
 
 def _blocks(path: Path, size: int) -> Iterator[tuple[int, tuple[int, int, int], NDArray[np.float64]]]:
-    """For each entry the number of its first line, the three numbers there, and the matrix that follows."""
+    """Read the entries: number of the first line, the three numbers in it, and the matrix below."""
     lines = _lines(path)
     for at in range(0, len(lines), size + 1):
         number, text = lines[at]
-        block = lines[at + 1 : at + 1 + size]
         try:
             i, j, n = (int(word) for word in text.split())
         except ValueError:
@@ -150,11 +228,14 @@ def _blocks(path: Path, size: int) -> Iterator[tuple[int, tuple[int, int, int], 
             ) from None
         if min(i, j) < 0:
             raise FileFormatError(f"{path}, line {number}: fragments are numbered from 0: {text.strip()!r}")
-        if len(block) < size:
-            raise FileFormatError(
-                f"{path}, line {number}: {size} lines of a matrix should follow, the file ends"
-            )
-        yield number, (i, j, n), np.array([_row(path, *line, size) for line in block])
+        yield number, (i, j, n), _matrix(path, number, lines[at + 1 : at + 1 + size], size)
+
+
+def _matrix(path: Path, number: int, lines: list[tuple[int, str]], size: int) -> NDArray[np.float64]:
+    """Parse the rows of a matrix (size, size) below line `number`."""
+    if len(lines) < size:
+        raise FileFormatError(f"{path}, line {number}: {size} rows of a matrix must follow, the file ends")
+    return np.array([_row(path, *line, size) for line in lines])
 
 
 def _row(path: Path, number: int, text: str, size: int) -> list[float]:
@@ -170,7 +251,7 @@ def _row(path: Path, number: int, text: str, size: int) -> list[float]:
 def _check_pose(path: Path, line: int, T: NDArray[np.float64]) -> None:
     if not np.allclose(T[3], (0, 0, 0, 1), atol=1e-6):
         raise FileFormatError(
-            f"{path}, line {line}: the last row of a motion is 0 0 0 1, not {T[3].tolist()}"
+            f"{path}, line {line}: the last row of a pose must be 0 0 0 1, not {T[3].tolist()}"
         )
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wsdesc.core.errors import FileFormatError
-from wsdesc.datasets.threedmatch import FragmentScene, InfoEntry, LogEntry, find_scenes, read_info, read_log
+from wsdesc.datasets.threedmatch import FragmentScene, InfoEntry, LogEntry, find_scenes, read_info
 
 
 @dataclass(frozen=True)
@@ -64,23 +64,13 @@ def read_test_scenes(root: str | Path, low_overlap: bool = False) -> list[TestSc
     return [_read_scene(scene, low_overlap) for scene in find_scenes(root)]
 
 
-def _truth_folder(scene: FragmentScene, low_overlap: bool) -> Path:
-    """Where the scene's gt.log is: beside it, or where the public benchmarks of that name keep it."""
-    folder = scene.evaluation(low_overlap)
-    public = "3DLoMatch" if low_overlap else "3DMatch"
-    above = scene.folder.resolve().parent
-    others = [place / public / scene.name for place in (above, above.parent)]
-    return next((place for place in (folder, *others) if (place / "gt.log").is_file()), folder)
-
-
 def _read_scene(scene: FragmentScene, low_overlap: bool) -> TestScene:
-    folder = _truth_folder(scene, low_overlap)
-    if not (folder / "gt.log").is_file():
-        raise FileFormatError(f"{scene.folder}: this scene has no ground truth; expected {folder / 'gt.log'}")
-    log = read_log(folder / "gt.log")
-    info = read_info(folder / "gt.info") if (folder / "gt.info").is_file() else None
+    truth = scene.find_truth(low_overlap)
+    folder, log = truth.parent, scene.read_truth(low_overlap)
+    has_info = truth.name == "gt.log" and (folder / "gt.info").is_file()
+    info = read_info(folder / "gt.info") if has_info else None
     places = [scene.folder, scene.folder / "01_Keypoints", folder, folder / "01_Keypoints"]
-    keypoints = {number: find_keypoints(places, f"cloud_bin_{number}") for number in scene.fragments}
+    keypoints = {number: find_keypoints(places, path.stem) for number, path in scene.fragments.items()}
     return make_scene(
         scene.name,
         folder,
