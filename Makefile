@@ -43,7 +43,7 @@ docs: $(READY)
 	@echo "site/index.html"
 
 bench: $(READY)
-	@$(BIN)/python benchmarks/cpu.py $(SCAN)
+	@$(BIN)/python -m benchmarks.cpu $(SCAN)
 
 fuzz: $(READY)
 	@$(PIP) --editable ".[fuzz]"

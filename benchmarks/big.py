@@ -1,6 +1,6 @@
 """Memory and time of `wsdesc register` on two scans of millions of points.
 
-    python benchmarks/big.py [--points 10000000]
+    python -m benchmarks.big [--points 10000000]
 
 Scans of a synthetic room, each point repeated with a millimetre of noise, are written as ply and registered
 by the command in a process of its own, whose peak memory is that of reading, registering and nothing else.
@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from common import print_machine, print_table
+from benchmarks.common import print_machine, print_table
 from wsdesc import read_points, write_points
 from wsdesc.datasets.synthetic import room_pair
 

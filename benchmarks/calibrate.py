@@ -1,6 +1,6 @@
 """Fit the confidence of `wsdesc register` to poses that are right and poses that are not.
 
-    python benchmarks/calibrate.py SCENE… --rooms 40 --floors 12 -o src/wsdesc/align/confidence.json
+    python -m benchmarks.calibrate SCENE… --rooms 40 --floors 12 -o src/wsdesc/align/confidence.json
 
 SCENE is a folder of cloud_bin_k.ply with poses in cloud_bin_k.info.txt beside them. Scans of a scene are
 paired where they overlap by a tenth or more, and as many pairs that do not overlap are added: of one scene,
@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from scipy.spatial.transform import Rotation
 
-from common import print_machine, watched
+from benchmarks.common import print_machine, watched
 from wsdesc.alignment.confidence import FITTED, Calibration, Evidence
 from wsdesc.alignment.surface import Surface
 from wsdesc.cloud.files import read_points

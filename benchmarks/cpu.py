@@ -1,6 +1,6 @@
 """Time the CPU code against its bounds.
 
-    python benchmarks/cpu.py [scan]        a scan of 10–20 thousand points; default: a synthetic room
+    python -m benchmarks.cpu [scan]        a scan of 10–20 thousand points; default: a synthetic room
 
 Exits with 1 if a bound is passed. Ratios come from one run. The machine must do nothing else: where a core
 is taken, threads that wait for each other spin, and a grid of 2 ms takes 300. Therefore the load is printed.
@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from common import median_ms, print_machine, scan_or_room
+from benchmarks.common import median_ms, print_machine, scan_or_room
 from wsdesc import WSDesc, local_frames, voxelize
 from wsdesc.alignment import ransac
 from wsdesc.cloud.neighbours import NeighbourGrid

@@ -1,6 +1,6 @@
 """Stop train, benchmark and reconstruct at random moments, in four ways; see what is left; let them go on.
 
-    python benchmarks/faults.py [--rounds 30] [--commands train benchmark reconstruct] [--faults kill full …]
+    python -m benchmarks.faults [--rounds 30] [--commands train benchmark reconstruct] [--faults kill full …]
 
 kill: SIGKILL. term: SIGTERM. full: the disk is full (a small tmpfs; where one may not be mounted, a limit on
 the size of files). memory: the address space is limited. Each round begins in an empty folder. After the
@@ -27,9 +27,9 @@ from typing import NamedTuple
 
 import torch
 
-from common import or_explain, print_machine, print_rows
-from faults_files import broken, differences, temporary
-from faults_work import COMMANDS, prepare, warm_up
+from benchmarks.common import or_explain, print_machine, print_rows
+from benchmarks.faults_files import broken, differences, temporary
+from benchmarks.faults_work import COMMANDS, prepare, warm_up
 from wsdesc.core.errors import InputError
 
 FAULTS = ("kill", "term", "full", "memory")

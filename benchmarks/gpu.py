@@ -1,7 +1,7 @@
 """Check the triton kernels against plain torch, values and gradients, then time them.
 
-    python benchmarks/gpu.py [scan]        a scan of 10–20 thousand points; default: a synthetic room
-    python benchmarks/gpu.py --check       the checks alone
+    python -m benchmarks.gpu [scan]        a scan of 10–20 thousand points; default: a synthetic room
+    python -m benchmarks.gpu --check       the checks alone
 
 Exits with 1 if a check fails. Needs a CUDA device.
 """
@@ -14,7 +14,7 @@ import sys
 import torch
 from torch import Tensor
 
-from common import median_ms, print_machine, print_table, scan_or_room
+from benchmarks.common import median_ms, print_machine, print_table, scan_or_room
 from wsdesc import RigidityLoss, WSDesc, local_frames, voxelize
 from wsdesc.cloud.neighbours import NeighbourGrid
 from wsdesc.cloud.sampling import farthest_points

@@ -1,6 +1,6 @@
 """Many calls, many threads, many processes: what stays behind, and whether results stay the same.
 
-    python benchmarks/load.py [--calls 1000] [--threads 8]
+    python -m benchmarks.load [--calls 1000] [--threads 8]
 
 Registers small scans of a synthetic room again and again in one process and looks at its memory and open
 files; then from several threads at once; then has two processes describe the same scans into one folder, and
@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from common import or_explain, print_machine, print_table, watched
+from benchmarks.common import or_explain, print_machine, print_table, watched
 from wsdesc import reconstruct, register
 from wsdesc.core.errors import InputError
 from wsdesc.datasets.synthetic import room_scans

@@ -1,6 +1,6 @@
 """Draw how trainings went: the learned support over the steps, and the loss beside it.
 
-python benchmarks/plot_run.py RUN… [-o docs/support.png]      folders of runs, or their log.jsonl
+python -m benchmarks.plot_run RUN… [-o docs/support.png]      folders of runs, or their log.jsonl
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """How placing grows with the number of scans, registration aside: simulated pairs, some of them wrong.
 
-    python benchmarks/posegraph.py 300 1000 3000 [--wrong 0.1]
+    python -m benchmarks.posegraph 300 1000 3000 [--wrong 0.1]
 
 Scans stand in a square, three quarters of a metre apart in rows and columns, each with its 12 nearest ones as
 pairs. A share of the pairs has a wrong pose as its best and the right one as its rival, another is wrong
@@ -18,7 +18,7 @@ import numpy as np
 from scipy.spatial import cKDTree
 from scipy.spatial.transform import Rotation
 
-from common import or_explain, print_machine, print_rows
+from benchmarks.common import or_explain, print_machine, print_rows
 from wsdesc.alignment.observability import Information
 from wsdesc.core.geometry import inverse
 from wsdesc.reconstruction.disambiguation import choose

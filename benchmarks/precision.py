@@ -1,6 +1,6 @@
 """How far the numbers can be trusted: the corridor in float32 against float64, and on a GPU against the CPU.
 
-    python benchmarks/precision.py A.ply B.ply [C.ply D.ply …] [--keypoints 600] [--device cuda]
+    python -m benchmarks.precision A.ply B.ply [C.ply D.ply …] [--keypoints 600] [--device cuda]
 
 Scans come in pairs, source and target, as ply or npy. Both are thinned and their keypoints chosen once; from
 there on everything is done twice: frames, voxels, network, matching, and the motion that most matches agree
@@ -21,8 +21,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from common import or_explain, print_machine, watched
-from exact_voxels import exact_voxels
+from benchmarks.common import or_explain, print_machine, watched
+from benchmarks.exact_voxels import exact_voxels
 from wsdesc import WSDesc, read_points
 from wsdesc.cloud.units import measure
 from wsdesc.core.devices import choose_device

@@ -1,6 +1,6 @@
 """What `wsdesc.registration.pipeline` promises whatever happens to its scans, counted over synthetic rooms.
 
-    python benchmarks/properties.py [--rooms 40] [--rows rows.json]
+    python -m benchmarks.properties [--rooms 40] [--rows rows.json]
 
 Each room's pair is registered, then perturbed in every way of `evaluation.perturb` and registered again,
 with the defaults. A pose is right if it puts the source's points within 10 cm (root mean square) of where
@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from common import or_explain, percent, print_machine, print_rows, watched
+from benchmarks.common import or_explain, percent, print_machine, print_rows, watched
+from benchmarks.perturb import EXACT, LOSSY, Posed
 from wsdesc import register
 from wsdesc.datasets.synthetic import room_pair
-from wsdesc.evaluation.perturb import EXACT, LOSSY, Posed
 
 DISTURBANCES = {**EXACT, **LOSSY}
 RIGHT = 0.1  # metres

@@ -1,8 +1,8 @@
 """Many scans put together by `wsdesc reconstruct`, against known poses; and how its time grows.
 
-    python benchmarks/reconstruct.py scene SCENE --foreign OTHER.ply [--jobs 2] [--work DIR]
-    python benchmarks/reconstruct.py floor 8 --seed 5 [--jobs 2] [--work DIR]
-    python benchmarks/reconstruct.py growth 20 40 80 [--jobs 2] [--work DIR]
+    python -m benchmarks.reconstruct scene SCENE --foreign OTHER.ply [--jobs 2] [--work DIR]
+    python -m benchmarks.reconstruct floor 8 --seed 5 [--jobs 2] [--work DIR]
+    python -m benchmarks.reconstruct growth 20 40 80 [--jobs 2] [--work DIR]
 
 SCENE is a folder of cloud_bin_k.ply with their poses (cloud_bin_k.info.txt) or those of its pairs beside it
 (SCENE-evaluation/gt.log). The scans lose their order, names and frames: each is turned and shifted at random
@@ -31,7 +31,7 @@ import numpy as np
 from scipy.spatial import cKDTree
 from scipy.spatial.transform import Rotation
 
-from common import or_explain, print_machine, print_table
+from benchmarks.common import or_explain, print_machine, print_table
 from wsdesc import read_points, write_points
 from wsdesc.core.errors import InputError
 from wsdesc.datasets.synthetic import room_scans

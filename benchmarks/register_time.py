@@ -1,6 +1,6 @@
 """How long `wsdesc.register` takes on a GPU and on the CPU beside it, step by step, and how far both agree.
 
-    python benchmarks/register_time.py A.npy B.npy [C.npy D.npy …] [--device cuda] [--repeats 5] [--copies 10]
+    python -m benchmarks.register_time A.npy B.npy [C.npy D.npy …] [--device cuda] [--repeats 5] [--copies 10]
 
 Scans come in pairs, source and target, as ply or npy; without any, synthetic rooms are registered. Each pair
 is registered once to warm up, then `--repeats` times as a user would, then once with the device waited for
@@ -22,8 +22,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from common import or_explain, print_machine, print_rows, watched
-from precision import CUDA_DEGREES, CUDA_MILLIMETRES
+from benchmarks.common import or_explain, print_machine, print_rows, watched
+from benchmarks.precision import CUDA_DEGREES, CUDA_MILLIMETRES
 from wsdesc import Registration, read_points, register
 from wsdesc.core.devices import choose_device
 from wsdesc.core.errors import InputError

@@ -1,6 +1,6 @@
 """Success, trust and time of `wsdesc.register` with its defaults on real pairs, each scan turned at random.
 
-    python benchmarks/registration.py SCENE EVALUATION… --foreign OTHER_SCENE… --diagram docs/reliability.png
+    python -m benchmarks.registration SCENE EVALUATION… --foreign OTHER_SCENE… --diagram docs/reliability.png
 
 SCENE is a folder of cloud_bin_k.ply, EVALUATION one of gt.log and gt.info, OTHER_SCENE scans of other places:
 as many pairs that do not overlap as there are overlapping ones are made of these. `--unit` is what counts as
@@ -20,10 +20,11 @@ import numpy as np
 import torch
 from scipy.spatial.transform import Rotation
 
-from common import Pair, or_explain, percent, print_machine, print_rows, read_pairs, watched
+from benchmarks.common import Pair, or_explain, percent, print_machine, print_rows, read_pairs, watched
+from benchmarks.report.reliability_diagram import draw_reliability
 from wsdesc import read_points, register
 from wsdesc.evaluation import r1_counts, r1_success, r2_success, rotation_error_deg, translation_error
-from wsdesc.evaluation.reliability import draw_reliability, reliability
+from wsdesc.evaluation.reliability import reliability
 
 
 def turned(path: Path, seed: int) -> tuple[np.ndarray, np.ndarray]:

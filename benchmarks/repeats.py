@@ -1,6 +1,6 @@
 """Fit how far to trust a pose where others would be believed, too: floors whose bays are built alike.
 
-    python benchmarks/repeats.py --floors 10 -o src/wsdesc/align/repeats.json
+    python -m benchmarks.repeats --floors 10 -o src/wsdesc/align/repeats.json
 
 Laser scans of synthetic floors are registered, every two of a floor, whether they overlap or not, and all
 poses that differ are looked at. Each floor is also judged by a fit to the others, which is what the printed
@@ -19,8 +19,8 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from calibrate import Scan, scan_of
-from common import or_explain, print_machine, print_rows, watched
+from benchmarks.calibrate import Scan, scan_of
+from benchmarks.common import or_explain, print_machine, print_rows, watched
 from wsdesc.alignment.confidence import REPEATS, Calibration
 from wsdesc.cloud.units import working_resolution
 from wsdesc.core.geometry import inverse

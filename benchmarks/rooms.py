@@ -1,6 +1,6 @@
 """How fast synthetic rooms are made: fragments per second, by one process and by one on each core.
 
-    python benchmarks/rooms.py [--rooms 4] [--workers N]      rooms for each process; default: one a core
+    python -m benchmarks.rooms [--rooms 4] [--workers N]      rooms for each process; default: one a core
 
 The goal is 20 fragments a second on 16 cores. Processes are spawned and rooms made ready as in a training.
 """
@@ -13,7 +13,7 @@ import sys
 import time
 from typing import NamedTuple
 
-from common import print_machine, print_table
+from benchmarks.common import print_machine, print_table
 from wsdesc.learning.sources import make_room, room_makers
 
 GOAL = 20  # fragments a second on 16 cores

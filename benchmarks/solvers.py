@@ -1,6 +1,6 @@
 """Compare solvers on the matches of a descriptor, by how much the clouds overlap.
 
-    python benchmarks/solvers.py [SCENE …] [--rooms N] --model NAME_OR_PATH
+    python -m benchmarks.solvers [SCENE …] [--rooms N] --model NAME_OR_PATH
 
 A SCENE holds cloud_bin_0.ply … with their poses cloud_bin_0.info.txt …; --rooms adds N synthetic rooms. Each
 fragment is turned at random and described once. Pairs are those of one scene or room that overlap by a tenth
@@ -25,7 +25,7 @@ import torch
 from scipy.spatial.transform import Rotation
 from torch import Tensor
 
-from common import or_explain, percent, print_machine, print_rows, watched
+from benchmarks.common import or_explain, percent, print_machine, print_rows, watched
 from wsdesc import WSDesc, read_points
 from wsdesc.alignment import ransac
 from wsdesc.alignment.consensus import consensus

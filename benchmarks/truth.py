@@ -1,6 +1,6 @@
 """How exact the truth is: where refinement ends that begins at the true poses, and which of both fits better.
 
-    python benchmarks/truth.py SCENE EVALUATION…      e.g. kitchen kitchen-evaluation kitchen-evaluation-lo
+    python -m benchmarks.truth SCENE EVALUATION…      e.g. kitchen kitchen-evaluation kitchen-evaluation-lo
 
 Scans are bent: they were fused from frames whose poses and depths have errors. So surfaces meet best at
 another pose than the one that the sequence says, and a refinement by surfaces comes no closer to it.
@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from common import or_explain, percent, print_machine, print_rows, read_pairs, watched
+from benchmarks.common import or_explain, percent, print_machine, print_rows, read_pairs, watched
 from wsdesc import read_points
 from wsdesc.alignment.refine import REACH, merit, refine, rigid
 from wsdesc.alignment.surface import Surface

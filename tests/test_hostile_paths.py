@@ -12,7 +12,7 @@ from wsdesc.cloud.files import read_cloud, read_points, write_points
 from wsdesc.core.atomic import atomic_write
 from wsdesc.core.errors import FileFormatError
 from wsdesc.core.folders import check_links, locked, make_folder
-from wsdesc.evaluation.report import Report
+from wsdesc.evaluation.results import BenchmarkResults
 
 
 @pytest.fixture
@@ -43,16 +43,17 @@ def test_links_that_stay_inside_are_not(outside):
     check_links(outside.parent / "elsewhere")
 
 
-@pytest.mark.parametrize("file", ["../precious.txt", "/precious.txt", "x/../../../precious.txt", "..", ""])
-def test_a_report_cannot_name_a_picture_elsewhere(outside, file):
-    plot = {"file": "recall.png", "kind": "recall", "title": "", "curves": {}}
-    report = {"name": "a", "title": "a", "runs": [], "samples": "", "tables": []}
-    path = outside.parent / "results" / "report.json"
-    path.write_text(json.dumps({**report, "plots": [plot]}))
-    assert Report.load(path).plots[0].file == "recall.png"
-    path.write_text(json.dumps({**report, "plots": [{**plot, "file": file}]}))
-    with pytest.raises(FileFormatError, match=r"report\.json.*not the name of a picture"):
-        Report.load(path)
+@pytest.mark.parametrize("name", ["../precious.txt", "/precious.txt", "x/../../../precious.txt"])
+def test_benchmark_results_cannot_name_another_folder(outside, name):
+    """The name becomes part of the file names of plots."""
+    results = {"benchmark": "eth", "name": "eth", "title": "", "samples": "", "notes": [], "options": {}}
+    results |= {"methods": [], "runs": [], "tables": [], "selection": {}}
+    folder = outside.parent / "results"
+    (folder / "results.json").write_text(json.dumps(results))
+    assert BenchmarkResults.load(folder).name == "eth"
+    (folder / "results.json").write_text(json.dumps({**results, "name": name}))
+    with pytest.raises(FileFormatError, match=r"results\.json.*not the name of a folder"):
+        BenchmarkResults.load(folder)
 
 
 def test_members_of_archives_are_not_unpacked(outside):

@@ -7,7 +7,6 @@ import time
 from pathlib import Path
 
 from benchmarks.fuzz.readers import Reader
-
 from wsdesc.core.errors import WSDescError
 
 SECONDS = 2.0  # of processor time, which other programs do not disturb, for a file of up to 1 MB

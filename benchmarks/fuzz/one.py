@@ -16,6 +16,7 @@ import zipfile
 from pathlib import Path
 
 import atheris
+
 from benchmarks.fuzz.judge import bound_memory, judge
 from benchmarks.fuzz.mutate import mutate
 from benchmarks.fuzz.readers import READERS, WATCHED

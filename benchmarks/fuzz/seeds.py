@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+
 from benchmarks.fuzz.readers import seal_e57
 
 _COUNT = 12

@@ -1,4 +1,4 @@
-"""The metrics, against closed forms and sums written out."""
+"""The metrics agree with closed forms and explicit sums."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def random(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-def motion(turn: object = (0, 0, 0), shift: object = (0, 0, 0)) -> Tensor:
+def pose(turn: object = (0, 0, 0), shift: object = (0, 0, 0)) -> Tensor:
     """A rotation vector, in radians, and a translation as (4, 4)."""
     T = np.eye(4)
     T[:3, :3] = Rotation.from_rotvec(np.asarray(turn, dtype=float)).as_matrix()
@@ -40,7 +40,7 @@ def motion(turn: object = (0, 0, 0), shift: object = (0, 0, 0)) -> Tensor:
     return torch.from_numpy(T)
 
 
-def moved(T: Tensor, points: Tensor) -> Tensor:
+def transformed(T: Tensor, points: Tensor) -> Tensor:
     return points @ T[:3, :3].T + T[:3, 3]
 
 
@@ -50,19 +50,19 @@ def identical(count: int) -> Tensor:
 
 class TestInlierRatio:
     def test_counts_matches_under_the_truth(self) -> None:
-        T = motion((0.3, -1, 2), (5, 0, -2))
+        T = pose((0.3, -1, 2), (5, 0, -2))
         source = random(10, 3)
-        target = moved(T, source)
+        target = transformed(T, source)
         target[:4] += torch.tensor([0.0, 0.11, 0.0])
         assert inlier_ratio(source, target, identical(10), T) == 0.6
         assert inlier_ratio(source, target, identical(10), T.numpy(), tau1=0.2) == 1
         assert inlier_ratio(source, target, identical(10)[:4], T) == 0
 
     def test_direction_is_source_to_target(self) -> None:
-        T = motion(shift=(1, 0, 0))
+        T = pose(shift=(1, 0, 0))
         source = random(5, 3)
-        assert inlier_ratio(source, moved(T, source), identical(5), T) == 1
-        assert inlier_ratio(source, moved(T, source), identical(5), torch.linalg.inv(T)) == 0
+        assert inlier_ratio(source, transformed(T, source), identical(5), T) == 1
+        assert inlier_ratio(source, transformed(T, source), identical(5), torch.linalg.inv(T)) == 0
 
     def test_matches_name_rows(self) -> None:
         source = random(6, 3)
@@ -70,7 +70,7 @@ class TestInlierRatio:
         matches = torch.stack([order, torch.arange(3)], dim=1)
         assert inlier_ratio(source, source[order], matches, EYE) == 1
 
-    def test_exactly_at_the_threshold_is_out(self) -> None:
+    def test_threshold_itself_is_excluded(self) -> None:
         source = torch.zeros(1, 3, dtype=torch.float64)
         assert inlier_ratio(source, source + torch.tensor([0.5, 0, 0]), identical(1), EYE, tau1=0.5) == 0
 
@@ -82,10 +82,10 @@ class TestInlierRatio:
     def test_float32_at_geographic_coordinates(self) -> None:
         """The truth is applied in float64: in float32 the product alone would be 0.1 m off."""
         source = random(50, 3).float() + torch.tensor([4e5, 5e6, 0])
-        T = motion((0, 0, 1))
-        assert inlier_ratio(source, moved(T, source.double()), identical(50), T, tau1=1e-6) == 1
+        T = pose((0, 0, 1))
+        assert inlier_ratio(source, transformed(T, source.double()), identical(50), T, tau1=1e-6) == 1
 
-    def test_refuses_what_makes_no_sense(self) -> None:
+    def test_invalid_arguments_are_refused(self) -> None:
         p = random(3, 3)
         with pytest.raises(InputError, match=r"\(M, 2\)"):
             inlier_ratio(p, p, torch.zeros(2, 3, dtype=torch.int64), EYE)
@@ -109,24 +109,24 @@ class TestFeatureMatchRecall:
         assert curve.recall[5].item() == feature_match_recall(ratios, curve.tau2[5].item())
 
     def test_refuses_no_pairs(self) -> None:
-        with pytest.raises(InputError, match="one pair or more"):
+        with pytest.raises(InputError, match="at least one pair"):
             feature_match_recall([], 0.05)
 
 
 class TestPoseErrors:
     @pytest.mark.parametrize("degrees", [0, 1e-6, 0.1, 45, 179.9, 180])
     def test_rotation(self, degrees: float) -> None:
-        truth = motion((1, -0.4, 2), (1, 2, 3))
+        truth = pose((1, -0.4, 2), (1, 2, 3))
         axis = np.array([2, -1, 2]) / 3
-        T = truth @ motion(math.radians(degrees) * axis, (9, 9, 9))
+        T = truth @ pose(math.radians(degrees) * axis, (9, 9, 9))
         assert rotation_error_deg(T, truth).item() == pytest.approx(degrees, abs=2e-6)
 
     def test_translation(self) -> None:
-        assert translation_error(motion((1, 0, 0), (1, 2, 3)), motion((0, 1, 0), (1, 5, 7))).item() == 5
+        assert translation_error(pose((1, 0, 0), (1, 2, 3)), pose((0, 1, 0), (1, 5, 7))).item() == 5
 
-    def test_many_at_once(self) -> None:
-        truths = torch.stack([motion(random(3, seed=k), random(3, seed=k + 9)) for k in range(4)])
-        T = motion((0.2, 0, 0), (1, 0, 0))
+    def test_batches_equal_single_poses(self) -> None:
+        truths = torch.stack([pose(random(3, seed=k), random(3, seed=k + 9)) for k in range(4)])
+        T = pose((0.2, 0, 0), (1, 0, 0))
         for error in (rotation_error_deg, translation_error):
             together = error(T, truths)
             assert together.shape == (4,)
@@ -134,10 +134,10 @@ class TestPoseErrors:
 
     def test_rmse(self) -> None:
         points = random(100, 3)
-        T, truth = motion((0.1, 0.2, 0), (1, 0, 0)), motion((0, 0.2, 0.4))
-        gap = moved(T, points) - moved(truth, points)
+        T, truth = pose((0.1, 0.2, 0), (1, 0, 0)), pose((0, 0.2, 0.4))
+        gap = transformed(T, points) - transformed(truth, points)
         assert pose_rmse(T, truth, points).item() == pytest.approx(gap.square().sum(1).mean().sqrt().item())
-        assert pose_rmse(motion(shift=(0, 3, 4)), EYE, points).item() == pytest.approx(5)
+        assert pose_rmse(pose(shift=(0, 3, 4)), EYE, points).item() == pytest.approx(5)
         assert pose_rmse(torch.stack([T, truth]), truth, points)[1] == 0
 
     def test_refuses_a_reflection(self) -> None:
@@ -156,10 +156,10 @@ class TestR1:
             total += G.T @ G
         np.testing.assert_allclose(information_matrix(self.points), total, rtol=1e-12, atol=1e-9)
 
-    def test_information_gives_the_displacement_of_a_small_motion(self) -> None:
+    def test_information_gives_the_displacement_of_a_small_pose(self) -> None:
         """The sign of −[p]×: with [p]× the mixed term would have the other sign, as the check shows."""
         turn, shift = np.array([2e-5, -1e-5, 3e-5]), np.array([1e-5, 4e-5, -2e-5])
-        displacement = moved(motion(turn, shift), self.points) - self.points
+        displacement = transformed(pose(turn, shift), self.points) - self.points
         Lambda = information_matrix(self.points)
         mean_square = displacement.square().sum(1).mean().item()
         for sign, agrees in ((1, True), (-1, False)):
@@ -167,7 +167,7 @@ class TestR1:
             value = (v @ Lambda @ v / Lambda[0, 0]).item()
             assert (value == pytest.approx(mean_square, rel=1e-3)) is agrees
 
-    @pytest.mark.parametrize("truth", [EYE, motion((1, 2, -0.5), (3, 0, 1))])
+    @pytest.mark.parametrize("truth", [EYE, pose((1, 2, -0.5), (3, 0, 1))])
     def test_of_a_translation_is_its_square(self, truth: Tensor) -> None:
         T = truth.clone()
         T[:3, 3] += torch.tensor([0.1, -0.2, 0.2])
@@ -179,7 +179,7 @@ class TestR1:
         self, axis: tuple[float, float, float]
     ) -> None:
         """For a quaternion's vector part is half the rotation vector."""
-        T = motion(1e-4 * np.array(axis))
+        T = pose(1e-4 * np.array(axis))
         error = r1_error(T, EYE, information_matrix(self.points)).item()
         assert error == pytest.approx(pose_rmse(T, EYE, self.points).item() ** 2 / 4, rel=1e-3)
 
@@ -187,15 +187,15 @@ class TestR1:
         """A rotation about the points' own centre leaves it in place: translation undoes the lever."""
         centre = self.points.mean(0)
         turn = np.array([0, 1e-4, 0])
-        about_centre = motion(shift=centre) @ motion(turn) @ motion(shift=-centre)
+        about_centre = pose(shift=centre) @ pose(turn) @ pose(shift=-centre)
         doubled = about_centre.clone()
-        doubled[:3, :3] = motion(2 * turn)[:3, :3]  # so that the vector part is the rotation vector
+        doubled[:3, :3] = pose(2 * turn)[:3, :3]  # so that the vector part is the rotation vector
         error = r1_error(doubled, EYE, information_matrix(self.points)).item()
         assert error == pytest.approx(pose_rmse(about_centre, EYE, self.points).item() ** 2, rel=1e-3)
 
     def test_is_the_published_product(self) -> None:
         """Written out, with a quaternion from the trace."""
-        T, truth = motion((0.5, -0.3, 0.2), (0.1, 0.5, 0)), motion((0, 1, 0.3), (1, 0, -1))
+        T, truth = pose((0.5, -0.3, 0.2), (0.1, 0.5, 0)), pose((0, 1, 0.3), (1, 0, -1))
         between = np.linalg.inv(truth.numpy()) @ T.numpy()
         R = between[:3, :3]
         w = math.sqrt(1 + np.trace(R)) / 2
@@ -209,12 +209,12 @@ class TestR1:
 
     def test_success_at_a_fifth_of_the_unit(self) -> None:
         Lambda = information_matrix(self.points)
-        assert r1_success(motion(shift=(0.199, 0, 0)), EYE, Lambda)
-        assert not r1_success(motion(shift=(0.201, 0, 0)), EYE, Lambda)
-        assert r1_success(motion(shift=(1.99, 0, 0)), EYE, Lambda, unit=10)
-        assert not r1_success(motion(shift=(0.0199, 0, 0)), EYE, Lambda, unit=0.01)
+        assert r1_success(pose(shift=(0.199, 0, 0)), EYE, Lambda)
+        assert not r1_success(pose(shift=(0.201, 0, 0)), EYE, Lambda)
+        assert r1_success(pose(shift=(1.99, 0, 0)), EYE, Lambda, unit=10)
+        assert not r1_success(pose(shift=(0.0199, 0, 0)), EYE, Lambda, unit=0.01)
 
-    def test_counts_no_neighbours(self) -> None:
+    def test_consecutive_scans_are_not_counted(self) -> None:
         assert [r1_counts(0, j) for j in (1, 2, 3)] == [False, True, True]
 
     def test_refuses_other_matrices(self) -> None:
@@ -225,6 +225,6 @@ class TestR1:
 
 def test_r2_needs_rotation_and_translation() -> None:
     turn = math.radians(1) * np.array([0, 0, 1])
-    T = torch.stack([motion(14 * turn, (0.29, 0, 0)), motion(16 * turn), motion(shift=(0.31, 0, 0))])
+    T = torch.stack([pose(14 * turn, (0.29, 0, 0)), pose(16 * turn), pose(shift=(0.31, 0, 0))])
     assert r2_success(T, EYE).tolist() == [True, False, False]
     assert r2_success(T, EYE, unit=2).tolist() == [True, False, True]

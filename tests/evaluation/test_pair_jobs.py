@@ -1,4 +1,4 @@
-"""Pairs judged elsewhere get the records that they get here."""
+"""Jobs of an executor give the same records as this process."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ import pytest
 from wsdesc.core.errors import InputError
 from wsdesc.core.executors import Job, Result, Serial, Task
 from wsdesc.evaluation.methods import Method, from_recipe
-from wsdesc.evaluation.pairwise import PairwiseOptions, run_pairwise
-from wsdesc.evaluation.scenes import read_test_scenes
+from wsdesc.evaluation.options import PairwiseOptions
+from wsdesc.evaluation.pairwise import evaluate_pairs
+from wsdesc.evaluation.scenes import read_scenes
 
 OPTIONS = PairwiseOptions(keypoints=(60, 30), voxel=0, rotated=True)
 
 
-class Elsewhere:
-    """Does jobs, from the last to the first, as a process would that got nothing but their text."""
+class TextExecutor:
+    """Run jobs from the last to the first, passed as JSON text as to another process."""
 
     def __init__(self) -> None:
         self.done: list[tuple[str, Job]] = []
@@ -33,39 +34,42 @@ class Elsewhere:
         pass
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "recipe", [{"model": "untrained-fast", "device": "cpu"}, {"pipeline": "indoor-fast", "device": "cpu"}]
 )
-def test_the_same_records_here_and_elsewhere(
+def test_jobs_give_the_records_of_this_process(
     scene_root: Path, tmp_path: Path, recipe: dict[str, str]
 ) -> None:
-    scenes, method = read_test_scenes(scene_root), from_recipe(recipe)
-    here = run_pairwise("3dmatch", scenes, [method], OPTIONS, tmp_path / "here", executor=Serial())
-    executor = Elsewhere()
-    there = run_pairwise("3dmatch", scenes, [method], OPTIONS, tmp_path / "there", executor=executor)
-    assert there == here
+    scenes, method = read_scenes(scene_root), from_recipe(recipe)
+    serial = evaluate_pairs("3dmatch", scenes, [method], OPTIONS, tmp_path / "serial", executor=Serial())
+    executor = TextExecutor()
+    jobs = evaluate_pairs("3dmatch", scenes, [method], OPTIONS, tmp_path / "jobs", executor=executor)
+    assert jobs == serial
     tasks = [task for task, _ in executor.done]
-    pairs = 12 if "model" in recipe else 6  # six, with two numbers of keypoints
-    assert (tasks.count("describe_there"), tasks.count("judge_there")) == (4, pairs)
-    assert all(len(json.dumps(job)) < 5000 for _, job in executor.done)  # clouds have 300 points
-    assert not list((tmp_path / "there").glob(".descriptors*"))
+    pairs = 12 if "model" in recipe else 6  # six, with two keypoint counts
+    assert (tasks.count("describe_scan_job"), tasks.count("score_pair_job")) == (4, pairs)
+    assert all(
+        len(json.dumps(job)) < 5000 for _, job in executor.done
+    )  # no clouds in jobs: they have 300 points
+    assert not list((tmp_path / "jobs").glob(".descriptors*"))
 
-    again = Elsewhere()
-    assert run_pairwise("3dmatch", scenes, [method], OPTIONS, tmp_path / "there", executor=again) == here
+    again = TextExecutor()
+    assert evaluate_pairs("3dmatch", scenes, [method], OPTIONS, tmp_path / "jobs", executor=again) == serial
     assert again.done == []
 
 
-def test_a_method_without_a_recipe_stays_here(scene_root: Path, right: Method, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="in this process only"):
-        run_pairwise(
-            "3dmatch", read_test_scenes(scene_root), [right], OPTIONS, tmp_path, executor=Elsewhere()
+def test_method_without_recipe_is_refused(scene_root: Path, exact_method: Method, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="only in this process"):
+        evaluate_pairs(
+            "3dmatch", read_scenes(scene_root), [exact_method], OPTIONS, tmp_path, executor=TextExecutor()
         )
 
 
-def test_other_weights_or_files_of_the_same_name_are_noticed(scene_root: Path, tmp_path: Path) -> None:
-    scenes, method = read_test_scenes(scene_root), from_recipe({"model": "untrained-fast", "device": "cpu"})
+def test_workers_with_other_weights_or_files_are_refused(scene_root: Path, tmp_path: Path) -> None:
+    scenes, method = read_scenes(scene_root), from_recipe({"model": "untrained-fast", "device": "cpu"})
 
-    class Changing(Elsewhere):
+    class Changing(TextExecutor):
         def __init__(self, *place: str) -> None:
             super().__init__()
             self.place = place
@@ -78,7 +82,7 @@ def test_other_weights_or_files_of_the_same_name_are_noticed(scene_root: Path, t
             return super().run(task, jobs)
 
     with pytest.raises(InputError, match="other weights"):
-        run_pairwise("3dmatch", scenes, [method], OPTIONS, tmp_path / "a", executor=Changing("fingerprint"))
-    files = Changing("fragment", "content")
-    with pytest.raises(InputError, match="something else"):
-        run_pairwise("3dmatch", scenes, [method], OPTIONS, tmp_path / "b", executor=files)
+        evaluate_pairs("3dmatch", scenes, [method], OPTIONS, tmp_path / "a", executor=Changing("fingerprint"))
+    files = Changing("scan", "content")
+    with pytest.raises(InputError, match="differs on a worker"):
+        evaluate_pairs("3dmatch", scenes, [method], OPTIONS, tmp_path / "b", executor=files)

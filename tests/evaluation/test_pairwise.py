@@ -1,4 +1,4 @@
-"""Judging pairs with methods whose answers are known."""
+"""Scores of methods with known results on pairs of scans."""
 
 from __future__ import annotations
 
@@ -9,21 +9,24 @@ import numpy as np
 import pytest
 import torch
 
+from benchmark_scenes import CountingDescriber, random_pose
 from wsdesc.cloud.files import read_points, write_points
 from wsdesc.core.errors import FileFormatError, InputError
-from wsdesc.evaluation.fragments import load_fragment
-from wsdesc.evaluation.methods import Method, as_motion
-from wsdesc.evaluation.pairwise import PairwiseOptions, compare, run_pairwise
-from wsdesc.evaluation.scenes import PairTruth, read_test_scenes
+from wsdesc.evaluation.methods import Method, as_pose
+from wsdesc.evaluation.options import PairwiseOptions
+from wsdesc.evaluation.pairwise import evaluate_pairs
+from wsdesc.evaluation.scans import load_scan
+from wsdesc.evaluation.scenes import PairTruth, read_scenes
+from wsdesc.evaluation.score import compare_with_truth
 from wsdesc.evaluation.summary import scene_figures
 
 EXACT = PairwiseOptions(keypoints=(200,), voxel=0)
 
 
-def test_a_right_descriptor_is_right_everywhere(scene_root: Path, right: Method, tmp_path: Path) -> None:
-    scenes = read_test_scenes(scene_root)
+def test_exact_descriptors_register_all_pairs(scene_root: Path, exact_method: Method, tmp_path: Path) -> None:
+    scenes = read_scenes(scene_root)
     options = EXACT.model_copy(update={"keypoints": (300,)})
-    (records,) = run_pairwise("3dmatch", scenes, [right], options, tmp_path / "out").values()
+    (records,) = evaluate_pairs("3dmatch", scenes, [exact_method], options, tmp_path / "out").values()
     assert [(r["i"], r["j"]) for r in records] == [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)]
     for record in records:
         assert record["matches"] == 300
@@ -34,22 +37,22 @@ def test_a_right_descriptor_is_right_everywhere(scene_root: Path, right: Method,
         assert record["r2"] is True
         assert record["failure"] is None
     by_r1 = {(r["i"], r["j"]): r["r1"] for r in records}
-    assert [pair for pair, judged in by_r1.items() if judged is None] == [(0, 1), (1, 2), (2, 3)]
-    assert all(judged for judged in by_r1.values() if judged is not None)
+    assert [pair for pair, success in by_r1.items() if success is None] == [(0, 1), (1, 2), (2, 3)]
+    assert all(success for success in by_r1.values() if success is not None)
 
 
 @pytest.mark.parametrize("scale", [1000.0, 0.001])
-def test_any_unit_gives_the_same(
-    make_scene_root: Callable[..., Path], right: Method, tmp_path: Path, scale: float
+def test_scores_do_not_depend_on_the_unit(
+    make_scene_root: Callable[..., Path], exact_method: Method, tmp_path: Path, scale: float
 ) -> None:
-    """Thresholds follow the unit: with that of another scale, matches would all be right, or all wrong."""
-    scenes = read_test_scenes(make_scene_root(scale=scale))
+    """Without scaled thresholds, all matches would be correct, or none."""
+    scenes = read_scenes(make_scene_root(scale=scale))
     options = EXACT.model_copy(update={"unit": scale})
-    (records,) = run_pairwise("pairs", scenes, [right], options, tmp_path / "out").values()
-    metres = read_test_scenes(make_scene_root("metres"))
-    (other,) = run_pairwise("pairs", metres, [right], EXACT, tmp_path / "other").values()
+    (records,) = evaluate_pairs("pairs", scenes, [exact_method], options, tmp_path / "out").values()
+    metres = read_scenes(make_scene_root("metres"))
+    (other,) = evaluate_pairs("pairs", metres, [exact_method], EXACT, tmp_path / "other").values()
     (first,), (second,) = scene_figures(records), scene_figures(other)
-    assert 0.2 < first.inlier_ratio < 0.99  # 200 of 300 keypoints: not all have their counterpart
+    assert 0.2 < first.inlier_ratio < 0.99  # 200 of 300 keypoints: some have no counterpart
     assert first.inlier_ratio == pytest.approx(second.inlier_ratio)
     assert first.r1 == second.r1 == 1
     for record, in_metres in zip(records, other, strict=True):
@@ -57,35 +60,37 @@ def test_any_unit_gives_the_same(
         assert record["translation_error"] / scale == pytest.approx(in_metres["translation_error"], abs=1e-4)
 
 
-def test_the_unit_is_found_if_not_given(scene_root: Path, right: Method, tmp_path: Path) -> None:
+def test_unit_is_measured_if_not_given(scene_root: Path, exact_method: Method, tmp_path: Path) -> None:
     options = EXACT.model_copy(update={"unit": None})
-    (records,) = run_pairwise("pairs", read_test_scenes(scene_root), [right], options, tmp_path).values()
+    (records,) = evaluate_pairs("pairs", read_scenes(scene_root), [exact_method], options, tmp_path).values()
     (unit,) = {record["unit"] for record in records}
-    assert 0.2 < unit < 5  # of a cloud two metres wide
+    assert 0.2 < unit < 5  # for a cloud two metres wide
 
 
-def test_rotating_turns_each_fragment_and_the_truth(scene_root: Path, right: Method, tmp_path: Path) -> None:
-    scenes = read_test_scenes(scene_root)
+def test_rotated_scans_keep_their_ground_truth(
+    scene_root: Path, exact_method: Method, tmp_path: Path
+) -> None:
+    scenes = read_scenes(scene_root)
     loaded = [
-        load_fragment(scenes[0], k, keypoints=10, voxel=0, rotated=rotated, seed=0)
+        load_scan(scenes[0], k, keypoints=10, voxel=0, rotated=rotated, seed=0)
         for k in (0, 1)
         for rotated in (False, True)
     ]
-    turns = [fragment.T_work_file[:3, :3] for fragment in loaded]
-    assert torch.equal(turns[0], torch.eye(3, dtype=torch.float64))
-    assert not torch.allclose(turns[1], turns[3], atol=0.1)
+    rotations = [scan.T_work_file[:3, :3] for scan in loaded]
+    assert torch.equal(rotations[0], torch.eye(3, dtype=torch.float64))
+    assert not torch.allclose(rotations[1], rotations[3], atol=0.1)
     options = EXACT.model_copy(update={"rotated": True, "keypoints": (300,)})
-    (records,) = run_pairwise("3dmatch", scenes, [right], options, tmp_path / "out").values()
+    (records,) = evaluate_pairs("3dmatch", scenes, [exact_method], options, tmp_path / "out").values()
     assert all(record["inlier_ratio"] == 1 and record["rotation_error"] < 1e-3 for record in records)
 
 
-def test_a_moved_cloud_does_not_have_its_camera_in_the_origin(scene_root: Path) -> None:
-    """A peer that orients normals by it must not be told the viewpoint."""
-    (scene,) = read_test_scenes(scene_root)
-    file_points = read_points(scene.fragments[0])
+def test_rotated_scans_are_shifted_by_their_extent(scene_root: Path) -> None:
+    """A peer that orients normals towards the origin must not know the sensor position."""
+    (scene,) = read_scenes(scene_root)
+    file_points = read_points(scene.scans[0])
     extent = np.ptp(file_points, axis=0).max()
     still, moved, other = (
-        load_fragment(scene, 0, keypoints=5, voxel=0, rotated=rotated, seed=seed).T_work_file.numpy()
+        load_scan(scene, 0, keypoints=5, voxel=0, rotated=rotated, seed=seed).T_work_file.numpy()
         for rotated, seed in ((False, 0), (True, 0), (True, 1))
     )
     np.testing.assert_array_equal(still, np.eye(4))
@@ -96,74 +101,80 @@ def test_a_moved_cloud_does_not_have_its_camera_in_the_origin(scene_root: Path) 
 
 
 @pytest.mark.parametrize("rotated", [False, True])
-def test_digits_are_kept_far_from_the_origin(scene_root: Path, rotated: bool) -> None:
-    """Geographic coordinates, in float32, would be off by half a metre."""
-    (scene,) = read_test_scenes(scene_root)
-    path = scene.fragments[0]
+def test_coordinates_far_from_the_origin_keep_their_digits(scene_root: Path, rotated: bool) -> None:
+    """Geographic coordinates in float32 would be wrong by half a metre."""
+    (scene,) = read_scenes(scene_root)
+    path = scene.scans[0]
     points = read_points(path)
     write_points(path, points + np.array([4e5, 5e6, 0]))
-    far = load_fragment(scene, 0, keypoints=5, voxel=0, rotated=rotated, seed=0)
+    far = load_scan(scene, 0, keypoints=5, voxel=0, rotated=rotated, seed=0)
     assert far.points.abs().max() < 10
-    back = far.file_motion(torch.eye(4, dtype=torch.float64))
+    back = far.pose_in_file(torch.eye(4, dtype=torch.float64))
     file_points = far.points.double() @ back[:3, :3].T + back[:3, 3]
     np.testing.assert_allclose(file_points.numpy() - np.array([4e5, 5e6, 0]), points, atol=1e-5)
 
 
-def test_fewer_keypoints_are_some_of_the_more(scene_root: Path, counting: Callable, tmp_path: Path) -> None:
-    scenes = read_test_scenes(scene_root)
+def test_small_keypoint_counts_are_subsets_of_large_ones(scene_root: Path, tmp_path: Path) -> None:
+    scenes = read_scenes(scene_root)
     few, many = (
-        load_fragment(scenes[0], 0, keypoints=n, voxel=0, rotated=False, seed=0).keys for n in (20, 200)
+        load_scan(scenes[0], 0, keypoints=n, voxel=0, rotated=False, seed=0).keypoints for n in (20, 200)
     )
     assert torch.equal(few, many[:20])
-    double = counting()
+    describer = CountingDescriber()
     options = EXACT.model_copy(update={"keypoints": (50, 300)})
-    (records,) = run_pairwise("3dmatch", scenes, [Method("m", double)], options, tmp_path / "out").values()
-    assert double.calls == 4  # fragments, whatever the numbers of keypoints
+    (records,) = evaluate_pairs(
+        "3dmatch", scenes, [Method("m", describer)], options, tmp_path / "out"
+    ).values()
+    assert describer.calls == 4  # once per scan, for all keypoint counts
     assert [f.keypoints for f in scene_figures(records)] == [300, 50]
     alone = EXACT.model_copy(update={"keypoints": (50,)})
-    (only,) = run_pairwise("3dmatch", scenes, [Method("m", counting())], alone, tmp_path / "alone").values()
+    (only,) = evaluate_pairs(
+        "3dmatch", scenes, [Method("m", CountingDescriber())], alone, tmp_path / "alone"
+    ).values()
     assert [r["matches"] for r in records if r["keypoints"] == 50] == [r["matches"] for r in only]
 
 
-def test_official_keypoints_are_used(scene_root: Path) -> None:
+def test_official_keypoints_are_used_where_listed(scene_root: Path) -> None:
     folder = scene_root / "room" / "01_Keypoints"
     folder.mkdir()
     chosen = [7, 100, 3]
     (folder / "cloud_bin_1Keypoints.txt").write_text("\n".join(map(str, chosen)))
-    (scene,) = read_test_scenes(scene_root)
-    fragment = load_fragment(scene, 1, keypoints=5000, voxel=0.5, rotated=True, seed=3)
-    whole = load_fragment(scene, 1, keypoints=5000, voxel=0, rotated=True, seed=3)
+    (scene,) = read_scenes(scene_root)
+    scan = load_scan(scene, 1, keypoints=5000, voxel=0.5, rotated=True, seed=3)
+    whole = load_scan(scene, 1, keypoints=5000, voxel=0, rotated=True, seed=3)
     expected = {tuple(row) for row in whole.points[chosen].tolist()}
-    assert {tuple(row) for row in fragment.keys.tolist()} == expected
+    assert {tuple(row) for row in scan.keypoints.tolist()} == expected
     for wrong in ("1\n300\n", "-1\n", "0.5\n", "one\n"):
         (folder / "cloud_bin_1Keypoints.txt").write_text(wrong)
         with pytest.raises(FileFormatError, match="cloud_bin_1Keypoints"):
-            load_fragment(scene, 1, keypoints=5, voxel=0, rotated=False, seed=0)
+            load_scan(scene, 1, keypoints=5, voxel=0, rotated=False, seed=0)
 
 
-def test_a_killed_run_goes_on_with_the_same_result(
-    scene_root: Path, counting: Callable, tmp_path: Path
-) -> None:
-    scenes = read_test_scenes(scene_root)
+def test_interrupted_run_continues_to_the_same_result(scene_root: Path, tmp_path: Path) -> None:
+    scenes = read_scenes(scene_root)
     options = EXACT.model_copy(update={"keypoints": (60, 200), "rotated": True})
-    run_pairwise("3dmatch", scenes, [Method("m", counting())], options, tmp_path / "whole")
+    evaluate_pairs("3dmatch", scenes, [Method("m", CountingDescriber())], options, tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
-        run_pairwise("3dmatch", scenes, [Method("m", counting(stop_at=4))], options, tmp_path / "cut")
+        evaluate_pairs(
+            "3dmatch", scenes, [Method("m", CountingDescriber(stop_at=4))], options, tmp_path / "cut"
+        )
     part = (tmp_path / "cut" / "m.jsonl").read_bytes()
     whole = (tmp_path / "whole" / "m.jsonl").read_bytes()
-    assert part.count(b"\n") == 5  # settings, and two pairs with two numbers of keypoints
+    assert part.count(b"\n") == 5  # settings, and two pairs with two keypoint counts
     assert whole.startswith(part)
-    (tmp_path / "cut" / "m.jsonl").write_bytes(part + whole[len(part) : len(part) + 40])  # torn on top
-    run_pairwise("3dmatch", scenes, [Method("m", counting())], options, tmp_path / "cut")
+    (tmp_path / "cut" / "m.jsonl").write_bytes(
+        part + whole[len(part) : len(part) + 40]
+    )  # with an unfinished line
+    evaluate_pairs("3dmatch", scenes, [Method("m", CountingDescriber())], options, tmp_path / "cut")
     assert (tmp_path / "cut" / "m.jsonl").read_bytes() == whole
-    idle = counting()
-    run_pairwise("3dmatch", scenes, [Method("m", idle)], options, tmp_path / "cut")
+    idle = CountingDescriber()
+    evaluate_pairs("3dmatch", scenes, [Method("m", idle)], options, tmp_path / "cut")
     assert idle.calls == 0
 
 
-def test_a_nan_fails_the_pairs_of_its_fragment(scene_root: Path, counting: Callable, tmp_path: Path) -> None:
-    bad = Method("bad", counting(nan_at=2))  # fragment 1
-    (records,) = run_pairwise("3dmatch", read_test_scenes(scene_root), [bad], EXACT, tmp_path).values()
+def test_nan_descriptors_fail_the_pairs_of_their_scan(scene_root: Path, tmp_path: Path) -> None:
+    bad = Method("bad", CountingDescriber(nan_at=2))  # scan 1
+    (records,) = evaluate_pairs("3dmatch", read_scenes(scene_root), [bad], EXACT, tmp_path).values()
     failed = [record for record in records if record["failure"]]
     assert [(r["i"], r["j"]) for r in failed] == [(0, 1), (1, 2), (1, 3)]
     assert failed[0]["failure"] == "room/cloud_bin_1: 1 of 200 descriptors are not finite"
@@ -173,81 +184,85 @@ def test_a_nan_fails_the_pairs_of_its_fragment(scene_root: Path, counting: Calla
     assert figures.r2 == 0.5
 
 
-def test_a_wrong_shape_names_method_and_fragment(scene_root: Path, tmp_path: Path) -> None:
+def test_wrong_descriptor_shape_names_method_and_scan(scene_root: Path, tmp_path: Path) -> None:
     wrong = Method("wrong", lambda points, keypoints, unit: keypoints[:5])
     with pytest.raises(InputError, match="wrong, room/cloud_bin_0"):
-        run_pairwise("3dmatch", read_test_scenes(scene_root), [wrong], EXACT, tmp_path)
+        evaluate_pairs("3dmatch", read_scenes(scene_root), [wrong], EXACT, tmp_path)
 
 
-def test_no_match_at_all_is_no_division_by_zero(scene_root: Path, tmp_path: Path, monkeypatch) -> None:
-    from wsdesc.evaluation import score as judge
+def test_pairs_without_matches_fail_without_error(scene_root: Path, tmp_path: Path, monkeypatch) -> None:
+    from wsdesc.evaluation import score
 
-    monkeypatch.setattr(judge, "mutual", lambda p, q: torch.empty(0, 2, dtype=torch.int64))
+    monkeypatch.setattr(score, "mutual_matches", lambda p, q: torch.empty(0, 2, dtype=torch.int64))
     for solver in ("ransac", "consensus"):
         options = EXACT.model_copy(update={"solver": solver})
         same = Method("same", lambda points, keypoints, unit: torch.ones(len(keypoints), 4))
         out = tmp_path / solver
-        (records,) = run_pairwise("3dmatch", read_test_scenes(scene_root), [same], options, out).values()
+        (records,) = evaluate_pairs("3dmatch", read_scenes(scene_root), [same], options, out).values()
         assert {r["inlier_ratio"] for r in records} == {0.0}
         assert not any(r["found"] or r["r2"] or r["r1"] for r in records)
 
 
-def test_the_other_solver(scene_root: Path, right: Method, tmp_path: Path) -> None:
+def test_consensus_solver_registers_all_pairs(scene_root: Path, exact_method: Method, tmp_path: Path) -> None:
     options = EXACT.model_copy(update={"solver": "consensus"})
-    (records,) = run_pairwise("3dmatch", read_test_scenes(scene_root), [right], options, tmp_path).values()
+    (records,) = evaluate_pairs(
+        "3dmatch", read_scenes(scene_root), [exact_method], options, tmp_path
+    ).values()
     assert all(record["r2"] for record in records)
     assert all(record["rotation_error"] < 1 for record in records)
 
 
 class TestPoseEstimators:
-    def test_is_given_clouds_and_judged_by_its_pose(self, scene_root: Path, tmp_path: Path) -> None:
-        (scene,) = read_test_scenes(scene_root)
+    def test_estimators_get_full_scans_and_are_scored_by_their_pose(
+        self, scene_root: Path, tmp_path: Path
+    ) -> None:
+        (scene,) = read_scenes(scene_root)
         truths = {(p.i, p.j): p.T_i_j for p in scene.pairs}
         seen = []
 
         def estimate(source: torch.Tensor, target: torch.Tensor, unit: float) -> np.ndarray:
-            """The truth of the pair, as pairs are asked for in their order."""
+            """Return the true pose; pairs come in their order."""
             i, j = list(truths)[len(seen)]
             seen.append(unit)
-            frames = [load_fragment(scene, k, keypoints=1, voxel=0, rotated=True, seed=0) for k in (i, j)]
+            frames = [load_scan(scene, k, keypoints=1, voxel=0, rotated=True, seed=0) for k in (i, j)]
             T_target_i, T_source_j = (frame.T_work_file.numpy() for frame in frames)
             assert torch.equal(source, frames[1].points)
             assert torch.equal(target, frames[0].points)
             return T_target_i @ truths[i, j] @ np.linalg.inv(T_source_j)
 
         method = Method("truth", estimator=estimate)
-        options = PairwiseOptions(keypoints=(100, 50), rotated=True, unit=1.5)  # clouds come not thinned
-        (records,) = run_pairwise("3dmatch", [scene], [method], options, tmp_path).values()
-        assert seen == [1.5] * 6  # once a pair, not once a number of keypoints
+        options = PairwiseOptions(keypoints=(100, 50), rotated=True, unit=1.5)  # scans are not downsampled
+        (records,) = evaluate_pairs("3dmatch", [scene], [method], options, tmp_path).values()
+        assert seen == [1.5] * 6  # once per pair, not per keypoint count
         assert all(r["r2"] and r["rotation_error"] < 1e-4 and r["inlier_ratio"] is None for r in records)
         (figures,) = scene_figures(records)
         assert figures.inlier_ratio is figures.recall_02 is figures.matches is None
 
     @pytest.mark.parametrize(
-        ("answer", "failed"),
+        ("estimate", "failed"),
         [(None, False), (np.full((4, 4), np.nan), True), (np.diag([1, 1, -1, 1]), True), (np.eye(3), True)],
     )
-    def test_no_pose_or_none_that_is_one(
-        self, scene_root: Path, tmp_path: Path, answer: np.ndarray | None, failed: bool
+    def test_missing_or_invalid_pose_fails_the_pair(
+        self, scene_root: Path, tmp_path: Path, estimate: np.ndarray | None, failed: bool
     ) -> None:
-        method = Method("m", estimator=lambda source, target, unit: answer)
-        (records,) = run_pairwise("3dmatch", read_test_scenes(scene_root), [method], EXACT, tmp_path).values()
+        method = Method("m", estimator=lambda source, target, unit: estimate)
+        (records,) = evaluate_pairs("3dmatch", read_scenes(scene_root), [method], EXACT, tmp_path).values()
         assert not any(record["found"] or record["r2"] for record in records)
         assert {record["failure"] is not None for record in records} == {failed}
 
-    def test_as_motion(self, make_motion: Callable) -> None:
-        T = make_motion(np.random.default_rng(0))
-        np.testing.assert_array_equal(as_motion(torch.from_numpy(T)), T)
-        assert as_motion(2 * T) is None
+    def test_as_pose_refuses_what_is_not_rigid(self) -> None:
+        T = random_pose(np.random.default_rng(0))
+        np.testing.assert_array_equal(as_pose(torch.from_numpy(T)), T)
+        assert as_pose(2 * T) is None
 
 
-def test_a_method_is_one_of_two() -> None:
+def test_method_needs_describer_or_estimator() -> None:
     with pytest.raises(InputError, match="either"):
         Method("neither")
 
 
-def test_r1_at_its_limit_in_closed_form() -> None:
-    """Two points at c ± a on the x axis, turned by θ about z and shifted by d along y: the error is
+def test_r1_matches_its_closed_form() -> None:
+    """Two points at c ± a on the x axis, rotated by θ about z and shifted by d along y: the error is
     d² + 2 d s c + s² (c² + a²), s = sin θ/2."""
     from wsdesc.evaluation import information_matrix, r1_error
 
@@ -266,6 +281,6 @@ def test_r1_at_its_limit_in_closed_form() -> None:
         theta = 2 * np.arcsin(s)
         T = torch.eye(4, dtype=torch.float64)
         T[:2, :2] = torch.tensor([[np.cos(theta), -np.sin(theta)], [np.sin(theta), np.cos(theta)]])
-        assert compare(PairTruth(0, 2, np.eye(4), Lambda), T, 1.0)["r1"] is success
-        assert compare(PairTruth(0, 1, np.eye(4), Lambda), T, 1.0)["r1"] is None
-        assert compare(PairTruth(0, 2, np.eye(4)), T, 1.0)["r1"] is None
+        assert compare_with_truth(PairTruth(0, 2, np.eye(4), Lambda), T, 1.0)["r1"] is success
+        assert compare_with_truth(PairTruth(0, 1, np.eye(4), Lambda), T, 1.0)["r1"] is None
+        assert compare_with_truth(PairTruth(0, 2, np.eye(4)), T, 1.0)["r1"] is None

@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 import torch
+from benchmarks.report import published
 from typer.testing import CliRunner
 
 from wsdesc import WSDesc, write_points
 from wsdesc.cli.app import app as cli
 from wsdesc.datasets.synthetic import room_scans
 from wsdesc.datasets.threedmatch import LogEntry, write_log
-from wsdesc.evaluation import published
-from wsdesc.evaluation.report import Report
+from wsdesc.evaluation.results import BenchmarkResults
 from wsdesc.learning.ablations import FULL, ORACLE, SMOOTHNET, VARIANTS, folder_name, variant
 from wsdesc.learning.options import TrainOptions, preset
 
@@ -75,9 +75,9 @@ def test_command_trains_rows_and_does_not_train_them_again(tmp_path):
     cut = CliRunner().invoke(cli.app, [*command, "--only", "w/o L_o", "--minutes", "0"])
     assert cut.exit_code == 0, cut.output
     assert "not finished: w/o L_o; go on with the same command" in cut.output
-    for name in ("ablation", "ablation-rotated"):  # what is finished is judged
-        report = Report.load(tmp_path / "runs" / "results" / name / "report.json")
-        assert [row[0] for row in report.tables[0].rows] == ["full", "w/o w_f"]
+    for name in ("3dmatch", "3dmatch-rotated"):  # finished rows are evaluated
+        results = BenchmarkResults.load(tmp_path / "runs" / "results" / name)
+        assert [row[0] for row in results.tables[0].rows] == ["full", "w/o w_f"]
     again = CliRunner().invoke(cli.app, command)
     assert again.output.count("trained already") == 2
     assert [file.stat().st_mtime_ns for file in files] == before

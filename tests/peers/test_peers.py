@@ -19,8 +19,8 @@ from wsdesc.cloud.sampling import voxel_downsample
 from wsdesc.core.errors import InputError
 from wsdesc.datasets.synthetic import RoomPair
 from wsdesc.evaluation import inlier_ratio, r2_success
-from wsdesc.evaluation.fragments import load_fragment
-from wsdesc.evaluation.scenes import read_test_scenes
+from wsdesc.evaluation.scans import load_scan
+from wsdesc.evaluation.scenes import read_scenes
 from wsdesc.matching import mutual_matches
 from wsdesc.peers.base import far_origin, load_package, to_scan_frames
 
@@ -170,17 +170,17 @@ def test_fpfh(name: str, room: RoomPair) -> None:
 @pytest.mark.parametrize("name", where_there("fpfh", "fpfh-unoriented"))
 def test_shot_finds_more_in_a_real_kitchen_than_fpfh(name: str, data_folder: Path) -> None:
     """Inlier ratio on a pair, both fragments moved at random."""
-    (scene,) = read_test_scenes(data_folder / "indoor" / "test")
+    (scene,) = read_scenes(data_folder / "indoor" / "test")
     pair = scene.pairs[0]
     q, p = (
-        load_fragment(scene, k, keypoints=800, voxel=0.025, rotated=True, seed=0) for k in (pair.i, pair.j)
+        load_scan(scene, k, keypoints=800, voxel=0.025, rotated=True, seed=0) for k in (pair.i, pair.j)
     )
     truth = q.T_work_file @ torch.from_numpy(pair.T_i_j) @ torch.linalg.inv(p.T_work_file)
     ratios = {}
     for peer in ("shot", name):
         describe = peers.descriptor(peer)
-        matches = mutual_matches(*(describe(fragment.points, fragment.keys) for fragment in (p, q)))
-        ratios[peer] = inlier_ratio(p.keys, q.keys, matches, truth)
+        matches = mutual_matches(*(describe(fragment.points, fragment.keypoints) for fragment in (p, q)))
+        ratios[peer] = inlier_ratio(p.keypoints, q.keypoints, matches, truth)
     assert ratios["shot"] > 1.2 * ratios[name] > 0
 
 

@@ -73,18 +73,19 @@ def test_a_worker_killed_in_the_middle_changes_nothing(cluster, scans, tmp_path)
 
 def test_benchmarks_run_there_too(cluster, scans, tmp_path):
     from wsdesc.evaluation.methods import from_recipe
-    from wsdesc.evaluation.pairwise import PairwiseOptions, run_pairwise
-    from wsdesc.evaluation.scenes import PairTruth, TestScene
+    from wsdesc.evaluation.options import PairwiseOptions
+    from wsdesc.evaluation.pairwise import evaluate_pairs
+    from wsdesc.evaluation.scenes import EvaluationScene, PairTruth
 
     pairs = [PairTruth(0, 1, np.eye(4)), PairTruth(0, 2, np.eye(4)), PairTruth(1, 2, np.eye(4))]
-    scene = TestScene("room", dict(enumerate(scans)), pairs)
+    scene = EvaluationScene("room", dict(enumerate(scans)), pairs)
     method, options = (
         from_recipe({"model": "untrained-fast", "device": "cpu"}),
         PairwiseOptions(keypoints=(50,)),
     )
-    alone = run_pairwise("pairs", [scene], [method], options, tmp_path / "alone")
+    alone = evaluate_pairs("pairs", [scene], [method], options, tmp_path / "alone")
     executor = Dask(cluster.scheduler_address)
-    there = run_pairwise("pairs", [scene], [method], options, tmp_path / "there", executor=executor)
+    there = evaluate_pairs("pairs", [scene], [method], options, tmp_path / "there", executor=executor)
     executor.close()
     assert there == alone
     assert len(there["untrained-fast"]) == 3

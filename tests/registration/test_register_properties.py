@@ -7,12 +7,12 @@ A small sample; `benchmarks/properties.py` counts.
 import numpy as np
 import pytest
 import torch
+from benchmarks.perturb import EXACT, LOSSY, Posed
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import wsdesc
 from wsdesc.cloud.sampling import voxel_downsample
-from wsdesc.evaluation.perturb import EXACT, LOSSY, Posed
 
 FAST = {"keypoints": (400,)}
 RIGHT = 0.1  # metres

@@ -1,4 +1,4 @@
-"""What the benchmark commands share: who is judged, the bar, the command as a page shows it, the report."""
+"""Shared parts of the benchmark commands: options, methods, progress bars, printed results."""
 
 from __future__ import annotations
 
@@ -9,31 +9,43 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import typer
+
 if TYPE_CHECKING:
     from wsdesc.core.executors import Executor
+    from wsdesc.core.options import Options
+    from wsdesc.core.progress import Advance
     from wsdesc.evaluation.methods import Method
-    from wsdesc.evaluation.report import Report
+    from wsdesc.evaluation.results import BenchmarkResults
 
 
-def judge_and_print(
-    run: Callable[..., Report],
+def option(options: type[Options], field: str, *names: str, **settings: Any) -> Any:
+    """Make a command-line option with the help text of an option field."""
+    return typer.Option(*names, help=options.model_fields[field].description, **settings)
+
+
+def join_counts(counts: tuple[int, ...]) -> str:
+    """Join numbers by commas, the inverse of `read_counts`."""
+    return ",".join(map(str, counts))
+
+
+def evaluate_and_print(
+    run: Callable[..., BenchmarkResults],
     root: Path,
     options: Any,
     methods: list[Method],
     out: Path,
-    fresh: bool,
-    **spread: Any,
+    **arguments: Any,
 ) -> None:
-    """Run a benchmark under the bar; `spread` goes to it as it is."""
-    with progress_bar() as progress:
-        report = run(
-            root, methods, options, out, command=shown_command(), fresh=fresh, progress=progress, **spread
-        )
-    print_report(report, out)
+    """Run a benchmark with progress bars and print its tables; `arguments` are passed on."""
+    with progress_bars() as progress:
+        results = run(root, methods, options, out, command=shown_command(), progress=progress, **arguments)
+    print(results.markdown())
+    print(f"written: {out / results.name}")
 
 
 def open_executor(jobs: int, scheduler: str | None) -> closing[Executor]:
-    """What does the work, closed in the end: this process, several, or a Dask cluster."""
+    """Open the executor of the jobs: this process, several processes, or a Dask cluster."""
     from wsdesc.core.executors import choose_executor
 
     return closing(choose_executor(jobs, scheduler))
@@ -42,7 +54,7 @@ def open_executor(jobs: int, scheduler: str | None) -> closing[Executor]:
 def find_methods(
     models: list[str] | None, pipelines: list[str] | None, peers: list[str] | None, device: str
 ) -> list[Method]:
-    """Who is judged; peers that cannot run here are skipped, in a line on stderr."""
+    """Load the methods; missing peers are skipped with a line on stderr."""
     from wsdesc.core.devices import choose_device
     from wsdesc.evaluation.methods import load_methods
 
@@ -52,8 +64,16 @@ def find_methods(
     return load_methods(models or [], peers or [], choose_device(device), pipelines or [], skip)
 
 
+def check_root(root: Path) -> None:
+    """Report a missing folder before torch is imported."""
+    from wsdesc.core.errors import FileFormatError
+
+    if not root.exists():
+        raise FileFormatError(f"{root}: no such file or folder")
+
+
 def read_counts(text: str) -> tuple[int, ...]:
-    """Numbers above 0 between commas."""
+    """Parse positive numbers separated by commas."""
     from wsdesc.core.errors import InputError
 
     try:
@@ -66,39 +86,34 @@ def read_counts(text: str) -> tuple[int, ...]:
 
 
 def shown_command() -> str:
-    """This command without the folders of this machine: a page tells what was run, not where."""
+    """Return the command line with paths shortened to their last part, as it is shown in reports."""
 
-    def shown(word: str) -> str:
+    def shorten(word: str) -> str:
         label, sign, value = word.rpartition("=")
         path = Path(value).expanduser()
         name = f"{path.name}/" if path.is_dir() else path.name
-        here = path.exists() or path.is_absolute()
-        return f"{label}{sign}{name.removesuffix('.safetensors')}" if here else word
+        is_path = path.exists() or path.is_absolute()
+        return f"{label}{sign}{name.removesuffix('.safetensors')}" if is_path else word
 
-    return shlex.join(["wsdesc", *map(shown, sys.argv[1:])])
+    return shlex.join(["wsdesc", *map(shorten, sys.argv[1:])])
 
 
 @contextmanager
-def progress_bar() -> Iterator[Any]:
-    """A bar with the time left where a person looks at it."""
+def progress_bars() -> Iterator[Any]:
+    """Yield a progress hook that draws bars with the remaining time, only on a terminal."""
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from wsdesc.evaluation.progress import Bar
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     console = Console(stderr=True)
-    left = TextColumn("{task.fields[left]}")
-    with Progress(*columns, left, console=console, transient=True, disable=not console.is_terminal) as bars:
-        yield Bar(bars)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
 
+        @contextmanager
+        def hook(name: str, total: int) -> Iterator[Advance]:
+            task = bars.add_task(name, total=total or None)
+            try:
+                yield lambda items: bars.advance(task, items)
+            finally:
+                bars.remove_task(task)
 
-def print_report(report: Report, out: Path) -> None:
-    """What was measured here, without the rows that only the paper has."""
-    print(f"{report.title}: {report.samples}")
-    for remark in report.remarks:
-        print(f"- {remark}")
-    for table in report.tables:
-        print()
-        print(table.without_paper().markdown())
-    print(f"written: {out / report.name}")
+        yield hook

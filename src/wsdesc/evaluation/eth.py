@@ -1,15 +1,15 @@
-"""The benchmark of ETH: laser scans outdoors, for descriptors that learned indoors.
+"""The ETH benchmark: outdoor laser scans, for descriptors trained indoors.
 
-A scene is a folder (gazebo_summer, gazebo_winter, wood_summer, wood_autumn; wood_autmn is the last one, too),
-its scans files that end in their number: Hokuyo_0.ply or Hokuyo_0.csv with columns x, y, z among others, or
-cloud_bin_0.ply; in the folder itself or in csv_local/ below. The truth of its pairs is one of
+A scene is a folder: gazebo_summer, gazebo_winter, wood_summer or wood_autumn (wood_autmn is accepted). Its
+scans are numbered files: Hokuyo_0.ply, Hokuyo_0.csv with columns x, y, z, or cloud_bin_0.ply, in the folder
+or in its subfolder csv_local. The ground truth is one of
 
-- gt.log, in the scene or in <scene>-evaluation, as in 3DMatch; or
-- pose_scanner_leica.csv (or poseScanner_leica.csv) with columns T00 … T33, row k the T_world_scan of scan k,
-  beside overlap*.csv, a square of numbers whose entry (i, j) is the share of scan i that j sees as well:
-  pairs i < j with 0.3 or more in both directions count.
+- gt.log, in the folder or in SCENE-evaluation, as in 3DMatch;
+- pose_scanner_leica.csv (or poseScanner_leica.csv) with columns T00 … T33, whose row k is T_world_scan of
+  scan k, and overlap*.csv, a square matrix whose entry (i, j) is the share of scan i that scan j also covers.
+  Pairs i < j with at least 0.3 in both directions are evaluated.
 
-Official keypoints stand in 01_Keypoints/Hokuyo_kKeypoints.txt, as indices. Scans are thinned to 2 cm.
+Official keypoints are indices in 01_Keypoints/Hokuyo_kKeypoints.txt. Scans are downsampled to 2 cm.
 """
 
 from __future__ import annotations
@@ -17,42 +17,40 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from wsdesc.core.errors import FileFormatError, InputError
 from wsdesc.core.executors import Executor
+from wsdesc.core.geometry import is_rigid
+from wsdesc.core.progress import ProgressHook
 from wsdesc.datasets.scans import natural_order
 from wsdesc.datasets.threedmatch import read_log
-from wsdesc.evaluation import published
 from wsdesc.evaluation.methods import Method
-from wsdesc.evaluation.pair_report import model_names, write_pair_report
-from wsdesc.evaluation.pairwise import PairwiseOptions, Progress, run_pairwise
-from wsdesc.evaluation.provenance import Runs
-from wsdesc.evaluation.records import Record
-from wsdesc.evaluation.report import Report, Table
-from wsdesc.evaluation.scenes import PairTruth, TestScene, find_keypoints, make_scene
-from wsdesc.evaluation.summary import over_scenes, scene_figures
-from wsdesc.evaluation.tables import NONE, most_keypoints, percent, with_published
+from wsdesc.evaluation.options import EthOptions
+from wsdesc.evaluation.pairwise import evaluate_pairs, summarise_pairs
+from wsdesc.evaluation.provenance import RunLog
+from wsdesc.evaluation.results import BenchmarkResults
+from wsdesc.evaluation.scenes import EvaluationScene, PairTruth, find_keypoints, make_scene
 
-VOXEL = 0.02  # metres
-LEAST_OVERLAP = 0.3
+SCENES = ("gazebo_summer", "gazebo_winter", "wood_summer", "wood_autumn")
+MIN_OVERLAP = 0.3
 _SCAN = re.compile(r"(?:Hokuyo_|PointCloud|cloud_bin_)(\d+)\.(?:ply|csv|pcd)")
 _POSES = ("pose_scanner_leica.csv", "poseScanner_leica.csv")
 
 
-def read_eth_scenes(root: str | Path) -> list[TestScene]:
-    """The scenes below `root`, or `root` itself, in the layout described above."""
+def read_eth_scenes(root: str | Path) -> list[EvaluationScene]:
+    """Read the scenes at or below `root`, in the layout described above."""
     root = Path(root)
     if not root.is_dir():
-        raise FileFormatError(f"{root}: there is no such folder")
+        raise FileFormatError(f"{root}: no such folder")
     folders = [root, *sorted((path for path in root.iterdir() if path.is_dir()), key=natural_order)]
-    found = [(folder, _scans(folder)) for folder in folders]
-    scenes = [_read_scene(folder, scans) for folder, scans in found if scans]
+    scenes = [_read_scene(folder, scans) for folder in folders if (scans := _scans(folder))]
     if not scenes:
-        raise InputError(f"{root}: no scene here; one is a folder of Hokuyo_0.ply (or .csv), Hokuyo_1.ply, …")
+        raise InputError(
+            f"{root}: no scene found; expected folders of Hokuyo_0.ply (or .csv), Hokuyo_1.ply, …"
+        )
     return scenes
 
 
@@ -67,24 +65,24 @@ def _scans(folder: Path) -> dict[int, Path]:
     return {}
 
 
-def _read_scene(folder: Path, scans: dict[int, Path]) -> TestScene:
+def _read_scene(folder: Path, scans: dict[int, Path]) -> EvaluationScene:
     name = folder.resolve().name.replace("autmn", "autumn")
-    logs = [folder / "gt.log", folder.with_name(f"{folder.name}-evaluation") / "gt.log"]
-    log = next((path for path in logs if path.is_file()), None)
-    if log is not None:
-        pairs = [PairTruth(entry.i, entry.j, entry.T_i_j) for entry in read_log(log)]
+    evaluation = folder.resolve().with_name(f"{folder.resolve().name}-evaluation")
+    truth = next((place for place in (folder, evaluation) if (place / "gt.log").is_file()), None)
+    if truth:
+        pairs = [PairTruth(entry.i, entry.j, entry.T_i_j) for entry in read_log(truth / "gt.log")]
     else:
         pairs = _pairs_of_poses(folder)
-    places = [folder, folder / "01_Keypoints", logs[1].parent / "01_Keypoints"]
+    places = [folder, folder / "01_Keypoints", evaluation / "01_Keypoints"]
     keypoints = {number: find_keypoints(places, path.stem) for number, path in scans.items()}
-    there = {number: path for number, path in keypoints.items() if path}
-    return make_scene(name, folder, scans, pairs, there, fragment_name="scan {}")
+    listed = {number: path for number, path in keypoints.items() if path}
+    return make_scene(name, folder, scans, pairs, listed, scan_name="scan {}")
 
 
 def _pairs_of_poses(folder: Path) -> list[PairTruth]:
-    places = (folder, folder / "csv_local", folder / "csv_global")
-    poses = next((path for place in places for n in _POSES if (path := place / n).is_file()), None)
-    overlaps = next((path for place in places for path in sorted(place.glob("overlap*.csv"))), None)
+    folders = (folder, folder / "csv_local", folder / "csv_global")
+    poses = next((path for place in folders for n in _POSES if (path := place / n).is_file()), None)
+    overlaps = next((path for place in folders for path in sorted(place.glob("overlap*.csv"))), None)
     if poses is None or overlaps is None:
         raise FileFormatError(
             f"{folder}: this scene has no ground truth; expected gt.log, or {_POSES[0]} with overlap*.csv"
@@ -93,37 +91,35 @@ def _pairs_of_poses(folder: Path) -> list[PairTruth]:
     shares = _numbers(overlaps)
     if shares.shape != (len(T_world_scan), len(T_world_scan)):
         raise FileFormatError(
-            f"{overlaps}: is {shares.shape}, but {poses.name} has {len(T_world_scan)} poses"
+            f"{overlaps}: the matrix is {shares.shape}, but {poses.name} has {len(T_world_scan)} poses"
         )
     both = np.minimum(shares, shares.T)
     return [
         PairTruth(i, j, np.linalg.inv(T_world_scan[i]) @ T_world_scan[j])
         for i in range(len(both))
         for j in range(i + 1, len(both))
-        if both[i, j] >= LEAST_OVERLAP
+        if both[i, j] >= MIN_OVERLAP
     ]
 
 
 def _read_poses(path: Path) -> NDArray[np.float64]:
-    """(B, 4, 4) from the columns T00 … T33, whatever else the file has."""
+    """Read (B, 4, 4) from the columns T00 … T33; other columns are ignored."""
     try:
         first = path.read_text(encoding="utf-8-sig").partition("\n")[0]
     except (OSError, UnicodeDecodeError) as error:
         raise FileFormatError(f"{path}: cannot be read as text ({error})") from error
     names = [word.strip(' "#\r') for word in first.split(",")]
-    wanted = [f"T{row}{column}" for row in range(4) for column in range(4)]
-    absent = [name for name in wanted if name not in names]
-    if absent:
-        raise FileFormatError(f"{path}, line 1: lacks the columns {', '.join(absent)}")
+    columns = [f"T{row}{column}" for row in range(4) for column in range(4)]
+    missing = [name for name in columns if name not in names]
+    if missing:
+        raise FileFormatError(f"{path}, line 1: lacks the columns {', '.join(missing)}")
     table = _numbers(path, skip=1)
     if table.shape[1] != len(names):
         raise FileFormatError(f"{path}: has {table.shape[1]} columns under {len(names)} names")
-    poses = table[:, [names.index(name) for name in wanted]].reshape(-1, 4, 4)
-    R = poses[:, :3, :3]
-    rigid = np.isclose(R @ R.transpose(0, 2, 1), np.eye(3), atol=1e-3).all(axis=(1, 2))
-    rigid &= np.isclose(poses[:, 3], (0, 0, 0, 1), atol=1e-6).all(axis=1)
+    poses = table[:, [names.index(name) for name in columns]].reshape(-1, 4, 4)
+    rigid = is_rigid(poses)
     if not rigid.all():
-        raise FileFormatError(f"{path}, line {rigid.argmin() + 2}: not a rigid motion")
+        raise FileFormatError(f"{path}, line {rigid.argmin() + 2}: the pose is not rigid")
     return poses
 
 
@@ -140,40 +136,34 @@ def _numbers(path: Path, skip: int = 0) -> NDArray[np.float64]:
 def run_eth(
     root: Path,
     methods: Sequence[Method],
-    options: PairwiseOptions,
+    options: EthOptions,
     out: Path,
     *,
     executor: Executor | None = None,
     command: str = "",
     fresh: bool = False,
-    progress: Progress | None = None,
-) -> Report:
-    """Judge methods on the scenes below `root`; results go to `out`/eth."""
+    progress: ProgressHook | None = None,
+) -> BenchmarkResults:
+    """Evaluate methods on the scenes at or below `root`; results go to `out`/eth.
+
+    Args:
+        root: folder in the layout described above.
+        methods: methods to evaluate.
+        options: options of the protocol.
+        out: folder of the results.
+        executor: what runs the jobs (default: this process).
+        command: command line to record with the results.
+        fresh: discard existing results.
+        progress: hook for progress bars.
+    """
     scenes = read_eth_scenes(root)
     folder = out / "eth"
-    runs = Runs(folder, command, fresh)
-    told: Any = {"executor": executor, "runs": runs, "fresh": fresh, "progress": progress}
-    results = run_pairwise("eth", scenes, methods, options, folder, **told)
-    remarks = []
-    if {scene.name for scene in scenes} != set(published.OUTDOOR_SCENES):
-        remarks.append("Not the four published scenes: compare the methods with each other.")
-    main = eth_table(results, model_names(methods))
-    return write_pair_report(
-        "eth", "ETH", main, scenes, results, options, folder, runs=runs.all, remarks=remarks
-    )
-
-
-def eth_table(results: dict[str, list[Record]], models: Sequence[str]) -> Table:
-    """Table 8: FMR at τ2 = 0.05, a column for each scene."""
-    figures = {name: most_keypoints(scene_figures(records)) for name, records in results.items()}
-    found = dict.fromkeys(f.scene for some in figures.values() for f in some)
-    scenes = [s for s in published.OUTDOOR_SCENES if s in found]
-    scenes += [scene for scene in found if scene not in scenes]
-    ours = {}
-    for name, some in figures.items():
-        recall = {f.scene: f.recall_005 for f in some}
-        mean = over_scenes(list(recall.values()))
-        ours[name] = [*(percent(recall.get(scene)) for scene in scenes), mean.percent() if mean else NONE]
-    header = ["method", *scenes, "mean", f"published: {' / '.join(published.OUTDOOR_SCENES)} / mean"]
-    title = "ETH, FMR at τ2 = 0.05 (%); Table 8 of the paper"
-    return with_published(title, header, ours, published.OUTDOOR, (2, 3, 4, 5, 6), models)
+    run_log = RunLog(folder, command, fresh)
+    records = evaluate_pairs(
+        "eth", scenes, methods, options, folder,
+        executor=executor, run_log=run_log, fresh=fresh, progress=progress,
+    )  # fmt: skip
+    notes = []
+    if {scene.name for scene in scenes} != set(SCENES):
+        notes.append("Not the four published scenes.")
+    return summarise_pairs("eth", "eth", "ETH", scenes, methods, options, records, run_log, folder, notes)

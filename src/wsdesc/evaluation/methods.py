@@ -1,7 +1,6 @@
-"""What is judged: anything that describes keypoints, or that finds a pose by itself.
+"""Methods that a benchmark evaluates: descriptors of keypoints, or estimators of poses.
 
-Models, peers and the doubles of tests all fit the two protocols below; a benchmark knows nothing else of
-them.
+Models of this package and peers implement one of the two protocols below.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import torch
@@ -19,55 +18,70 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from wsdesc.core.errors import InputError
+from wsdesc.core.geometry import is_rigid
 
-UNTRAINED = {"untrained": 1.0, "untrained-fast": 0.25}  # the widths of networks nobody has taught
+UNTRAINED = {"untrained": 1.0, "untrained-fast": 0.25}  # widths of networks with random weights
+Kind = Literal["model", "untrained", "pipeline", "peer"]
+_PIPELINE = "register "  # start of the fingerprint of a pipeline
 
 
 class Describer(Protocol):
-    """Describes keypoints (K, 3) of a cloud (N, 3), whose unit is the length of a metre in it: (K, C)."""
+    """Describe keypoints (K, 3) of points (N, 3), where `unit` is the length of one metre: (K, C)."""
 
     def __call__(self, points: Tensor, keypoints: Tensor, unit: float, /) -> Tensor: ...
 
 
 class PoseEstimator(Protocol):
-    """Finds T_target_source (4, 4) of two clouds (N, 3) and (M, 3), not thinned, or None; unit as above."""
+    """Estimate T_target_source (4, 4) of the full clouds (N, 3) and (M, 3); None if no pose is found."""
 
     def __call__(self, source: Tensor, target: Tensor, unit: float, /) -> Tensor | None: ...
 
 
 @dataclass(frozen=True)
 class Method:
-    """A row of a table: a name, and one of the two things it can do."""
+    """A named descriptor or pose estimator: one row of a table."""
 
     name: str
     describer: Describer | None = None
     estimator: PoseEstimator | None = None
-    fingerprint: str = ""  # changes with the weights: results of others must not be continued
-    device: str = "cpu"  # where points go before they are described
-    recipe: dict[str, str] | None = None  # how another process gets it: what `from_recipe` takes
+    fingerprint: str = ""  # hash of the weights; results of other weights are not continued
+    device: str = "cpu"  # device of the points that are described
+    recipe: dict[str, str] | None = None  # argument of `from_recipe` in another process
 
     def __post_init__(self) -> None:
         if (self.describer is None) == (self.estimator is None):
-            raise InputError(f"{self.name}: a method either describes keypoints or estimates poses")
+            raise InputError(f"{self.name}: a method needs either a describer or an estimator")
 
     @property
     def file_stem(self) -> str:
-        """The name without signs that a file's name cannot have."""
+        """The name with characters that file names cannot hold replaced."""
         return re.sub(r"[^\w.+-]+", "_", self.name)
+
+    @property
+    def kind(self) -> Kind:
+        """Where the method comes from."""
+        if self.fingerprint in UNTRAINED:
+            return "untrained"
+        if self.fingerprint.startswith(_PIPELINE):
+            return "pipeline"
+        return "model" if self.describer and self.fingerprint else "peer"
 
     @torch.inference_mode()
     def describe(self, points: Tensor, keypoints: Tensor, unit: float, where: str) -> Tensor:
-        """Descriptors (K, C) on the method's device. They may hold NaN; a wrong shape is an InputError that
-        names the method and `where` it happened."""
+        """Compute descriptors (K, C) on the method's device. They may hold NaN.
+
+        Raises:
+            InputError: the descriptors have a wrong shape; the message names the method and `where`.
+        """
         assert self.describer is not None
-        features = self.describer(points.to(self.device), keypoints.to(self.device), unit)
-        features = torch.as_tensor(features).detach()
-        if features.ndim != 2 or len(features) != len(keypoints):
+        descriptors = self.describer(points.to(self.device), keypoints.to(self.device), unit)
+        descriptors = torch.as_tensor(descriptors).detach()
+        if descriptors.ndim != 2 or len(descriptors) != len(keypoints):
             raise InputError(
-                f"{self.name}, {where}: gave {tuple(features.shape)} for {len(keypoints)} keypoints, "
+                f"{self.name}, {where}: returned {tuple(descriptors.shape)} for {len(keypoints)} keypoints, "
                 "not (K, C)"
             )
-        return features
+        return descriptors
 
 
 def load_methods(
@@ -77,12 +91,16 @@ def load_methods(
     pipelines: Sequence[str] = (),
     skip: Callable[[str], None] | None = None,
 ) -> list[Method]:
-    """Methods by the names a command is given.
+    """Load methods by name.
 
-    A model is a file of weights, the name of one in the package, or one of `UNTRAINED`; `NAME=MODEL` calls it
-    NAME in the tables. Of those among `pipelines` all that `wsdesc.register` does is judged, not the
-    descriptors alone. Peers are asked for by the names of their registry. `skip` hears, in a line, of each
-    that cannot run here and what to type; without it that is an error, as when nothing else is left.
+    Args:
+        models: files of weights, names of shipped weights, or `untrained`, `untrained-fast`. `NAME=MODEL` is
+            called NAME in the tables.
+        peers: names of peers.
+        device: device of models and pipelines.
+        pipelines: weights whose full `register` pipeline is evaluated.
+        skip: called with one line for each peer that is not installed. Without it, or where no method is
+            left, a missing peer is an error.
     """
     from wsdesc.peers import PeerUnavailableError
 
@@ -98,16 +116,16 @@ def load_methods(
                 raise
             skip(f"{name} is skipped: {error}")
     if not methods:
-        raise missing[0] if missing else InputError("nothing to judge: name a --model or a --peer")
+        raise missing[0] if missing else InputError("no method given: pass --model, --register or --peer")
     stems = [method.file_stem for method in methods]
     for stem in stems:
         if stems.count(stem) > 1:
-            raise InputError(f"two methods are called {stem}: tell them apart by --model NAME=FILE")
+            raise InputError(f"two methods are called {stem}: rename one with --model NAME=FILE")
     return methods
 
 
 def from_recipe(recipe: dict[str, str]) -> Method:
-    """A method by what makes it: a model or a pipeline and its device, or a peer."""
+    """Load one method from `{"model": …, "device": …}`, `{"pipeline": …, "device": …}` or `{"peer": …}`."""
     if "peer" in recipe:
         method = _peer(recipe["peer"])
     elif "pipeline" in recipe:
@@ -122,7 +140,7 @@ def _model(text: str, device: str) -> Method:
     from wsdesc.descriptor.model import WSDesc
 
     label, separator, source = text.partition("=")
-    if not separator or Path(text).is_file():  # a file's own name may have the sign
+    if not separator or Path(text).is_file():  # a file name may contain "="
         label, separator, source = text, "", text
     if source in UNTRAINED:
         with torch.random.fork_rng(devices=[]):
@@ -130,25 +148,25 @@ def _model(text: str, device: str) -> Method:
             model = WSDesc(width=UNTRAINED[source]).to(device).eval()
         return Method(label, model, fingerprint=source, device=device)
     path = pretrained.find(source)
-    # On a GPU as the commands that use a model do it.
+    # On a GPU with the same precision as the commands that use a model.
     model = WSDesc.from_pretrained(path, device).accelerate("bf16", compile=False)
     name = label if separator else Path(source).name.removesuffix(".safetensors")
     return Method(name, model, fingerprint=_digest(path), device=device)
 
 
 def _pipeline(source: str, device: str) -> Method:
-    """`wsdesc.register` with a model and its defaults; it finds the unit by itself."""
+    """Wrap `wsdesc.register` with default options; it measures the unit itself."""
     from wsdesc.descriptor import pretrained
     from wsdesc.registration.pipeline import register
 
     path = pretrained.find(source)
 
     def estimate(p: Tensor, q: Tensor, unit: float) -> Tensor | None:
-        found = register(p.numpy(), q.numpy(), model=str(path), device=device)
-        return torch.from_numpy(found.T_target_source) if found.inliers else None
+        result = register(p.numpy(), q.numpy(), model=str(path), device=device)
+        return torch.from_numpy(result.T_target_source) if result.inliers else None
 
     name = Path(source).name.removesuffix(".safetensors")
-    return Method(f"register ({name})", estimator=estimate, fingerprint=f"register {_digest(path)}")
+    return Method(f"register ({name})", estimator=estimate, fingerprint=f"{_PIPELINE}{_digest(path)}")
 
 
 def _digest(path: Path) -> str:
@@ -156,23 +174,18 @@ def _digest(path: Path) -> str:
 
 
 def _peer(name: str) -> Method:
-    """The peer of that name, of either kind, on the CPU; one that cannot run here says what to type."""
     from wsdesc import peers
 
     if name in peers.names("pose"):
         return Method(name, estimator=peers.pose(name))
     if name in peers.names("descriptor"):
         return Method(name, describer=peers.descriptor(name))
-    raise InputError(f"no peer {name!r}: choose of {', '.join(peers.names())}")
+    raise InputError(f"unknown peer {name!r}: choose one of {', '.join(peers.names())}")
 
 
-def as_motion(pose: Any) -> NDArray[np.float64] | None:
-    """A peer's answer as a rigid (4, 4); None where it has none, or one that is no rigid motion."""
-    if pose is None:
+def as_pose(estimate: Any) -> NDArray[np.float64] | None:
+    """Convert the result of an estimator to a rigid (4, 4); None if it is missing or not rigid."""
+    if estimate is None:
         return None
-    T = np.asarray(torch.as_tensor(pose).detach().cpu(), dtype=np.float64)
-    if T.shape != (4, 4) or not np.isfinite(T).all():
-        return None
-    R = T[:3, :3]
-    rigid = np.allclose(R @ R.T, np.eye(3), atol=1e-3) and np.linalg.det(R) > 0
-    return T if rigid and np.allclose(T[3], (0, 0, 0, 1)) else None
+    T = np.asarray(torch.as_tensor(estimate).detach().cpu(), dtype=np.float64)
+    return T if T.shape == (4, 4) and is_rigid(T) else None

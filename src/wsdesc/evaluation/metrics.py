@@ -1,13 +1,13 @@
-"""What the public benchmarks measure: inlier ratio, feature-match recall, and two protocols of success.
+"""Metrics of the public benchmarks: inlier ratio, feature-match recall, pose errors and registration recall.
 
-Transformations are (..., 4, 4), one or many at once, as tensors or arrays; what is measured on them is a
-float64 tensor (...) on the CPU. Lengths are in the points' own measure; `unit` is what counts as a metre.
+Poses are (..., 4, 4), single or batched, as tensors or arrays. Their errors are float64 tensors (...) on the
+CPU. Lengths are in the unit of the points; `unit` is the length of one metre in it.
 
-Registration recall has two protocols, whose figures do not belong in one column:
+Registration recall has two definitions, whose figures must not be mixed:
 
-- R1 weighs the error by the points of the overlap (`r1_error`) and leaves out neighbours in the sequence
+- R1 weighs the error by the points of the overlap (`r1_error`) and leaves out consecutive scans of a sequence
   (`r1_counts`), which are too easy.
-- R2 bounds rotation and translation (`r2_success`), all pairs.
+- R2 limits rotation and translation errors (`r2_success`) and counts all pairs.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from torch import Tensor
 
 from wsdesc.cloud.neighbours import check_points
 from wsdesc.core.errors import InputError
+from wsdesc.core.geometry import transform
 
 Matrices = Tensor | NDArray[np.float64]
 Ratios = Sequence[float] | Tensor | NDArray[np.float64]
@@ -36,69 +37,70 @@ class RecallCurve(NamedTuple):
 
 
 def inlier_ratio(
-    source_keys: Tensor,
-    target_keys: Tensor,
+    source_keypoints: Tensor,
+    target_keypoints: Tensor,
     matches: Tensor,
     T_target_source: Matrices,
     tau1: float = 0.1,
 ) -> float:
-    """Share of matches less than `tau1` apart under the true transformation; 0 if there is no match.
+    """Compute the share of matches closer than `tau1` under the true pose; 0 without matches.
 
     Args:
-        source_keys, target_keys: keypoints (K, 3) and (L, 3), on one device.
-        matches: (M, 2) int64, a row of each.
-        T_target_source: the truth, (4, 4).
-        tau1: in the unit of the keypoints.
+        source_keypoints: (K, 3).
+        target_keypoints: (L, 3), on the same device.
+        matches: (M, 2) int64, indices of source and target keypoints.
+        T_target_source: the true pose, (4, 4).
+        tau1: distance in the unit of the keypoints.
     """
     if matches.ndim != 2 or matches.shape[1] != 2:
         raise InputError(f"matches must be (M, 2), not {tuple(matches.shape)}")
-    T = _transforms(T_target_source).to(source_keys.device)
+    T = _poses(T_target_source).to(source_keypoints.device)
     if T.ndim != 2:
-        raise InputError(f"matches are judged by one transformation (4, 4), not {tuple(T.shape)}")
+        raise InputError(f"T_target_source must be one pose (4, 4), not {tuple(T.shape)}")
     if len(matches) == 0:
         return 0.0
-    source, target = source_keys[matches[:, 0]].double(), target_keys[matches[:, 1]].double()
-    distance = torch.linalg.vector_norm(_moved(T, source) - target, dim=1)  # (M,)
+    source, target = source_keypoints[matches[:, 0]].double(), target_keypoints[matches[:, 1]].double()
+    distance = torch.linalg.vector_norm(transform(source, T) - target, dim=1)  # (M,)
     return float((distance < tau1).double().mean())
 
 
 def feature_match_recall(ratios: Ratios, tau2: float = 0.05) -> float:
-    """Share of pairs whose inlier ratio exceeds `tau2`."""
+    """Compute the share of pairs whose inlier ratio exceeds `tau2`."""
     return float((_ratios(ratios) > tau2).double().mean())
 
 
 def feature_match_recall_curve(ratios: Ratios, highest: float = 0.3, steps: int = 31) -> RecallCurve:
-    """Feature-match recall at `steps` thresholds from 0 to `highest`; it never rises."""
+    """Compute the feature-match recall at `steps` thresholds from 0 to `highest`; it never increases."""
     tau2 = torch.linspace(0, highest, steps, dtype=torch.float64)
     return RecallCurve(tau2, (_ratios(ratios) > tau2[:, None]).double().mean(1))
 
 
 def rotation_error_deg(T: Matrices, T_true: Matrices) -> Tensor:
-    """Angle between the two rotations, 0 … 180°."""
-    T, T_true = _two(T, T_true)
+    """Compute the angle between two rotations, 0 … 180°."""
+    T, T_true = _broadcast(T, T_true)
     between = T_true[..., :3, :3].mT @ T[..., :3, :3]
-    sine: Tensor = torch.linalg.vector_norm(_quaternion(between), dim=-1)  # of half the angle
+    sine: Tensor = torch.linalg.vector_norm(_quaternion(between), dim=-1)  # sine of half the angle
     return torch.rad2deg(2 * torch.asin(sine.clamp(max=1)))
 
 
 def translation_error(T: Matrices, T_true: Matrices) -> Tensor:
-    """Distance of the two translations: how far apart they put the source's origin."""
-    T, T_true = _two(T, T_true)
+    """Compute the distance between two translations: that of the source's origin under both poses."""
+    T, T_true = _broadcast(T, T_true)
     distance: Tensor = torch.linalg.vector_norm(T[..., :3, 3] - T_true[..., :3, 3], dim=-1)
     return distance
 
 
 def pose_rmse(T: Matrices, T_true: Matrices, points: Tensor) -> Tensor:
-    """Root mean square of the distances between where the two put the source's points (N, 3)."""
-    T, T_true = _two(T, T_true)
+    """Compute the root mean square distance between the source's points (N, 3) under two poses."""
+    T, T_true = _broadcast(T, T_true)
     points = check_points(points).detach().cpu().double()
-    return (_moved(T, points) - _moved(T_true, points)).square().sum(-1).mean(-1).sqrt()
+    return (transform(points, T) - transform(points, T_true)).square().sum(-1).mean(-1).sqrt()
 
 
 def information_matrix(points: Tensor) -> Tensor:
-    """Λ = Σ GᵀG with G = [I | −[p]×] over points p (N, 3): (6, 6) float64, as in gt.info.
+    """Compute Λ = Σ GᵀG with G = [I | −[p]×] over points p (N, 3): (6, 6) float64, as in gt.info.
 
-    G (t, ω) = t + ω × p is how a small motion, translation t and rotation vector ω, displaces p. Therefore
+    G (t, ω) = t + ω × p is the displacement of p by a small translation t and rotation vector ω. Therefore
     (t, ω)ᵀ Λ (t, ω) / Λ₁₁ is the mean squared displacement of the points, to first order.
     """
     p = check_points(points).detach().cpu().double()
@@ -115,30 +117,33 @@ def information_matrix(points: Tensor) -> Tensor:
 
 
 def r1_error(T_estimated: Matrices, T_true: Matrices, information: Matrices) -> Tensor:
-    """ξᵀ Λ ξ / Λ₁₁, a squared length: the error of the published evaluation of 3DMatch.
+    """Compute ξᵀ Λ ξ / Λ₁₁, a squared length: the error of the published 3DMatch evaluation.
 
-    ξ is the translation and the vector part of the quaternion, its real part not negative, of
-    T_true⁻¹ · T_estimated. Both matrices map fragment j into the frame of i, as in gt.log.
+    ξ is the translation and the vector part of the unit quaternion (real part ≥ 0) of
+    T_true⁻¹ · T_estimated.
+    Both poses map scan j into the frame of scan i, as in gt.log.
 
-    What it measures. For a translation by d it is d². Where rotation is involved it is not quite the mean
-    squared displacement of the overlap, in two ways, which are kept for the sake of comparable figures:
+    For a translation by d the error is d². With rotation it differs from the mean squared displacement of the
+    overlap in two ways, kept for figures that can be compared with published ones:
 
-    - The vector part is half of a small rotation vector (see `information_matrix`). A pure rotation counts
-      a quarter of the squared displacement it causes: half the length.
-    - T_true⁻¹ · T_estimated moves points of j's frame, while the points in Λ stand in the frame of i. The two
-      agree if T_true is the identity; else the rotation acts on a lever that is turned and shifted, and
-      what translation it should cancel remains.
+    - The vector part is half of a small rotation vector (see `information_matrix`), so that a pure rotation
+      counts a quarter of the squared displacement that it causes.
+    - T_true⁻¹ · T_estimated acts in the frame of j, but the points in Λ are in the frame of i. Both agree
+      only if T_true is the identity.
 
     `pose_rmse` is the displacement itself.
 
     Args:
-        T_estimated, T_true: (..., 4, 4).
+        T_estimated: (..., 4, 4).
+        T_true: (..., 4, 4).
         information: Λ (..., 6, 6).
     """
-    T_estimated, T_true = _two(T_estimated, T_true)
+    T_estimated, T_true = _broadcast(T_estimated, T_true)
     Lambda = torch.as_tensor(information).detach().cpu().double()
     if Lambda.shape[-2:] != (6, 6) or not bool((Lambda[..., 0, 0] > 0).all()):
-        raise InputError("information matrices must be (..., 6, 6) and of one point or more")
+        raise InputError(
+            "information matrices must be (..., 6, 6) with a positive number of points at [0, 0]"
+        )
     R_true = T_true[..., :3, :3]
     turn = _quaternion(R_true.mT @ T_estimated[..., :3, :3])
     shift = (R_true.mT @ (T_estimated - T_true)[..., :3, 3:]).squeeze(-1)
@@ -149,12 +154,12 @@ def r1_error(T_estimated: Matrices, T_true: Matrices, information: Matrices) -> 
 def r1_success(
     T_estimated: Matrices, T_true: Matrices, information: Matrices, unit: float = 1.0, limit: float = 0.2
 ) -> Tensor:
-    """R1: `r1_error` of at most `limit`², 0.2 m unless told otherwise; bool (...)."""
+    """Decide success by R1: `r1_error` of at most (`limit` · `unit`)²; bool (...)."""
     return r1_error(T_estimated, T_true, information) <= (limit * unit) ** 2
 
 
 def r1_counts(i: int, j: int) -> bool:
-    """Whether R1 counts this pair: fragments that follow each other in the sequence are left out."""
+    """Return whether R1 counts this pair: consecutive scans of the sequence are left out."""
     return j - i > 1
 
 
@@ -165,42 +170,37 @@ def r2_success(
     degrees: float = 15.0,
     translation: float = 0.3,
 ) -> Tensor:
-    """R2: rotation below `degrees` and translation below `translation`, 0.3 m, off; bool (...)."""
-    turned = rotation_error_deg(T_estimated, T_true) < degrees
-    return turned & (translation_error(T_estimated, T_true) < translation * unit)
+    """Decide success by R2: rotation below `degrees`, translation below `translation` · unit; bool (...)."""
+    rotation_ok = rotation_error_deg(T_estimated, T_true) < degrees
+    return rotation_ok & (translation_error(T_estimated, T_true) < translation * unit)
 
 
 def _ratios(ratios: Ratios) -> Tensor:
     values = torch.as_tensor(ratios, dtype=torch.float64).flatten()
     if len(values) == 0:
-        raise InputError("a recall needs the inlier ratio of one pair or more")
+        raise InputError("ratios must hold the inlier ratio of at least one pair")
     return values
 
 
-def _transforms(T: Matrices) -> Tensor:
+def _poses(T: Matrices) -> Tensor:
     matrix = torch.as_tensor(T).detach().cpu().double()
     if matrix.shape[-2:] != (4, 4):
-        raise InputError(f"transformations must be (..., 4, 4), not {tuple(matrix.shape)}")
+        raise InputError(f"poses must be (..., 4, 4), not {tuple(matrix.shape)}")
     if not bool(matrix.isfinite().all()):
-        raise InputError("a transformation holds NaN or infinity")
+        raise InputError("a pose holds NaN or infinity")
     return matrix
 
 
-def _two(T: Matrices, T_true: Matrices) -> tuple[Tensor, Tensor]:
-    first, second = torch.broadcast_tensors(_transforms(T), _transforms(T_true))
+def _broadcast(T: Matrices, T_true: Matrices) -> tuple[Tensor, Tensor]:
+    first, second = torch.broadcast_tensors(_poses(T), _poses(T_true))
     return first, second
 
 
-def _moved(T: Tensor, points: Tensor) -> Tensor:
-    """Points (N, 3) by transformations (..., 4, 4): (..., N, 3)."""
-    return points @ T[..., :3, :3].mT + T[..., None, :3, 3]
-
-
 def _quaternion(R: Tensor) -> Tensor:
-    """Vector parts (..., 3) of the unit quaternions of rotations (..., 3, 3), real part not negative."""
+    """Compute the vector parts (..., 3) of the unit quaternions (real part ≥ 0) of rotations (..., 3, 3)."""
     try:
         rotation = Rotation.from_matrix(R.reshape(-1, 3, 3).numpy())
     except ValueError as error:
-        raise InputError(f"a transformation is not a rigid motion: {error}") from error
+        raise InputError(f"a pose is not rigid: {error}") from error
     quaternion = torch.from_numpy(rotation.as_quat(canonical=True))  # (B, 4): x, y, z, w
     return quaternion[:, :3].reshape(R.shape[:-1])

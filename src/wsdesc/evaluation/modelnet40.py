@@ -1,12 +1,12 @@
 """The experiments on ModelNet40: partial views of shapes by the protocols of PRNet and of RPM-Net.
 
-PRNet's two views hold the same samples of a shape, so that exact matches exist and any descriptor that keeps
-still under rotation does well, an untrained one included. RPM-Net's are sampled independently: those tell
-descriptors apart.
+PRNet's two views hold the same samples of a shape, so that exact matches exist, and every rotation-invariant
+descriptor does well, even an untrained one. RPM-Net's views are sampled independently.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,51 +14,56 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import Field
 
 from wsdesc.alignment import fit_rigid, ransac
 from wsdesc.core.errors import InputError
-from wsdesc.core.options import Options
+from wsdesc.core.progress import ProgressHook, no_progress
 from wsdesc.datasets.modelnet40 import ShapePair, independent_pair, item_generator, partial_pair, read_split
-from wsdesc.evaluation.methods import Method, as_motion
+from wsdesc.evaluation.euler import euler_errors
+from wsdesc.evaluation.methods import Method, as_pose
 from wsdesc.evaluation.metrics import rotation_error_deg, translation_error
-from wsdesc.evaluation.pairwise import Progress, Silent
-from wsdesc.evaluation.provenance import Runs
-from wsdesc.evaluation.records import Record, Store
-from wsdesc.evaluation.report import Report
-from wsdesc.evaluation.shape_report import write_shape_report
+from wsdesc.evaluation.options import ShapeOptions
+from wsdesc.evaluation.provenance import RunLog
+from wsdesc.evaluation.records import Record, RecordStore
+from wsdesc.evaluation.results import BenchmarkResults, EvaluatedMethod
+from wsdesc.evaluation.summary import failure_notes
+from wsdesc.evaluation.tables import NONE, Table, percent
 from wsdesc.matching import mutual_matches
 
 KEY = ("protocol", "item")
+UNSEEN_FROM = 20  # first label of the categories that PRNet's protocol does not train on
+TITLES = {
+    "prnet-clean": "PRNet protocol, clean",
+    "prnet-noisy": "PRNet protocol, noisy",
+    "rpm-45": "RPM-Net protocol, up to 45° per axis",
+    "rpm-180": "RPM-Net protocol, up to 180° per axis",
+}
+_NOTES = [
+    "PRNet's two views hold the same samples: exact matches exist, and an untrained network does well, too. "
+    "RPM-Net's views are sampled independently.",
+    "By R2: within 15° and 0.3 of the shapes' radius. A mean far above its median comes from a few poses "
+    "that are completely wrong.",
+    f"Unseen: categories with labels {UNSEEN_FROM} … 39. A model trained on shapes of all 40 categories has "
+    "seen them.",
+]
 
-Maker = Callable[[NDArray[np.float32], np.random.Generator], ShapePair]
+PairMaker = Callable[[NDArray[np.float32], np.random.Generator], ShapePair]
 
 
-def _prnet(noise: float) -> Maker:
+def _prnet(noise: float) -> PairMaker:
     return lambda shape, generator: partial_pair(shape, generator, noise=noise)
 
 
-def _rpm(angle: float) -> Maker:
+def _rpm(angle: float) -> PairMaker:
     return lambda shape, generator: independent_pair(shape, generator, max_angle=angle)
 
 
-PROTOCOLS: dict[str, Maker] = {
+PAIR_MAKERS: dict[str, PairMaker] = {
     "prnet-clean": _prnet(0.0),
     "prnet-noisy": _prnet(0.01),
     "rpm-45": _rpm(45.0),
     "rpm-180": _rpm(180.0),
 }
-
-
-class ShapeOptions(Options):
-    """How shapes are judged. Lengths are in units; a unit of 1 is the radius of the shapes' sphere."""
-
-    protocols: tuple[str, ...] = tuple(PROTOCOLS)
-    limit: int | None = Field(None, ge=1)  # shapes, drawn at random; None: all
-    unit: float = Field(1.0, gt=0)  # what the model calls a metre
-    threshold: float = Field(0.05, gt=0)  # distance up to which a match agrees with a motion
-    iterations: int = Field(50_000, ge=1)  # of RANSAC, at most
-    seed: int = Field(0, ge=0)
 
 
 def run_modelnet40(
@@ -69,24 +74,33 @@ def run_modelnet40(
     *,
     command: str = "",
     fresh: bool = False,
-    progress: Progress | None = None,
-) -> Report:
-    """Judge methods on test shapes below `root`; results go to `out`/modelnet40.
+    progress: ProgressHook | None = None,
+) -> BenchmarkResults:
+    """Evaluate methods on test shapes of the folder `root`; results go to `out`/modelnet40.
 
-    Each item's pair depends on the seed and its number alone, and a smaller limit takes some of the items of
-    a larger one: results are continued whatever the limit was. A pose that was not found counts as the
-    identity.
+    The pair of an item depends only on the seed and the item's number, and a smaller limit selects a subset
+    of the items of a larger one. Runs can therefore be continued with any limit. Where a method finds no
+    pose, the identity counts as its result.
+
+    Args:
+        root: folder of ply_data_test*.h5.
+        methods: methods to evaluate.
+        options: options of the protocols.
+        out: folder of the results.
+        command: command line to record with the results.
+        fresh: discard existing results.
+        progress: hook for progress bars.
     """
-    progress = progress or Silent()
-    unknown = [name for name in options.protocols if name not in PROTOCOLS]
+    progress = progress or no_progress
+    unknown = [name for name in options.protocols if name not in PAIR_MAKERS]
     if unknown:
-        raise InputError(f"unknown protocol {unknown[0]!r}: choose of {', '.join(PROTOCOLS)}")
+        raise InputError(f"unknown protocol {unknown[0]!r}: choose from {', '.join(PAIR_MAKERS)}")
     shapes = read_split(root, "test")
     order = np.random.default_rng(options.seed).permutation(len(shapes.points))
     items = sorted(order[: options.limit].tolist())
     folder = out / "modelnet40"
-    runs = Runs(folder, command, fresh)
-    results = {}
+    run_log = RunLog(folder, command, fresh)
+    records = {}
     for method in methods:
         settings: dict[str, Any] = {
             "benchmark": "modelnet40",
@@ -95,54 +109,72 @@ def run_modelnet40(
             "shapes": list(shapes.points.shape),
             **options.model_dump(mode="json", exclude={"protocols", "limit"}),
         }
-        store = Store.open(folder / f"{method.file_stem}.jsonl", settings, KEY, fresh)
+        store = RecordStore.open(folder / f"{method.file_stem}.jsonl", settings, KEY, fresh)
         keys = [{"protocol": protocol, "item": item} for protocol in options.protocols for item in items]
         missing = [key for key in keys if key not in store]
-        progress.expect(f"{method.name}: ModelNet40", pairs=len(missing))
-        for key in missing:
-            runs.note()
-            pair = make_pair(shapes.points[key["item"]], key["protocol"], key["item"], options.seed)
-            label = None if shapes.labels is None else int(shapes.labels[key["item"]])
-            store.append(key | {"label": label} | judge_shapes(method, pair, options, f"shape {key['item']}"))
-            progress.done("pairs")
-        results[method.name] = [store[key] for key in keys]
-    samples = f"n = {len(items)} of {len(order)} test shapes a protocol, drawn by seed {options.seed}"
-    return write_shape_report(results, methods, samples, folder, runs.all)
+        with progress(f"{method.name}, ModelNet40: pairs", len(missing)) as pair_done:
+            for key in missing:
+                run_log.add_present()
+                pair = make_pair(shapes.points[key["item"]], key["protocol"], key["item"], options.seed)
+                label = None if shapes.labels is None else int(shapes.labels[key["item"]])
+                score = score_shapes(method, pair, options, f"shape {key['item']}")
+                store.append(key | {"label": label} | score)
+                pair_done(1)
+        records[method.name] = [store[key] for key in keys]
+    results = BenchmarkResults(
+        "modelnet40",
+        "modelnet40",
+        "ModelNet40",
+        f"n = {len(items)} of {len(order)} test shapes per protocol, drawn with seed {options.seed}",
+        [*_NOTES, *failure_notes(records)],
+        options.model_dump(mode="json"),
+        [EvaluatedMethod.of(method) for method in methods],
+        list(run_log.runs),
+        shape_tables(records),
+        {"protocol": list(options.protocols), "item": items},
+        records,
+    )
+    pairs = [{"method": method} | record for method, group in records.items() for record in group]
+    results.save(folder, {"pairs.csv": pairs})
+    return results
 
 
 def make_pair(shape: NDArray[np.float32], protocol: str, item: int, seed: int) -> ShapePair:
-    """The pair of an item under a protocol, the same in whatever order pairs are made."""
-    return PROTOCOLS[protocol](shape, item_generator(seed, item))
+    """Make the pair of an item; it does not depend on the order in which pairs are made."""
+    return PAIR_MAKERS[protocol](shape, item_generator(seed, item))
 
 
-def judge_shapes(method: Method, pair: ShapePair, options: ShapeOptions, where: str) -> Record:
-    """Match all points, RANSAC, refit on its inliers, compare: errors in degrees and in the shapes' unit."""
+def score_shapes(method: Method, pair: ShapePair, options: ShapeOptions, where: str) -> Record:
+    """Match all points, run RANSAC, refit to its inliers, and compare with the true pose.
+
+    Errors are in degrees and in the shapes' unit.
+    """
     source, target = torch.from_numpy(pair.source), torch.from_numpy(pair.target)
     T, matches, failure = None, None, None
     if method.describer is not None:
-        features = [method.describe(cloud, cloud, options.unit, where) for cloud in (source, target)]
+        p, q = (method.describe(cloud, cloud, options.unit, where) for cloud in (source, target))
         matches = 0
-        bad = sum(int((~some.isfinite().all(dim=1)).sum()) for some in features)
+        bad = sum(int((~descriptors.isfinite().all(dim=1)).sum()) for descriptors in (p, q))
         if bad:
             failure = f"{where}: {bad} descriptors are not finite"
         else:
-            pairs = mutual_matches(features[0], features[1]).cpu()  # (M, 2)
+            pairs = mutual_matches(p, q).cpu()  # (M, 2)
             matches = len(pairs)
-            found = ransac(
+            result = ransac(
                 source[pairs[:, 0]],
                 target[pairs[:, 1]],
                 threshold=options.threshold * options.unit,
                 iterations=options.iterations,
                 seed=options.seed,
             )
-            if found.success:
-                agreeing = pairs[found.inliers]
-                T = fit_rigid(source[agreeing[:, 0]], target[agreeing[:, 1]]).numpy()
+            if result.success:
+                inliers = pairs[result.inliers]
+                T = fit_rigid(source[inliers[:, 0]], target[inliers[:, 1]]).numpy()
     else:
         assert method.estimator is not None
-        answer = method.estimator(source, target, options.unit)
-        T = as_motion(answer)
-        failure = "its pose is not a rigid motion" if T is None and answer is not None else None
+        pose = method.estimator(source, target, options.unit)
+        T = as_pose(pose)
+        failure = "the estimated pose is not rigid" if T is None and pose is not None else None
     estimate = np.eye(4) if T is None else T
     return {
         "matches": matches,
@@ -153,3 +185,54 @@ def judge_shapes(method: Method, pair: ShapePair, options: ShapeOptions, where: 
         "translation_error": float(translation_error(estimate, pair.T_target_source)),
         "failure": failure,
     }
+
+
+def shape_tables(results: dict[str, list[Record]]) -> list[Table]:
+    """Build the tables of each protocol, for all categories and for unseen ones."""
+    tables = []
+    for protocol in dict.fromkeys(record["protocol"] for records in results.values() for record in records):
+        for subset in ("all", "unseen"):
+            chosen = {
+                name: [r for r in records if r["protocol"] == protocol and (subset == "all" or _is_unseen(r))]
+                for name, records in results.items()
+            }
+            count = max(map(len, chosen.values()), default=0)
+            if count:
+                title = f"ModelNet40, {TITLES[protocol]}, {subset} categories (n = {count})"
+                tables.append(_shape_table(title, protocol, chosen))
+    return tables
+
+
+def _shape_table(title: str, protocol: str, results: dict[str, list[Record]]) -> Table:
+    if protocol.startswith("prnet"):
+        header = ["RMSE(R) (°)", "MAE(R) (°)", "R²(R)", "RMSE(t)", "MAE(t)", "R²(t)", "found"]
+        rows = [[name, *_euler_cells(records)] for name, records in results.items()]
+    else:
+        header = ["RRE mean (°)", "RRE median (°)", "RTE mean", "RTE median", "RR by R2 (%)", "found"]
+        rows = [[name, *_isotropic_cells(records)] for name, records in results.items()]
+    return Table(title, ["method", *header], rows)
+
+
+def _euler_cells(records: list[Record]) -> list[str]:
+    errors = euler_errors(
+        np.array([record["T_target_source"] for record in records]),
+        np.array([record["T_true"] for record in records]),
+    )
+    return [NONE if math.isnan(value) else f"{value:.3f}" for value in errors] + [_found_cell(records)]
+
+
+def _isotropic_cells(records: list[Record]) -> list[str]:
+    rotation = [record["rotation_error"] for record in records]
+    translation = [record["translation_error"] for record in records]
+    cells = [f"{x:.3f}" for x in (np.mean(rotation), np.median(rotation))]
+    cells += [f"{x:.4f}" for x in (np.mean(translation), np.median(translation))]
+    right = np.mean([turn < 15 and shift < 0.3 for turn, shift in zip(rotation, translation, strict=True)])
+    return [*cells, percent(float(right)), _found_cell(records)]
+
+
+def _found_cell(records: list[Record]) -> str:
+    return f"{sum(record['found'] for record in records)} of {len(records)}"
+
+
+def _is_unseen(record: Record) -> bool:
+    return record["label"] is not None and record["label"] >= UNSEEN_FROM

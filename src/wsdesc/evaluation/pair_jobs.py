@@ -1,8 +1,8 @@
-"""Fragments to describe and pairs to judge: in this process, or as jobs that an executor does elsewhere.
+"""Score the pairs of a scene, in this process or as jobs of an executor.
 
-Here the method is at hand, and what it says of fragments stays in memory. Elsewhere it is loaded by its
-recipe, once in each process; jobs hold paths and content hashes of files that all see, and descriptors travel
-through a folder that all see as well.
+In this process the method is loaded already, and descriptors stay in memory. Other processes load the method
+by its recipe, once each. Their jobs hold paths and content hashes; descriptors are exchanged through a folder
+that all processes can read.
 """
 
 from __future__ import annotations
@@ -21,31 +21,32 @@ from wsdesc.core.atomic import atomic_write
 from wsdesc.core.errors import InputError
 from wsdesc.core.executors import Executor, Job, Result, Serial
 from wsdesc.core.journal import content_of
-from wsdesc.evaluation.fragments import Described, Fragment, describe_fragment, load_fragment
 from wsdesc.evaluation.methods import Method, from_recipe
+from wsdesc.evaluation.options import PairwiseOptions
 from wsdesc.evaluation.records import Record
-from wsdesc.evaluation.scenes import PairTruth, TestScene
-from wsdesc.evaluation.score import PairwiseOptions, judge
+from wsdesc.evaluation.scans import DescribedScan, EvaluationScan, describe_scan, load_scan
+from wsdesc.evaluation.scenes import EvaluationScene, PairTruth
+from wsdesc.evaluation.score import score_pair
 
-Wanted = Sequence[tuple[PairTruth, int]]  # pairs, and how many keypoints of each fragment
+Requests = Sequence[tuple[PairTruth, int]]  # pairs, and the number of keypoints per scan
 
 
-class Work(NamedTuple):
-    """What a method is to do with fragments of a scene."""
+class SceneSetup(NamedTuple):
+    """A method, a scene and the options to score it with."""
 
-    scene: TestScene
+    scene: EvaluationScene
     unit: float
     method: Method
     options: PairwiseOptions
 
-    def fragment_job(self, number: int) -> Job:
-        """All that a fragment's points and keypoints follow from."""
+    def scan_job(self, number: int) -> Job:
+        """Return everything that a scan's points and keypoints depend on."""
         describes = self.method.describer is not None
         keypoints = self.scene.keypoints.get(number)
         return {
             "scene": self.scene.name,
             "number": number,
-            "path": str(self.scene.fragments[number].absolute()),
+            "path": str(self.scene.scans[number].absolute()),
             "indices": str(keypoints.absolute()) if keypoints else None,
             "keypoints": max(self.options.keypoints),
             "voxel": self.options.voxel * self.unit if describes else 0.0,
@@ -53,123 +54,138 @@ class Work(NamedTuple):
             "seed": self.options.seed,
         }
 
-    def where(self, number: int) -> str:
-        """The fragment, for people."""
-        return f"{self.scene.name}/{self.scene.fragments[number].stem}"
+    def label(self, number: int) -> str:
+        """Name a scan in messages."""
+        return f"{self.scene.name}/{self.scene.scans[number].stem}"
 
 
-def judge_pairs(
-    work: Work, wanted: Wanted, executor: Executor, folder: Path, described: Callable[[], None]
+def score_pairs(
+    setup: SceneSetup,
+    requests: Requests,
+    executor: Executor,
+    folder: Path,
+    scan_described: Callable[[], None],
 ) -> Iterator[tuple[int, Record]]:
-    """The number of each wanted pair and its record without a key, as they are judged.
+    """Yield the number of each request and its record without a key, as they finish.
 
-    `described` is called after each fragment. In `folder` lies for a while what others shall read.
+    Args:
+        setup: method, scene and options.
+        requests: pairs and keypoint counts.
+        executor: what runs the jobs.
+        folder: where descriptors are exchanged temporarily.
+        scan_described: called after each described scan.
     """
     if isinstance(executor, Serial):
-        return executor.run(_Here(work, wanted, described), [{"number": k} for k in range(len(wanted))])
-    return _judge_elsewhere(work, wanted, executor, folder, described)
+        scorer = _SerialScorer(setup, requests, scan_described)
+        return executor.run(scorer, [{"number": k} for k in range(len(requests))])
+    return _score_with_jobs(setup, requests, executor, folder, scan_described)
 
 
-class _Here:
-    """Judges pairs in this process; fragments are described when the first pair needs them."""
+class _SerialScorer:
+    """Score pairs in this process; a scan is described when its first pair needs it."""
 
-    def __init__(self, work: Work, wanted: Wanted, described: Callable[[], None]) -> None:
-        self.work, self.wanted, self.described = work, wanted, described
-        self.known: dict[int, Described] = {}
+    def __init__(self, setup: SceneSetup, requests: Requests, scan_described: Callable[[], None]) -> None:
+        self.setup, self.requests, self.scan_described = setup, requests, scan_described
+        self.scans: dict[int, DescribedScan] = {}
 
     def __call__(self, job: Job) -> Result:
-        pair, count = self.wanted[job["number"]]
-        _, unit, method, options = self.work
+        pair, count = self.requests[job["number"]]
+        _, unit, method, options = self.setup
         for number in (pair.i, pair.j):
-            if number not in self.known:
-                fragment = _load(self.work.fragment_job(number))
-                self.known[number] = describe_fragment(method, fragment, unit, self.work.where(number))
-                self.described()
-        return judge(method, pair, self.known[pair.j], self.known[pair.i], count, unit, options)
+            if number not in self.scans:
+                scan = _load(self.setup.scan_job(number))
+                self.scans[number] = describe_scan(method, scan, unit, self.setup.label(number))
+                self.scan_described()
+        return score_pair(method, pair, self.scans[pair.j], self.scans[pair.i], count, unit, options)
 
 
-def _judge_elsewhere(
-    work: Work, wanted: Wanted, executor: Executor, folder: Path, described: Callable[[], None]
+def _score_with_jobs(
+    setup: SceneSetup,
+    requests: Requests,
+    executor: Executor,
+    folder: Path,
+    scan_described: Callable[[], None],
 ) -> Iterator[tuple[int, Record]]:
-    if work.method.recipe is None:
-        raise InputError(f"{work.method.name}: is known in this process only: judge it without --jobs")
-    common = {"method": work.method.recipe, "fingerprint": work.method.fingerprint, "unit": work.unit}
+    if setup.method.recipe is None:
+        raise InputError(f"{setup.method.name}: exists only in this process; evaluate it without --jobs")
+    common = {"method": setup.method.recipe, "fingerprint": setup.method.fingerprint, "unit": setup.unit}
     with tempfile.TemporaryDirectory(dir=folder.absolute(), prefix=".descriptors-") as shared:
-        numbers = sorted({number for pair, _ in wanted for number in (pair.i, pair.j)})
-        fragments = {}
+        numbers = sorted({number for pair, _ in requests for number in (pair.i, pair.j)})
+        scans = {}
         for number in numbers:
-            file = work.fragment_job(number)
-            place = {"features": f"{shared}/{number}.npy", "where": work.where(number)}
-            fragments[number] = file | place | {"content": content_of(file["path"])}
-        jobs = [common | {"fragment": fragments[number]} for number in numbers]
-        for k, result in executor.run(describe_there, jobs):
-            fragments[numbers[k]]["failure"] = result["failure"]
-            described()
-        options = work.options.model_dump(mode="json")
+            file = setup.scan_job(number)
+            exchange = {"descriptors": f"{shared}/{number}.npy", "label": setup.label(number)}
+            scans[number] = file | exchange | {"content": content_of(file["path"])}
+        jobs = [common | {"scan": scans[number]} for number in numbers]
+        for k, result in executor.run(describe_scan_job, jobs):
+            scans[numbers[k]]["failure"] = result["failure"]
+            scan_described()
+        options = setup.options.model_dump(mode="json")
         yield from executor.run(
-            judge_there,
+            score_pair_job,
             [
                 common | {
-                    "source": fragments[pair.j],
-                    "target": fragments[pair.i],
+                    "source": scans[pair.j],
+                    "target": scans[pair.i],
                     "pair": [pair.i, pair.j],
                     "T_i_j": pair.T_i_j.tolist(),
                     "information": None if pair.information is None else pair.information.tolist(),
                     "count": count,
                     "options": options,
                 }
-                for pair, count in wanted
+                for pair, count in requests
             ],
         )  # fmt: skip
 
 
-def describe_there(job: Job) -> Result:
-    """Describe a fragment, leave its descriptors where the job says; and why they cannot be used, if so."""
-    file, method = job["fragment"], _method(job)
+def describe_scan_job(job: Job) -> Result:
+    """Describe a scan, write its descriptors, and return why they are unusable, if they are."""
+    file, method = job["scan"], _method(job)
     if content_of(file["path"]) != file["content"]:
-        raise InputError(f"{file['path']}: holds something else where a worker reads it")
-    found = describe_fragment(method, _load(file), job["unit"], file["where"])
-    if found.features is not None:
-        with atomic_write(file["features"]) as temporary:
-            np.save(temporary, found.features.cpu().numpy())
-    return {"failure": found.failure}
+        raise InputError(f"{file['path']}: the file differs on a worker; give all workers the same files")
+    described = describe_scan(method, _load(file), job["unit"], file["label"])
+    if described.descriptors is not None:
+        with atomic_write(file["descriptors"]) as temporary:
+            np.save(temporary, described.descriptors.cpu().numpy())
+    return {"failure": described.failure}
 
 
-def judge_there(job: Job) -> Result:
-    """Judge a pair whose fragments were described."""
+def score_pair_job(job: Job) -> Result:
+    """Score a pair of described scans."""
     method = _method(job)
     source, target = (
-        _described(json.dumps(job[end]), method.describer is not None) for end in ("source", "target")
+        _read_described(json.dumps(job[end]), method.describer is not None) for end in ("source", "target")
     )
-    known = job["information"]
+    information = job["information"]
     i, j = job["pair"]
-    pair = PairTruth(i, j, np.array(job["T_i_j"]), None if known is None else np.array(known))
+    T_i_j = np.array(job["T_i_j"])
+    pair = PairTruth(i, j, T_i_j, None if information is None else np.array(information))
     options = PairwiseOptions.read(job["options"])
-    return judge(method, pair, source, target, job["count"], job["unit"], options)
+    return score_pair(method, pair, source, target, job["count"], job["unit"], options)
 
 
 def _method(job: Job) -> Method:
-    method = _loaded(json.dumps(job["method"]))
+    method = _load_method(json.dumps(job["method"]))
     if method.fingerprint != job["fingerprint"]:
-        raise InputError(f"{method.name}: a worker has other weights of that name")
+        raise InputError(f"{method.name}: a worker has other weights under this name")
     return method
 
 
 @lru_cache(maxsize=4)
-def _loaded(recipe: str) -> Method:
+def _load_method(recipe: str) -> Method:
     return from_recipe(json.loads(recipe))
 
 
 @lru_cache(maxsize=64)
-def _described(file: str, features: bool) -> Described:
+def _read_described(file: str, has_descriptors: bool) -> DescribedScan:
     job = json.loads(file)
-    vectors = torch.from_numpy(np.load(job["features"], allow_pickle=False)) if features else None
-    return Described(_load(job), vectors, job["failure"])
+    arrays = torch.from_numpy(np.load(job["descriptors"], allow_pickle=False)) if has_descriptors else None
+    return DescribedScan(_load(job), arrays, job["failure"])
 
 
-def _load(file: Job) -> Fragment:
+def _load(file: Job) -> EvaluationScan:
     number = file["number"]
     indices = {number: Path(file["indices"])} if file["indices"] else {}
-    scene = TestScene(file["scene"], {number: Path(file["path"])}, [], indices)
+    scene = EvaluationScene(file["scene"], {number: Path(file["path"])}, [], indices)
     settings = {name: file[name] for name in ("keypoints", "voxel", "rotated", "seed")}
-    return load_fragment(scene, number, **settings)
+    return load_scan(scene, number, **settings)

@@ -1,73 +1,68 @@
-"""Judge methods on pairs of fragments with known poses, whoever does the work."""
+"""Run methods on pairs of scans with ground truth, continue interrupted runs, and summarise the results."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import asdict
 from pathlib import Path
-from typing import Protocol
 
 from wsdesc.cloud.files import read_points
 from wsdesc.cloud.units import measure
 from wsdesc.core.errors import InputError
 from wsdesc.core.executors import Executor, Serial
+from wsdesc.core.progress import ProgressHook, no_progress
 from wsdesc.evaluation.methods import Method
-from wsdesc.evaluation.pair_jobs import Work, judge_pairs
-from wsdesc.evaluation.provenance import Runs
-from wsdesc.evaluation.records import Record, Store
-from wsdesc.evaluation.scenes import PairTruth, TestScene
-from wsdesc.evaluation.score import PairwiseOptions, compare
-
-__all__ = ["KEY", "PairwiseOptions", "Progress", "Silent", "compare", "run_pairwise"]
+from wsdesc.evaluation.options import PairwiseOptions
+from wsdesc.evaluation.pair_jobs import SceneSetup, score_pairs
+from wsdesc.evaluation.provenance import RunLog
+from wsdesc.evaluation.records import Record, RecordStore
+from wsdesc.evaluation.results import BenchmarkResults, EvaluatedMethod
+from wsdesc.evaluation.scenes import EvaluationScene, PairTruth
+from wsdesc.evaluation.summary import failure_notes, scene_figures
+from wsdesc.evaluation.tables import pairwise_tables
 
 KEY = ("scene", "i", "j", "keypoints")
 
 
-class Progress(Protocol):
-    """What a run tells of itself: the kinds of work ahead, then each piece that is done."""
-
-    def expect(self, what: str, **pieces: int) -> None: ...
-
-    def done(self, kind: str) -> None: ...
-
-
-class Silent:
-    """For those who do not watch."""
-
-    def expect(self, what: str, **pieces: int) -> None:
-        pass
-
-    def done(self, kind: str) -> None:
-        pass
-
-
-def run_pairwise(
+def evaluate_pairs(
     benchmark: str,
-    scenes: Sequence[TestScene],
+    scenes: Sequence[EvaluationScene],
     methods: Sequence[Method],
     options: PairwiseOptions,
     out: Path,
     *,
     executor: Executor | None = None,
-    runs: Runs | None = None,
+    run_log: RunLog | None = None,
     fresh: bool = False,
-    progress: Progress | None = None,
+    progress: ProgressHook | None = None,
 ) -> dict[str, list[Record]]:
-    """Judge every pair for every method: {method: records}, in the order of scenes, pairs and counts.
+    """Score every pair for every method: {method: records}, in the order of scenes, pairs and counts.
 
-    Each record is in `out`/METHOD.jsonl as soon as it is known; pairs that stand there already are not
-    judged again, and `runs` hears of the first that is new. `executor` does the work, in this process if
-    there is none. What a record holds:
+    Each record is written to `out`/METHOD.jsonl at once. Pairs with a record are not scored again. A record
+    holds:
 
-    - scene, i, j, keypoints (asked for) and unit;
+    - scene, i, j, keypoints (the requested number) and unit;
     - matches, dimension and inlier_ratio, None for methods that estimate poses;
     - found, T_i_j, rotation_error in degrees and translation_error in the files' unit, None if not found;
     - r1_error in squared units and r1, None where R1 does not count the pair; r2;
-    - failure: why a method had no say, else None.
+    - failure: why the method gave no usable result, else None.
+
+    Args:
+        benchmark: name of the benchmark, part of the settings of the records.
+        scenes: scans and ground truth.
+        methods: methods to score.
+        options: options of the protocol.
+        out: folder of the records.
+        executor: what runs the jobs (default: this process).
+        run_log: log that the present run is added to with its first new record.
+        fresh: discard existing records.
+        progress: hook for progress bars.
     """
     if not options.keypoints or min(options.keypoints) < 1:
-        raise InputError("--keypoints must be one number above 0, or several")
-    executor, progress = executor or Serial(), progress or Silent()
-    units = {scene.name: options.unit or _measured_unit(scene) for scene in scenes}
+        raise InputError("keypoints: expected one or more numbers above 0")
+    executor, progress = executor or Serial(), progress or no_progress
+    units = {scene.name: options.unit or _measure_unit(scene) for scene in scenes}
     truth = {scene.name: scene.digest for scene in scenes}
     results = {}
     for method in methods:
@@ -77,47 +72,100 @@ def run_pairwise(
             "weights": method.fingerprint,
             "truth": truth,
             **options.model_dump(mode="json"),
-            "keypoints": sorted(set(options.keypoints), reverse=True),  # in whatever order they were named
+            "keypoints": _counts(options),
         }
-        store = Store.open(out / f"{method.file_stem}.jsonl", settings, KEY, fresh)
+        store = RecordStore.open(out / f"{method.file_stem}.jsonl", settings, KEY, fresh)
         records: list[Record] = []
         for scene in scenes:
-            records += _run_scene(scene, units[scene.name], method, options, store, executor, runs, progress)
+            setup = SceneSetup(scene, units[scene.name], method, options)
+            records += _evaluate_scene(setup, store, executor, run_log, progress)
         results[method.name] = records
     return results
 
 
-def _run_scene(
-    scene: TestScene,
-    unit: float,
-    method: Method,
-    options: PairwiseOptions,
-    store: Store,
-    executor: Executor,
-    runs: Runs | None,
-    progress: Progress,
+def _evaluate_scene(
+    setup: SceneSetup, store: RecordStore, executor: Executor, run_log: RunLog | None, progress: ProgressHook
 ) -> list[Record]:
-    counts = sorted(set(options.keypoints), reverse=True)
-    counts = counts if method.describer else counts[:1]  # a pose needs no keypoints
-    wanted: list[tuple[Record, PairTruth]] = [
+    scene, method = setup.scene, setup.method
+    counts = _counts(setup.options)
+    counts = counts if method.describer else counts[:1]  # pose estimators use no keypoints
+    requested: list[tuple[Record, PairTruth]] = [
         ({"scene": scene.name, "i": pair.i, "j": pair.j, "keypoints": count}, pair)
         for pair in scene.pairs
         for count in counts
     ]
-    missing = [(key, pair) for key, pair in wanted if key not in store]
+    missing = [(key, pair) for key, pair in requested if key not in store]
     numbers = {number for _, pair in missing for number in (pair.i, pair.j)}
-    progress.expect(f"{method.name}: {scene.name}", fragments=len(numbers), pairs=len(missing))
-    if missing and runs is not None:
-        runs.note()
-    work, asked = Work(scene, unit, method, options), [(pair, key["keypoints"]) for key, pair in missing]
-    for number, found in judge_pairs(
-        work, asked, executor, store.path.parent, lambda: progress.done("fragments")
-    ):
-        store.append(missing[number][0] | found)
-        progress.done("pairs")
-    return [store[key] for key, _ in wanted]
+    if missing and run_log is not None:
+        run_log.add_present()
+    requests = [(pair, key["keypoints"]) for key, pair in missing]
+    with ExitStack() as bars:
+        label = f"{method.name}, {scene.name}"
+        scan_done = bars.enter_context(progress(f"{label}: scans", len(numbers)))
+        pair_done = bars.enter_context(progress(f"{label}: pairs", len(missing)))
+        for number, record in score_pairs(setup, requests, executor, store.path.parent, lambda: scan_done(1)):
+            store.append(missing[number][0] | record)
+            pair_done(1)
+    return [store[key] for key, _ in requested]
 
 
-def _measured_unit(scene: TestScene) -> float:
+def _counts(options: PairwiseOptions) -> list[int]:
+    """The keypoint counts, descending, so that their order in the options does not matter."""
+    return sorted(set(options.keypoints), reverse=True)
+
+
+def _measure_unit(scene: EvaluationScene) -> float:
     numbers = sorted({number for pair in scene.pairs for number in (pair.i, pair.j)})
-    return measure(*(read_points(scene.fragments[number], nonfinite="drop") for number in numbers)).unit
+    return measure(*(read_points(scene.scans[number], nonfinite="drop") for number in numbers)).unit
+
+
+def summarise_pairs(
+    benchmark: str,
+    name: str,
+    title: str,
+    scenes: Sequence[EvaluationScene],
+    methods: Sequence[Method],
+    options: PairwiseOptions,
+    records: dict[str, list[Record]],
+    run_log: RunLog,
+    out: Path,
+    notes: Sequence[str] = (),
+) -> BenchmarkResults:
+    """Summarise records in tables and write results.json, results.md, scenes.csv and pairs.csv to `out`."""
+    results = BenchmarkResults(
+        benchmark,
+        name,
+        title,
+        _samples(scenes, options),
+        [*notes, *_notes(scenes), *failure_notes(records)],
+        options.model_dump(mode="json"),
+        [EvaluatedMethod.of(method) for method in methods],
+        list(run_log.runs),
+        pairwise_tables(f"{title} (%)", records),
+        {"scene": [scene.name for scene in scenes], "keypoints": _counts(options)},
+        records,
+    )
+    figures = [
+        {"method": method} | asdict(figure)
+        for method, group in records.items()
+        for figure in scene_figures(group)
+    ]
+    pairs = [{"method": method} | record for method, group in records.items() for record in group]
+    results.save(out, {"scenes.csv": figures, "pairs.csv": pairs})
+    return results
+
+
+def _samples(scenes: Sequence[EvaluationScene], options: PairwiseOptions) -> str:
+    pairs = sum(len(scene.pairs) for scene in scenes)
+    count = ", ".join(map(str, _counts(options)))
+    official = all(scene.keypoints.keys() >= scene.scans.keys() for scene in scenes)
+    kind = "official" if official else "random"
+    plural = "s" if len(scenes) > 1 else ""
+    return f"{len(scenes)} scene{plural}, n = {pairs} pairs, {count} {kind} keypoints, {options.solver}"
+
+
+def _notes(scenes: Sequence[EvaluationScene]) -> list[str]:
+    notes = [note for scene in scenes if (note := scene.note())]
+    if len(scenes) == 1:
+        notes.append(f"A single scene, {scenes[0].name}: no spread over scenes.")
+    return notes

@@ -1,6 +1,6 @@
-"""Who measured what: the commands, machines and days that the results in a folder come from.
+"""Record which command produced results, on which machine and on which day.
 
-Results of one folder may come from several runs, say models on a machine with a GPU and peers on another.
+The results of one folder may come from several runs, for example of models on a GPU and of peers elsewhere.
 """
 
 from __future__ import annotations
@@ -25,31 +25,27 @@ class Run:
 
     command: str
     machine: str
-    date: str  # of the day, UTC
-
-    def markdown(self) -> str:
-        """The command in a block, and where and when under it."""
-        return f"```\n{self.command}\n```\n\n{self.machine}; {self.date}.\n"
+    date: str  # ISO 8601, UTC
 
 
 def this_run(command: str) -> Run:
-    """The command here and today."""
+    """Describe a command on this machine, today."""
     return Run(command, machine(), datetime.now(UTC).date().isoformat())
 
 
-class Runs:
-    """The runs of a folder. The present one joins them with its first new result."""
+class RunLog:
+    """The runs that results of a folder come from. The present run is added with its first new result."""
 
     def __init__(self, folder: Path, command: str, fresh: bool = False) -> None:
-        self._path, self._now = folder / RUNS, this_run(command)
-        self.all = [] if fresh else _read(self._path)
+        self._path, self._present = folder / RUNS, this_run(command)
+        self.runs = [] if fresh else _read(self._path)
 
-    def note(self) -> None:
-        """The present run is about to add a result."""
-        if self._now not in self.all:
-            self.all.append(self._now)
+    def add_present(self) -> None:
+        """Add the present run, once."""
+        if self._present not in self.runs:
+            self.runs.append(self._present)
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            text = json.dumps([asdict(run) for run in self.all], indent=1, ensure_ascii=False)
+            text = json.dumps([asdict(run) for run in self.runs], indent=1, ensure_ascii=False)
             with atomic_write(self._path) as temporary:
                 temporary.write_text(text + "\n", encoding="utf-8")
 
@@ -60,11 +56,11 @@ def _read(path: Path) -> list[Run]:
     try:
         return [Run(**values) for values in json.loads(path.read_text(encoding="utf-8"))]
     except (OSError, ValueError, TypeError) as error:
-        raise FileFormatError(f"{path}: not a list of runs ({error}); --fresh begins anew") from error
+        raise FileFormatError(f"{path}: not a list of runs ({error}); start again with --fresh") from error
 
 
 def machine() -> str:
-    """Processor, GPU and versions, in a line."""
+    """Return processor, GPU and versions in one line."""
     import torch
 
     parts = [f"{_processor()}, {os.cpu_count()} cores"]

@@ -1,16 +1,16 @@
-"""Results of single pairs on disk, one line of JSON each, so that a run that was killed goes on.
+"""Keep the results of single pairs on disk, one JSON line each, so that an interrupted run can continue.
 
-The first line says what the results are of: another line of settings means other results, and those are
-never mixed. A line that was being written when the machine stopped is thrown away on opening.
+The first line holds the settings. Results of different settings are never mixed. An unfinished last line,
+left by a crash, is removed when the file is opened.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 from wsdesc.core.atomic import atomic_write
 from wsdesc.core.errors import FileFormatError, InputError
@@ -18,10 +18,10 @@ from wsdesc.core.errors import FileFormatError, InputError
 Record = dict[str, Any]
 
 
-class Store:
-    """A growing file of records; `key` are the fields that tell them apart."""
+class RecordStore:
+    """A growing file of records, which are identified by the fields in `key`."""
 
-    def __init__(self, path: Path, key: tuple[str, ...], records: list[Record]) -> None:
+    def __init__(self, path: Path, key: tuple[str, ...], records: Iterable[Record]) -> None:
         self.path, self.key = path, key
         self._records = {self._key_of(record): record for record in records}
 
@@ -29,25 +29,32 @@ class Store:
     def open(
         cls, path: str | Path, settings: Mapping[str, Any], key: tuple[str, ...], fresh: bool = False
     ) -> Self:
-        """Go on with the results at `path`, or begin them. `fresh` throws away what is there.
+        """Open the records at `path` to continue them, or create the file.
 
-        Raises InputError where they belong to other settings, FileFormatError where they are damaged by
-        more than an unfinished last line.
+        Args:
+            path: the file, JSON lines.
+            settings: what the results depend on.
+            key: names of the fields that identify a record.
+            fresh: discard existing records.
+
+        Raises:
+            InputError: existing records have other settings.
+            FileFormatError: the file is damaged by more than an unfinished last line.
         """
         path = Path(path)
-        first = json.loads(json.dumps(dict(settings)))  # as it will read back: tuples are lists
+        expected = json.loads(json.dumps(dict(settings)))  # as JSON reads it back: tuples become lists
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise FileFormatError(f"{path.parent}: cannot be made: {error.strerror or error}") from error
+            raise FileFormatError(f"{path.parent}: cannot be created: {error.strerror or error}") from error
         if fresh or not path.is_file():
-            with atomic_write(path) as temporary:
-                temporary.write_text(_line(first), encoding="utf-8")
+            write_records(path, expected, [])
             return cls(path, key, [])
-        whole = _whole_lines(path)
-        if not whole or whole[0] != first:
-            _refuse(path, whole[0] if whole else {}, first)
-        return cls(path, key, whole[1:])
+        _remove_unfinished_line(path)
+        existing, records = read_records(path)
+        if existing != expected:
+            _refuse(path, existing, expected)
+        return cls(path, key, records)
 
     def __contains__(self, record: Record) -> bool:
         return self._key_of(record) in self._records
@@ -56,7 +63,7 @@ class Store:
         return self._records[self._key_of(record)]
 
     def append(self, record: Record) -> Record:
-        """Keep a record: once this returns it is on the disk. Returns it as it would be read back."""
+        """Write a record to disk and return it as it will be read back."""
         line = _line(record)
         try:
             with self.path.open("a", encoding="utf-8") as file:
@@ -65,9 +72,9 @@ class Store:
                 os.fsync(file.fileno())
         except OSError as error:
             raise FileFormatError(f"{self.path}: cannot be written: {error.strerror or error}") from error
-        kept: Record = json.loads(line)
-        self._records[self._key_of(kept)] = kept
-        return kept
+        written: Record = json.loads(line)
+        self._records[self._key_of(written)] = written
+        return written
 
     def _key_of(self, record: Record) -> tuple[Any, ...]:
         try:
@@ -76,12 +83,39 @@ class Store:
             raise FileFormatError(f"{self.path}: a record has no {error.args[0]!r}") from error
 
 
+def write_records(path: Path, settings: Mapping[str, Any], records: Iterable[Record]) -> None:
+    """Write settings and records, replacing the file."""
+    with atomic_write(path) as temporary:
+        temporary.write_text("".join(map(_line, [settings, *records])), encoding="utf-8")
+
+
+def read_records(path: Path) -> tuple[Record, list[Record]]:
+    """Read the settings and the records of a file; an unfinished last line is ignored.
+
+    Raises:
+        FileFormatError: a line is no JSON object; the message names it.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise FileFormatError(f"{path}: cannot be read: {error.strerror or error}") from error
+    lines = []
+    for number, line in enumerate(data[: data.rfind(b"\n") + 1].splitlines(), 1):
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError):
+            record = None
+        if not isinstance(record, dict):
+            raise FileFormatError(f"{path}, line {number}: not a record; start again with --fresh")
+        lines.append(record)
+    return (lines[0], lines[1:]) if lines else ({}, [])
+
+
 def _line(record: Mapping[str, Any]) -> str:
     return json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def _whole_lines(path: Path) -> list[Record]:
-    """The records of a file; an unfinished last line is cut off, so that appending goes on behind it."""
+def _remove_unfinished_line(path: Path) -> None:
     try:
         data = path.read_bytes()
         end = data.rfind(b"\n") + 1
@@ -90,22 +124,12 @@ def _whole_lines(path: Path) -> list[Record]:
                 file.truncate(end)
     except OSError as error:
         raise FileFormatError(f"{path}: cannot be read or written: {error.strerror or error}") from error
-    records = []
-    for number, line in enumerate(data[:end].splitlines(), 1):
-        try:
-            record = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise FileFormatError(f"{path}, line {number}: not a record; --fresh begins anew") from error
-        if not isinstance(record, dict):
-            raise FileFormatError(f"{path}, line {number}: not a record; --fresh begins anew")
-        records.append(record)
-    return records
 
 
-def _refuse(path: Path, there: Record, asked: Record) -> None:
-    for name in dict.fromkeys([*asked, *there]):
-        if there.get(name) != asked.get(name):
-            raise InputError(
-                f"{path}: has results of {name} {there.get(name)!r}, now asked for is {asked.get(name)!r}: "
-                "name another --out, or begin anew with --fresh"
-            )
+def _refuse(path: Path, existing: Record, expected: Record) -> NoReturn:
+    names = dict.fromkeys([*expected, *existing])
+    name = next((name for name in names if existing.get(name) != expected.get(name)), "settings")
+    raise InputError(
+        f"{path}: existing results have {name} {existing.get(name)!r}, this run has {expected.get(name)!r}; "
+        "choose another --out, or discard them with --fresh"
+    )

@@ -1,74 +1,56 @@
-"""Tables of the experiments on pairs, in the shape of the paper's, each figure beside the published one."""
+"""Tables of measured results on pairs of scans."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from wsdesc.evaluation import published
 from wsdesc.evaluation.records import Record
-from wsdesc.evaluation.report import Table
-from wsdesc.evaluation.summary import SceneFigures, over_scenes, scene_figures
+from wsdesc.evaluation.summary import SceneFigures, most_keypoints, over_scenes, scene_figures
 
 NONE = "–"
-Results = Mapping[str, Sequence[Record]]  # by the name of a method
+Results = Mapping[str, Sequence[Record]]  # by method name
 
 
-def published_row(rows: Sequence[published.Row], name: str, is_model: bool) -> published.Row | None:
-    """The row of that name; a model of ours that has none stands beside the paper's own."""
-    plain = name.casefold()
-    found = next((row for row in rows if row[0].casefold() == plain), None)
-    return found or (next((row for row in rows if row[0] == published.OURS), None) if is_model else None)
+@dataclass(frozen=True)
+class Table:
+    """A table of text cells with its title."""
+
+    title: str
+    header: list[str]
+    rows: list[list[str]]
+
+    def markdown(self) -> str:
+        """Format as Markdown with aligned columns."""
+        lines = [self.header, *self.rows]
+        widths = [max(len(row[k]) for row in lines) for k in range(len(self.header))]
+        texts = [
+            "| " + " | ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)) + " |"
+            for row in lines
+        ]
+        rule = "|" + "|".join("-" * (w + 2) for w in widths) + "|"
+        return "\n".join([f"**{self.title}**", "", texts[0], rule, *texts[1:], ""])
 
 
-def with_published(
-    title: str,
-    header: Sequence[str],
-    ours: Mapping[str, Sequence[str]],
-    rows: Sequence[published.Row],
-    columns: Sequence[int],
-    models: Sequence[str],
-    dimension: int | None = None,
-) -> Table:
-    """Our rows {method: cells} with the `columns` of their published ones behind, then the methods that only
-    the paper has. The published cells of a row are one column, so that they cannot be taken for ours;
-    `dimension` is the one that is known of either, and stands first. Without published rows there is no
-    such column."""
-
-    def cell(row: published.Row | None) -> str:
-        return " / ".join(row[k] for k in columns) if row else NONE
-
-    named = {name: published_row(rows, name, name in models) for name in ours}
-    used = {row[0] for row in named.values() if row}
-    lines = [[name, *cells, cell(named[name])] for name, cells in ours.items()]
-    if not rows:
-        return Table(title, list(header[:-1]), [line[:-1] for line in lines])
-    for row in rows:
-        if row[0] not in used:
-            unknown = [NONE] * (len(header) - 2)
-            known = unknown if dimension is None else [row[dimension], *unknown[1:]]
-            lines.append([paper_name(row), *known, cell(row)])
-    return Table(title, list(header), lines)
+def pairwise_tables(title: str, results: Results) -> list[Table]:
+    """Build all tables of a benchmark on pairs."""
+    tables = (main_table(title, results), scene_table(results), keypoint_table(results))
+    return [table for table in tables if table is not None]
 
 
-def paper_name(row: published.Row) -> str:
-    """How a method that was not run here is called, and whether it learned from ground truth."""
-    return f"{row[0]}, paper{', w/ GT' if row[1] == 'w/' else ''}"
-
-
-def main_table(title: str, results: Results, rows: Sequence[published.Row], models: Sequence[str]) -> Table:
-    """Tables 1 and 2: the mean over scenes with the most keypoints. R1 and R2 have columns of their own."""
-    ours = {}
+def main_table(title: str, results: Results) -> Table:
+    """Build the table of means over scenes, with the largest keypoint count."""
+    rows = []
     for name, records in results.items():
         figures = most_keypoints(scene_figures(records))
         dimension = next((str(r["dimension"]) for r in records if r["dimension"]), NONE)
-        ours[name] = [dimension, *_means(figures)]
+        rows.append([name, dimension, *_means(figures)])
     header = ["method", "Dim.", "IR", "FMR 0.05", "FMR 0.2", "RR by R1", "RR by R2"]
-    header += ["published: IR / FMR 0.05 / FMR 0.2 / RR by R1"]
-    return with_published(title, header, ours, rows, (3, 4, 5, 6), models, dimension=2)
+    return Table(title, header, rows)
 
 
 def scene_table(results: Results) -> Table:
-    """Every scene with the most keypoints, each recall with the number of pairs it counts."""
+    """Build the table of single scenes, with the largest keypoint count and the number of pairs."""
     rows = []
     for name, records in results.items():
         for f in most_keypoints(scene_figures(records)):
@@ -81,32 +63,25 @@ def scene_table(results: Results) -> Table:
 
 
 def keypoint_table(results: Results) -> Table | None:
-    """Each number of keypoints, the mean over scenes; None if there is one number alone."""
+    """Build the table of means over scenes for each keypoint count; None if there is only one count."""
     rows = []
     for name, records in results.items():
         figures = scene_figures(records)
-        for count in sorted({f.keypoints for f in figures}, reverse=True):
-            some = [f for f in figures if f.keypoints == count]
-            rows.append([name, str(count), *_means(some)])
+        counts = sorted({f.keypoints for f in figures}, reverse=True)
+        rows += [[name, str(n), *_means([f for f in figures if f.keypoints == n])] for n in counts]
     if len({row[1] for row in rows}) < 2:
         return None
     header = ["method", "keypoints", "IR", "FMR 0.05", "FMR 0.2", "RR by R1", "RR by R2"]
-    return Table("Over the number of keypoints (%)", header, rows)
-
-
-def most_keypoints(figures: Sequence[SceneFigures]) -> list[SceneFigures]:
-    """Those of the largest set of keypoints."""
-    most = max((f.keypoints for f in figures), default=0)
-    return [f for f in figures if f.keypoints == most]
+    return Table("By number of keypoints (%)", header, rows)
 
 
 def percent(share: float | None) -> str:
-    """A share 0 … 1 as it stands in a table."""
+    """Format a share 0 … 1."""
     return NONE if share is None else f"{100 * share:.1f}"
 
 
 def _means(figures: Sequence[SceneFigures]) -> list[str]:
-    """IR, FMR at 0.05 and 0.2, RR by R1 and by R2: the mean over scenes."""
+    """Format the means over scenes of IR, FMR at 0.05 and 0.2, RR by R1 and by R2."""
     names = ("inlier_ratio", "recall_005", "recall_02", "r1", "r2")
     spreads = [over_scenes([getattr(f, name) for f in figures]) for name in names]
     return [spread.percent() if spread else NONE for spread in spreads]

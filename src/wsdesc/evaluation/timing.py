@@ -1,50 +1,36 @@
-"""How long it takes: the paper's two tables of times, and how the cost grows with points and keypoints."""
+"""Measure the time of descriptors and pairs, and how it grows with points and keypoints."""
 
 from __future__ import annotations
 
-import json
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
-from pydantic import Field
 from torch import Tensor
 
 from wsdesc.alignment import ransac
 from wsdesc.cloud.neighbours import NeighbourGrid
 from wsdesc.cloud.units import INDOOR_RESOLUTION
-from wsdesc.core.options import Options
+from wsdesc.core.progress import ProgressHook, no_progress
 from wsdesc.descriptor.model import DescriptorInput, WSDesc
-from wsdesc.evaluation.fragments import Fragment, load_fragment
 from wsdesc.evaluation.methods import Method
-from wsdesc.evaluation.pairwise import Progress, Silent
+from wsdesc.evaluation.options import TimingOptions
 from wsdesc.evaluation.provenance import this_run
-from wsdesc.evaluation.records import Record
-from wsdesc.evaluation.report import Report, write_text
-from wsdesc.evaluation.scenes import TestScene, read_test_scenes
-from wsdesc.evaluation.timing_report import write_timing_report
+from wsdesc.evaluation.records import Record, write_records
+from wsdesc.evaluation.results import BenchmarkResults, EvaluatedMethod
+from wsdesc.evaluation.scans import EvaluationScan, load_scan
+from wsdesc.evaluation.scenes import EvaluationScene, read_scenes
+from wsdesc.evaluation.timing_tables import timing_tables
 from wsdesc.matching import mutual_matches
 
-RESULTS = "timing.json"
-_GRIDS = 2048  # voxel grids at once
-
-
-class TimingOptions(Options):
-    """What is timed. Every time is the median of `repeats`, after one that is thrown away."""
-
-    pairs: int = Field(5, ge=1)  # of fragments; the tables' times are means over them
-    keypoints: int = Field(1000, ge=1)  # of a fragment
-    repeats: int = Field(3, ge=1)
-    unit: float = Field(1.0, gt=0)  # what counts as a metre in the files
-    sizes: tuple[int, ...] = (10_000, 30_000, 100_000, 300_000, 1_000_000)  # points of a cloud
-    counts: tuple[int, ...] = (100, 200, 500, 1000, 2000, 5000)  # keypoints
-    probes: int = Field(200, ge=1)  # keypoints described in clouds of each size
-    seed: int = Field(0, ge=0)
+_GRIDS = 2048  # voxel grids per batch
 
 
 def run_timing(
@@ -55,115 +41,163 @@ def run_timing(
     *,
     devices: Sequence[str] = ("cpu",),
     command: str = "",
-    progress: Progress | None = None,
-) -> Report:
-    """Time methods on fragments below `root`, in the layout of 3DMatch; results go to `out`/timing.
+    progress: ProgressHook | None = None,
+) -> BenchmarkResults:
+    """Time methods on the first scene at or below `root`; results go to `out`/timing.
 
-    Models are timed on each of the devices, peers on the CPU. Times are never continued: a run measures
-    them all, on one machine.
+    Models are timed on each device, peers on the CPU. A run is never continued: it measures all times on one
+    machine.
+
+    Args:
+        root: folder in the layout of 3DMatch.
+        methods: methods to time.
+        options: options of the protocol.
+        out: folder of the results.
+        devices: devices of the models.
+        command: command line to record with the results.
+        progress: hook for progress bars.
     """
-    progress = progress or Silent()
-    scene = read_test_scenes(root)[0]
-    everywhere = [place for method in methods for place in _places(method, devices)]
+    progress = progress or no_progress
+    scene = read_scenes(root)[0]
     pairs = scene.pairs[: options.pairs]
     numbers = sorted({number for pair in pairs for number in (pair.i, pair.j)})
-    fragments = {number: _fragment(scene, number, options) for number in numbers}
-    records: list[Record] = []
-    for method in everywhere:
+    scans = {number: _load(scene, number, options) for number in numbers}
+    records: dict[str, list[Record]] = {method.name: [] for method in methods}
+    variants = [variant for method in methods for variant in _on_devices(method, devices)]
+    for method in variants:
         described = numbers if method.describer else []
-        progress.expect(f"{method.name} on {method.device}", fragments=len(described), pairs=len(pairs))
-        features: dict[int, Tensor] = {}
-        for number in described:
-            record, features[number] = _time_fragment(method, fragments[number], options, number)
-            records.append(record)
-            progress.done("fragments")
-        for pair in pairs:
-            if method.describer:
-                sides = [(fragments[n].keys, features[n]) for n in (pair.j, pair.i)]
-                times = _time_matches(sides, options)
-            else:
-                times = _time_pose(method, [_whole(scene, n, options) for n in (pair.j, pair.i)], options)
-            pieces = {"what": "pair", "method": method.name, "device": method.device}
-            records.append(pieces | {"i": pair.i, "j": pair.j} | times)
-            progress.done("pairs")
-    for method in everywhere:
+        descriptors: dict[int, Tensor] = {}
+        with ExitStack() as bars:
+            label = f"{method.name} on {method.device}"
+            scan_done = bars.enter_context(progress(f"{label}: scans", len(described)))
+            pair_done = bars.enter_context(progress(f"{label}: pairs", len(pairs)))
+            for number in described:
+                record, descriptors[number] = _time_scan(method, scans[number], options, number)
+                records[method.name].append(record)
+                scan_done(1)
+            for pair in pairs:
+                if method.describer:
+                    sides = [(scans[n].keypoints, descriptors[n]) for n in (pair.j, pair.i)]
+                    times = _time_matches(sides, options)
+                else:
+                    times = _time_pose(
+                        method, [_all_points(scene, n, options) for n in (pair.j, pair.i)], options
+                    )
+                key = {"what": "pair", "method": method.name, "device": method.device}
+                records[method.name].append(key | {"i": pair.i, "j": pair.j} | times)
+                pair_done(1)
+    for method in variants:
         if isinstance(method.describer, WSDesc):
-            records += _growth(method, fragments[numbers[0]], options, progress)
+            records[method.name] += _time_growth(method, scans[numbers[0]], options, progress)
     folder = out / "timing"
+    results = _summarise(records, methods, len(pairs), len(numbers), options, command)
+    settings: dict[str, Any] = {"benchmark": "timing", **options.model_dump(mode="json")}
     folder.mkdir(parents=True, exist_ok=True)
-    write_text(folder / RESULTS, "[\n" + ",\n".join(json.dumps(record) for record in records) + "\n]\n")
-    return write_timing_report(
-        records, len(pairs), len(numbers), options.keypoints, folder, this_run(command)
+    for evaluated in results.methods:
+        write_records(folder / evaluated.file, settings, records[evaluated.name])
+    results.save(folder, {"timing.csv": [record for group in records.values() for record in group]})
+    return results
+
+
+def _summarise(
+    records: dict[str, list[Record]],
+    methods: Sequence[Method],
+    pairs: int,
+    scans: int,
+    options: TimingOptions,
+    command: str,
+) -> BenchmarkResults:
+    devices = dict.fromkeys(record["device"].upper() for group in records.values() for record in group)
+    return BenchmarkResults(
+        "timing",
+        "timing",
+        f"Timing, {' and '.join(devices)}",
+        f"n = {scans} scans, {pairs} pairs, {options.keypoints} keypoints per scan",
+        [
+            "Times of different machines say little about the methods: compare rows of one run.",
+            f"A whole pair: {options.keypoints} descriptors per scan, NN query, RANSAC; for methods that "
+            "estimate poses, everything from the full scans on.",
+            "Points were added far from every keypoint: only sorting them, once per cloud, should take time.",
+        ],
+        options.model_dump(mode="json"),
+        [EvaluatedMethod.of(method) for method in methods],
+        [this_run(command)],
+        timing_tables(records, options.keypoints),
+        {},
+        records,
     )
 
 
-def _places(method: Method, devices: Sequence[str]) -> list[Method]:
-    """The method on every device it can be on."""
+def _on_devices(method: Method, devices: Sequence[str]) -> list[Method]:
+    """Copy a model to each device; other methods stay on the CPU."""
     if not isinstance(method.describer, WSDesc):
         return [method]
     return [replace(method, device=device) for device in devices]
 
 
-def _fragment(scene: TestScene, number: int, options: TimingOptions) -> Fragment:
-    most = max(options.keypoints, *options.counts)
+def _load(scene: EvaluationScene, number: int, options: TimingOptions) -> EvaluationScan:
+    largest = max(options.keypoints, *options.counts)
     voxel = INDOOR_RESOLUTION * options.unit
-    return load_fragment(scene, number, keypoints=most, voxel=voxel, rotated=False, seed=options.seed)
+    return load_scan(scene, number, keypoints=largest, voxel=voxel, rotated=False, seed=options.seed)
 
 
-def _whole(scene: TestScene, number: int, options: TimingOptions) -> Tensor:
-    """All points, as methods that find poses take them."""
-    return load_fragment(scene, number, keypoints=1, voxel=0, rotated=False, seed=options.seed).points
+def _all_points(scene: EvaluationScene, number: int, options: TimingOptions) -> Tensor:
+    """Load all points, the input of pose estimators."""
+    return load_scan(scene, number, keypoints=1, voxel=0, rotated=False, seed=options.seed).points
 
 
 @torch.inference_mode()
-def _time_fragment(
-    method: Method, fragment: Fragment, options: TimingOptions, number: int
+def _time_scan(
+    method: Method, scan: EvaluationScan, options: TimingOptions, number: int
 ) -> tuple[Record, Tensor]:
-    """Times of the descriptors of one fragment, in ms for each; and the descriptors."""
-    keys = fragment.keys[: options.keypoints]
-    record: Record = {"what": "fragment", "method": method.name, "device": method.device, "fragment": number}
-    record |= {"points": len(fragment.points), "keypoints": len(keys)}
-    steps = _steps(method, fragment.points, keys, options.unit)
+    """Measure the time per descriptor of one scan, in ms; return it with the descriptors."""
+    keypoints = scan.keypoints[: options.keypoints]
+    record: Record = {"what": "scan", "method": method.name, "device": method.device, "scan": number}
+    record |= {"points": len(scan.points), "keypoints": len(keypoints)}
+    steps = _steps(method, scan.points, keypoints, options.unit)
     for name, step in steps.items():
-        record[name] = _median_ms(step, options.repeats) / len(keys)
-    features = method.describe(fragment.points, keys, options.unit, f"fragment {number}")
-    return record | {"dimension": features.shape[1]}, features
+        record[name] = _median_ms(step, options.repeats) / len(keypoints)
+    descriptors = method.describe(scan.points, keypoints, options.unit, f"scan {number}")
+    return record | {"dimension": descriptors.shape[1]}, descriptors
 
 
-def _steps(method: Method, points: Tensor, keys: Tensor, unit: float) -> dict[str, Callable[[], object]]:
-    """What is timed of a descriptor. A model's preparation is its frames, with the search for neighbours; its
-    inference voxels and network. Of peers only the whole is known."""
-    points, keys = points.to(method.device), keys.to(method.device)
+def _steps(method: Method, points: Tensor, keypoints: Tensor, unit: float) -> dict[str, Callable[[], object]]:
+    """Return the steps of a descriptor to time.
+
+    The preparation of a model is the neighbour search and the frames; its inference is voxelization and
+    network. Peers are timed as a whole.
+    """
+    points, keypoints = points.to(method.device), keypoints.to(method.device)
     model = method.describer
     if not isinstance(model, WSDesc):
-        return {"total": lambda: method.describe(points, keys, unit, "timing")}
+        return {"total": lambda: method.describe(points, keypoints, unit, "timing")}
     model.to(method.device)
-    scene = model.prepare(points, keys, unit)
+    prepared = model.prepare(points, keypoints, unit)
     return {
-        "preparation": lambda: model.prepare(points, keys, unit),
-        "inference": partial(_infer, model, scene),
+        "preparation": lambda: model.prepare(points, keypoints, unit),
+        "inference": partial(_infer, model, prepared),
     }
 
 
-def _infer(model: WSDesc, scene: DescriptorInput) -> list[Tensor]:
-    return [model.describe(model.voxels(part)) for part in scene.split(_GRIDS)]
+def _infer(model: WSDesc, prepared: DescriptorInput) -> list[Tensor]:
+    return [model.describe(model.voxels(part)) for part in prepared.split(_GRIDS)]
 
 
 def _time_matches(sides: list[tuple[Tensor, Tensor]], options: TimingOptions) -> Record:
-    """NN query and RANSAC of keypoints and descriptors, in ms."""
-    (keys_p, features_p), (keys_q, features_q) = sides
-    matches = mutual_matches(features_p, features_q).cpu()
-    source, target = keys_p[matches[:, 0]], keys_q[matches[:, 1]]
+    """Measure NN query and RANSAC of (keypoints, descriptors) of source and target, in ms."""
+    (keypoints_p, descriptors_p), (keypoints_q, descriptors_q) = sides
+    matches = mutual_matches(descriptors_p, descriptors_q).cpu()
+    source, target = keypoints_p[matches[:, 0]], keypoints_q[matches[:, 1]]
     threshold = 0.05 * options.unit
     return {
-        "dimension": features_p.shape[1],
-        "query": _median_ms(lambda: mutual_matches(features_p, features_q), options.repeats),
+        "dimension": descriptors_p.shape[1],
+        "query": _median_ms(lambda: mutual_matches(descriptors_p, descriptors_q), options.repeats),
         "ransac": _median_ms(lambda: ransac(source, target, threshold=threshold), options.repeats),
     }
 
 
 def _time_pose(method: Method, clouds: list[Tensor], options: TimingOptions) -> Record:
-    """The whole of a pair, in ms, for those that find poses by themselves."""
+    """Measure a pose estimator on one pair, in ms."""
     estimate = method.estimator
     assert estimate is not None
     source, target = clouds
@@ -171,73 +205,76 @@ def _time_pose(method: Method, clouds: list[Tensor], options: TimingOptions) -> 
 
 
 @torch.inference_mode()
-def _growth(method: Method, fragment: Fragment, options: TimingOptions, progress: Progress) -> list[Record]:
-    """Cost over the number of points, all but some of the fragment's far away, and over that of keypoints.
+def _time_growth(
+    method: Method, scan: EvaluationScan, options: TimingOptions, progress: ProgressHook
+) -> list[Record]:
+    """Measure times over the number of points, added far from all keypoints, and of keypoints.
 
-    What a large cloud does cost, once and for all keypoints together, is sorting its points for the search;
-    that is timed by itself.
+    Sorting the points for the neighbour search depends on their number. It happens once per cloud and is
+    timed on its own.
     """
-    counts = [count for count in options.counts if count <= len(fragment.keys)]
+    counts = [count for count in options.counts if count <= len(scan.keypoints)]
     sizes = sorted(options.sizes)
-    progress.expect(f"{method.name} on {method.device}: growth", sizes=len(sizes), counts=len(counts))
-    # What all sizes have in common: the points around one keypoint, and the keypoints in their midst.
-    middle = fragment.keys[0]
-    near = nearest_to(fragment.points, middle, sizes[0])
-    probes = nearest_to(fragment.keys, middle, options.probes)
-    base: Record = {"method": method.name, "device": method.device}
+    # All sizes share the points around one keypoint and the keypoints among them.
+    centre = scan.keypoints[0]
+    near = nearest_to(scan.points, centre, sizes[0])
+    probes = nearest_to(scan.keypoints, centre, options.probes)
+    key: Record = {"method": method.name, "device": method.device}
+    label = f"{method.name} on {method.device}"
     records = []
     model = method.describer
     assert isinstance(model, WSDesc)
     model.to(method.device)
-    keys = probes.to(method.device) / options.unit
-    for size in sizes:
-        points = with_far_points(near, size, options.seed).to(method.device) / options.unit
-        grid = NeighbourGrid.of(points)
-        scene = model.prepare_grid(grid, keys)
-        timed: dict[str, Callable[[], object]] = {
-            "sorting": partial(NeighbourGrid.of, points),
-            "frames": partial(model.prepare_grid, grid, keys),
-            "inference": partial(_infer, model, scene),
-        }
-        times = {name: _median_ms(step, options.repeats) for name, step in timed.items()}
-        records.append({"what": "points", **base, "points": size, "keypoints": len(keys), **times})
-        progress.done("sizes")
-    for count in counts:
-        some = fragment.keys[:count]
-        steps = _steps(method, fragment.points, some, options.unit)
-        times = {name: _median_ms(step, options.repeats) for name, step in steps.items()}
-        records.append(
-            {"what": "keypoints", **base, "points": len(fragment.points), "keypoints": count, **times}
-        )
-        progress.done("counts")
+    keypoints = probes.to(method.device) / options.unit
+    with progress(f"{label}: point counts", len(sizes)) as done:
+        for size in sizes:
+            points = with_far_points(near, size, options.seed).to(method.device) / options.unit
+            grid = NeighbourGrid.of(points)
+            prepared = model.prepare_grid(grid, keypoints)
+            timed: dict[str, Callable[[], object]] = {
+                "sorting": partial(NeighbourGrid.of, points),
+                "frames": partial(model.prepare_grid, grid, keypoints),
+                "inference": partial(_infer, model, prepared),
+            }
+            times = {name: _median_ms(step, options.repeats) for name, step in timed.items()}
+            records.append({"what": "points", **key, "points": size, "keypoints": len(keypoints), **times})
+            done(1)
+    with progress(f"{label}: keypoint counts", len(counts)) as done:
+        for count in counts:
+            steps = _steps(method, scan.points, scan.keypoints[:count], options.unit)
+            times = {name: _median_ms(step, options.repeats) for name, step in steps.items()}
+            records.append(
+                {"what": "keypoints", **key, "points": len(scan.points), "keypoints": count, **times}
+            )
+            done(1)
     return records
 
 
-def nearest_to(points: Tensor, place: Tensor, keep: int) -> Tensor:
-    """The `keep` of the points (N, 3) that are nearest to a place (3,), or all of them."""
-    distance = torch.linalg.vector_norm(points - place, dim=1)
-    return points[distance.argsort(stable=True)[:keep]]
+def nearest_to(points: Tensor, centre: Tensor, count: int) -> Tensor:
+    """Return the `count` points of (N, 3) nearest to a centre (3,), or all of them."""
+    distance = torch.linalg.vector_norm(points - centre, dim=1)
+    return points[distance.argsort(stable=True)[:count]]
 
 
 def with_far_points(points: Tensor, size: int, seed: int) -> Tensor:
-    """The cloud (N, 3) with points added, (size, 3) in all, each farther from it than any keypoint looks.
+    """Add points to a cloud (N, 3), farther away than any support: (size, 3).
 
-    They are copies of the cloud beside it, ten of its own extents apart: a large scan, not a heap.
+    The added points are copies of the cloud with noise, ten extents apart.
     """
     extra = max(0, size - len(points))
     rng = np.random.default_rng(seed)
     chosen = torch.from_numpy(rng.integers(0, len(points), extra))
     step = 10 * float((points.amax(0) - points.amin(0)).max())
-    place = torch.arange(extra) // len(points)  # which copy
-    offset = torch.stack([1 + place % 8, place // 8 % 8, place // 64], dim=1).to(points) * step
+    copy = torch.arange(extra) // len(points)
+    offset = torch.stack([1 + copy % 8, copy // 8 % 8, copy // 64], dim=1).to(points) * step
     noise = torch.from_numpy(rng.normal(0, 1e-3, (extra, 3))).to(points)
     return torch.cat([points, points[chosen] + offset + noise])
 
 
 def _median_ms(work: Callable[[], object], repeats: int) -> float:
-    """Median wall-clock time in ms; waits for the GPU where there is one."""
+    """Measure the median wall-clock time in ms, with the GPU synchronised."""
     wait = torch.cuda.synchronize if torch.cuda.is_available() else (lambda: None)
-    work()  # kernels compile, caches fill
+    work()  # compile kernels, fill caches
     times = []
     for _ in range(repeats):
         wait()

@@ -1,4 +1,4 @@
-"""The figures of the paper, for the column beside ours. They are of the authors' machine and full data."""
+"""Published figures of the paper, measured by its authors on their machine and the full data."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ INDOOR: list[Row] = [
     (OURS, "w/o", "32", "42.3", "95.1", "77.7", "80.0"),
 ]
 
-# Table 2: the same of rotated fragments; it has no FMR at 0.05
+# Table 2: the same for rotated scans, without FMR at 0.05
 ROTATED: list[Row] = [
     ("FPFH", "w/o", "33", "9.3", "–", "10.0", "55.3"),
     ("SHOT", "w/o", "352", "14.9", "–", "26.9", "61.6"),
@@ -37,7 +37,7 @@ ROTATED: list[Row] = [
     (OURS, "w/o", "32", "39.8", "–", "74.3", "78.5"),
 ]
 
-# Table 3: method, dimension, preparation and inference of a descriptor, in ms, on a GTX 1080 Ti
+# Table 3: method, dimension, preparation and inference per descriptor, in ms, on a GTX 1080 Ti
 DESCRIPTOR_TIME: list[Row] = [
     ("PPF-FoldNet", "512", "4.01", "0.44"),
     ("CapsuleNet", "512", "3.94", "7.19"),
@@ -46,7 +46,7 @@ DESCRIPTOR_TIME: list[Row] = [
     (OURS, "32", "0.37", "3.00"),
 ]
 
-# Table 4: method, dimension, NN query and RANSAC of a pair, in ms
+# Table 4: method, dimension, NN query and RANSAC per pair, in ms
 PAIR_TIME: list[Row] = [
     ("PPF-FoldNet", "512", "9795.76", "5.55"),
     ("CapsuleNet", "512", "3652.68", "6.78"),
@@ -107,8 +107,7 @@ NOISY_SHAPES: list[Row] = [
     (OURS, "w/o", "3.500", "0.928", "0.006", "0.999"),
 ]
 
-# Table 8: method, labels, FMR at 0.05 of each scene and their mean, in percent
-OUTDOOR_SCENES = ("gazebo_summer", "gazebo_winter", "wood_summer", "wood_autumn")
+# Table 8: method, labels, FMR at 0.05 of each scene (in the order of eth.SCENES) and their mean, in percent
 OUTDOOR: list[Row] = [
     ("3DMatch", "w/", "22.8", "8.7", "22.4", "13.9", "16.9"),
     ("CGF", "w/", "38.6", "15.2", "19.2", "12.2", "21.3"),

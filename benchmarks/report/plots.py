@@ -1,16 +1,12 @@
-"""The curves of the experiments: as data in a report, and as PNG where there is matplotlib to draw them.
-
-A machine with a GPU often has no matplotlib. What it measured is drawn elsewhere, from report.json.
-"""
+"""Plots of benchmark results as PNG."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal
 
 from wsdesc.core.atomic import atomic_write
 
@@ -21,7 +17,7 @@ if TYPE_CHECKING:
 Curve = tuple[Sequence[float], Sequence[float]]  # x ascending, y
 Kind = Literal["recall", "keypoints", "errors", "cost"]
 
-# Colours that stay apart for colour-blind eyes; dashes tell them apart in print.
+# Colours that colour-blind readers can distinguish; dashes distinguish them in print.
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#444444")
 _DASHES = ("-", "--", "-.", ":")
 _INCHES, _DPI = (6.4, 3.6), 150
@@ -30,39 +26,26 @@ _INK = "#333333"
 
 @dataclass(frozen=True)
 class Plot:
-    """A picture to be drawn: named curves, and what they are of."""
+    """A plot of named curves."""
 
-    file: str  # its name, beside the report
+    file: str  # name of the PNG
     kind: Kind
     title: str
     curves: Mapping[str, Curve]
-    x_label: str = ""  # of errors and cost; the others have their own
+    x_label: str = ""  # used by errors and cost
     y_label: str = ""
 
-    @classmethod
-    def of(cls, values: dict[str, Any]) -> Self:
-        """As it was before it became JSON; a ValueError for a name that leads elsewhere."""
-        if Path(values["file"]).name != values["file"] or not values["file"].endswith(".png"):
-            raise ValueError(f"{values['file']} is not the name of a picture")
-        curves = {name: (x, y) for name, (x, y) in values.pop("curves").items()}
-        return cls(**values, curves=curves)
-
     def draw(self, path: Path) -> None:
-        """Write the PNG."""
-        figure, axes = _DRAWN[self.kind](self)
+        """Write the PNG file."""
+        figure, axes = _DRAW[self.kind](self)
         if self.curves:
             axes.legend(fontsize=8, frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
         with atomic_write(path) as temporary:
             figure.savefig(temporary, dpi=_DPI, format="png")
 
 
-def can_draw() -> bool:
-    """Whether matplotlib is there."""
-    return find_spec("matplotlib") is not None
-
-
 def _recall(plot: Plot) -> tuple[Figure, Axes]:
-    """Feature-match recall, 0 … 1, over the inlier-ratio threshold τ2; published thresholds are marked."""
+    """Plot feature-match recall over the inlier-ratio threshold τ2; published thresholds are marked."""
     figure, axes = _axes(plot.title, "inlier-ratio threshold τ2", "feature-match recall (%)")
     for tau2 in (0.05, 0.2):
         axes.axvline(tau2, color="#BBBBBB", linewidth=0.8, zorder=0)
@@ -73,7 +56,7 @@ def _recall(plot: Plot) -> tuple[Figure, Axes]:
 
 
 def _keypoints(plot: Plot) -> tuple[Figure, Axes]:
-    """Registration recall, 0 … 1, over the number of keypoints."""
+    """Plot registration recall over the number of keypoints."""
     figure, axes = _axes(plot.title, "keypoints", "registration recall (%)")
     counts = sorted({count for x, _ in plot.curves.values() for count in x})
     for k, (name, (x, y)) in enumerate(plot.curves.items()):
@@ -86,10 +69,10 @@ def _keypoints(plot: Plot) -> tuple[Figure, Axes]:
 
 
 def _errors(plot: Plot) -> tuple[Figure, Axes]:
-    """Share of pairs up to each error, a step curve; pairs that were not found are never reached."""
+    """Plot the share of pairs up to each error; pairs without a pose are never reached."""
     figure, axes = _axes(plot.title, plot.x_label, "pairs (%)")
     curves = plot.curves.values()
-    largest = max((x[-1] for x, _ in curves if len(x)), default=1.0) or 1.0  # all may be exact
+    largest = max((x[-1] for x, _ in curves if len(x)), default=1.0) or 1.0  # all errors may be 0
     smallest = min((value for x, _ in curves for value in x if value > 0), default=0.01)
     low = max(smallest, largest * 1e-5)
     for k, (name, (x, y)) in enumerate(plot.curves.items()):
@@ -102,8 +85,7 @@ def _errors(plot: Plot) -> tuple[Figure, Axes]:
 
 
 def _cost(plot: Plot) -> tuple[Figure, Axes]:
-    """A time over a size, both logarithmic and whole decades: a horizontal line is a size that costs nothing,
-    and noise does not look like a slope."""
+    """Plot a time over a size, both logarithmic; whole decades keep noise from looking like a slope."""
     from matplotlib.ticker import FuncFormatter, NullFormatter
 
     figure, axes = _axes(plot.title, plot.x_label, plot.y_label)
@@ -118,7 +100,7 @@ def _cost(plot: Plot) -> tuple[Figure, Axes]:
     return figure, axes
 
 
-_DRAWN = {"recall": _recall, "keypoints": _keypoints, "errors": _errors, "cost": _cost}
+_DRAW = {"recall": _recall, "keypoints": _keypoints, "errors": _errors, "cost": _cost}
 
 
 def _axes(title: str, x_label: str, y_label: str) -> tuple[Figure, Axes]:
@@ -140,5 +122,5 @@ def _axes(title: str, x_label: str, y_label: str) -> tuple[Figure, Axes]:
 
 
 def _style(k: int) -> dict[str, Any]:
-    """Seven colours and four dashes, in step: 28 curves before two look alike."""
+    """Combine seven colours and four dashes: 28 distinct curves."""
     return {"color": _COLOURS[k % len(_COLOURS)], "linestyle": _DASHES[k % len(_DASHES)], "linewidth": 1.6}

@@ -1,4 +1,4 @@
-"""Methods by the names a command is given."""
+"""Methods are loaded by name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ import torch
 from wsdesc import WSDesc, peers
 from wsdesc.core.errors import FileFormatError, InputError
 from wsdesc.evaluation.methods import load_methods
-from wsdesc.evaluation.pair_report import model_names
 
 
 @pytest.fixture
@@ -28,10 +27,10 @@ def test_models_by_file_and_by_name(weights: Path) -> None:
     assert (plain.name, plain.file_stem) == ("small.v2", "small.v2")
     assert (named.name, named.file_stem) == ("w/o LRF", "w_o_LRF")
     assert plain.fingerprint == named.fingerprint != ""
-    assert model_names([plain, named, untrained]) == ["small.v2", "w/o LRF"]
+    assert [method.kind for method in (plain, named, untrained)] == ["model", "model", "untrained"]
 
 
-def test_other_weights_have_another_fingerprint(weights: Path) -> None:
+def test_fingerprint_changes_with_the_weights(weights: Path) -> None:
     (before,) = load_methods([str(weights)], [])
     torch.manual_seed(1)
     WSDesc(width=0.1).save(weights)
@@ -39,7 +38,7 @@ def test_other_weights_have_another_fingerprint(weights: Path) -> None:
     assert before.fingerprint != after.fingerprint
 
 
-def test_untrained_is_the_same_each_time() -> None:
+def test_untrained_weights_are_reproducible() -> None:
     first, second = (load_methods(["untrained-fast"], [])[0].describer for _ in range(2))
     assert isinstance(first, WSDesc)
     assert isinstance(second, WSDesc)
@@ -55,49 +54,49 @@ def test_peers_of_both_kinds(monkeypatch: pytest.MonkeyPatch) -> None:
     descriptor, pose = load_methods([], ["d", "p"])
     assert descriptor.describer is not None
     assert pose.estimator is not None
-    assert model_names([descriptor, pose]) == []
-    with pytest.raises(InputError, match="no peer 'q': choose of d, p"):
+    assert descriptor.kind == pose.kind == "peer"
+    with pytest.raises(InputError, match="unknown peer 'q': choose one of d, p"):
         load_methods([], ["q"])
 
 
-def test_a_pipeline_is_all_that_register_does(weights: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
+def test_pipeline_calls_register(weights: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
 
     def register(source: np.ndarray, target: np.ndarray, **options: str) -> SimpleNamespace:
-        asked.append((len(source), len(target), options))
-        return SimpleNamespace(T_target_source=np.eye(4), inliers=len(asked) - 1)
+        calls.append((len(source), len(target), options))
+        return SimpleNamespace(T_target_source=np.eye(4), inliers=len(calls) - 1)
 
     monkeypatch.setattr(import_module("wsdesc.registration.pipeline"), "register", register)
     model, pipeline = load_methods([str(weights)], [], "cpu", [str(weights)])
     assert pipeline.name == "register (small.v2)"
     assert pipeline.fingerprint not in ("", model.fingerprint)
-    assert model_names([model, pipeline]) == ["small.v2"]
+    assert (model.kind, pipeline.kind) == ("model", "pipeline")
     assert pipeline.estimator is not None
     p, q = torch.rand(5, 3), torch.rand(4, 3)
-    assert pipeline.estimator(p, q, 1.0) is None  # nothing agrees: no pose
+    assert pipeline.estimator(p, q, 1.0) is None  # no inliers: no pose
     T = pipeline.estimator(p, q, 1.0)
     assert T is not None
     assert torch.equal(T, torch.eye(4, dtype=torch.float64))
-    assert asked[0] == (5, 4, {"model": str(weights), "device": "cpu"})
+    assert calls[0] == (5, 4, {"model": str(weights), "device": "cpu"})
 
 
-def test_peers_that_cannot_run_here_are_skipped_with_the_line_to_type(
+def test_missing_peers_are_skipped_with_the_install_line(
     weights: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "open3d", None)
-    said: list[str] = []
-    methods = load_methods([str(weights)], ["fgr", "shot"], skip=said.append)
+    lines: list[str] = []
+    methods = load_methods([str(weights)], ["fgr", "shot"], skip=lines.append)
     assert [method.name for method in methods] == ["small.v2", "shot"]
-    (line,) = said
+    (line,) = lines
     assert line.startswith("fgr is skipped: ")
     assert 'pip install "wsdesc[peers]"' in line
-    for skip in (None, said.append):  # nobody to tell, and nothing left
+    for skip in (None, lines.append):  # no callback, and no other method
         with pytest.raises(peers.PeerUnavailableError, match="pip install"):
             load_methods([], ["fgr"], skip=skip)
 
 
-def test_refuses_nothing_and_two_of_a_name(weights: Path) -> None:
-    with pytest.raises(InputError, match="--model or a --peer"):
+def test_no_method_and_equal_names_are_refused(weights: Path) -> None:
+    with pytest.raises(InputError, match="--model, --register or --peer"):
         load_methods([], [])
     with pytest.raises(InputError, match="two methods are called small"):
         load_methods([str(weights), str(weights)], [])

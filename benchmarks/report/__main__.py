@@ -1,0 +1,50 @@
+"""Write one page of benchmark results with the published figures of the paper beside them.
+
+    python -m benchmarks.report results/ [MORE_RESULTS …] --out docs/benchmarks.md
+
+Each RESULTS is a folder that `wsdesc benchmark … --out RESULTS` wrote to. The page has a section for each
+benchmark below it: the commands, machines and dates, the number of samples, tables in the form of the paper's
+and plots, which are written into a folder beside the page. A notes.md beside a results.json ends its section;
+one in RESULTS itself follows the introduction. Prints the names of the benchmarks.
+
+The tables of the paper are rebuilt by these commands, then this one:
+
+    wsdesc benchmark 3dmatch 3DMatch/ --model indoor --out results/                      Table 1
+    wsdesc benchmark 3dmatch 3DMatch/ --model indoor --rotated --out results/            Table 2
+    wsdesc benchmark timing 3DMatch/ --model indoor --out results/                       Tables 3 and 4
+    wsdesc ablate scans/ --test 3DMatch/ --out results/                                  Table 5
+    wsdesc benchmark modelnet40 modelnet40_ply_hdf5_2048/ --model objects --out results/ Tables 6 and 7
+    wsdesc benchmark eth ETH/ --model indoor --out results/                              Table 8
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from benchmarks.report.page import write_page
+from wsdesc import WSDescError
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.report",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("results", type=Path, nargs="+", help="folders of results")
+    parser.add_argument("-o", "--out", type=Path, default=Path("docs/benchmarks.md"), help="the page")
+    arguments = parser.parse_args()
+    try:
+        sections = write_page(arguments.results, arguments.out)
+    except WSDescError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    print(f"{len(sections)} benchmarks: {', '.join(section.name for section in sections)}")
+    print(f"written: {arguments.out}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

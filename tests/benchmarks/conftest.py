@@ -1,0 +1,1 @@
+from benchmark_scenes import exact_method, make_scene_root, scene_root  # noqa: F401
