@@ -1,1 +1,1 @@
-"""Many scans to poses in one frame."""
+"""Reconstruction: many scans to poses in one frame."""

@@ -1,104 +1,144 @@
-"""What `reconstruct` does with single scans and with pairs: jobs that can be done anywhere.
+"""Jobs of a reconstruction, and their results.
 
-A job holds plain values: paths of files that all workers see, hashes of what they hold, and settings. What is
-large, the description of a scan, lies in a cache on the disk, under a hash of all that it depends on.
+Jobs hold paths, content hashes and settings instead of points: processes and cluster workers receive them
+cheaply. Results convert to plain JSON values and back for the journal.
 """
 
 from __future__ import annotations
 
-from contextlib import suppress
-from functools import lru_cache
-from pathlib import Path
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
-from wsdesc.alignment.surface import Surface
-from wsdesc.cloud.files import read_points
-from wsdesc.cloud.units import extent, spacing
-from wsdesc.core.errors import InputError, WSDescError
-from wsdesc.core.executors import Job, Result
-from wsdesc.core.journal import content_of
-from wsdesc.descriptor.description import Description, cleaned_points, load_model, prepare_scan
-from wsdesc.registration.candidates import find_candidates
-
-_KEPT = 64  # described scans in memory: with all pairs each of many is needed again and again
+from wsdesc.alignment.observability import Information
+from wsdesc.core.devices import choose_device
+from wsdesc.core.geometry import Floats
+from wsdesc.core.journal import PlainResult
 
 
-def survey_scan(job: Job) -> Result:
-    """Whether a scan can be read, and its scale."""
-    try:
-        points = read_points(job["path"], nonfinite="drop")
-        return {"spacing": spacing(points), "extent": extent(points)}
-    except WSDescError as error:
-        return {"error": str(error)}
+@dataclass(frozen=True)
+class ScanFile:
+    """A scan on disk."""
+
+    path: str  # absolute; all workers find the file there
+    content: str  # hash of the file
 
 
-def describe_scan(job: Job) -> Result:
-    """Have the description of a scan in the cache; where the scan is, and how large."""
-    try:
-        found = described(job)
-    except Unusable as error:
-        return {"error": f"{job['path']}: {error}"}
-    radius = float(found.points.double().square().sum(1).mean().sqrt())
-    return {"offset": found.offset.tolist(), "radius": radius}
+@dataclass(frozen=True)
+class DescribeSettings:
+    """Settings that the descriptions of a run share."""
+
+    model: str  # name or path of the weights
+    weights: str  # hash of the weights
+    resolution: float  # in the scans' unit
+    keypoints: int  # per scan, described
+    max_keypoints: int  # per scan, selected: a second round describes more of them
+    device: str
+    seed: int
+
+    def identity(self) -> dict[str, Any]:
+        """Return everything that a description depends on besides the scan."""
+        values = asdict(self)
+        del values["max_keypoints"]  # the first keypoints do not depend on how many are selected
+        if self.device == "auto":
+            values["device"] = choose_device("auto")
+        return values
 
 
-def register_pair(job: Job) -> Result:
-    """Poses of one described scan in another, in metres of the model about the middles of both, best first.
+@dataclass(frozen=True)
+class DescribeJob:
+    """Describe a scan, or find its description in the cache."""
 
-    The confidence of each knows of the others.
-    """
-    (p, source), (q, target) = (_ready(tuple(sorted(job[end].items()))) for end in ("source", "target"))
-    found = find_candidates(p, q, (source, target), distinct=True, seed=job["source"]["seed"])
-    poses: list[Result] = []
-    for candidate in found.ranked:
-        held = candidate.refined.information
-        poses.append(
-            {
-                "T_target_source": candidate.refined.T_target_source.tolist(),
-                "confidence": candidate.confidence,
-                "alike": candidate.evidence.repeats or candidate.evidence.ambiguous,
-                "overlap": candidate.refined.agreement.overlap_source,
-                "rmse": candidate.refined.rmse if held.places else None,
-                "information": [x.tolist() if isinstance(x, np.ndarray) else x for x in held],
-            }
-        )
-    return {"poses": poses}
+    file: ScanFile
+    settings: DescribeSettings
+    cache_path: str  # of the description
+    smaller_cache_path: str | None = None  # of a description of the same scan with fewer keypoints
 
 
-class Unusable(InputError):
-    """A scan that can be read but not described."""
+@dataclass(frozen=True)
+class RegisterJob:
+    """Register two described scans."""
+
+    source: DescribeJob
+    target: DescribeJob
 
 
-def described(job: Job) -> Description:
-    """A description from the cache; what is not there, or was cut off, is made anew.
+@dataclass(frozen=True)
+class FailedScan:
+    """A scan that cannot be read or described, and why."""
 
-    Where it has fewer keypoints than `more` asks for, a second entry holds those that were added.
-    """
-    entry = Path(job["entry"])
-    with suppress(Exception):  # whatever half a file leads to
-        return Description.load(entry)
-    if content_of(job["path"]) != job["content"]:
-        raise InputError(f"{job['path']}: was changed while it was worked on: start again")
-    try:
-        model, name = load_model(job["model"], job["device"])
-        found = None
-        if "begun" in job:
-            with suppress(Exception):
-                found = Description.load(job["begun"])
-        if found is None:
-            found = prepare_scan(
-                cleaned_points(job["path"]), job["resolution"], name, job["seed"], job["most"]
-            )
-        found = found.extend(model, job["keypoints"])
-    except WSDescError as error:
-        raise Unusable(str(error)) from error
-    found.save(entry)
-    return Description.load(entry)
+    error: str
 
 
-@lru_cache(maxsize=_KEPT)
-def _ready(items: tuple[tuple[str, Any], ...]) -> tuple[Description, Surface]:
-    found = described(dict(items))
-    return found, Surface.of(found.points.numpy())
+@dataclass(frozen=True)
+class ScanSurvey:
+    """Scale of a readable scan, in its unit."""
+
+    spacing: float  # between neighbouring points
+    extent: float  # of the scanned surface
+
+
+@dataclass(frozen=True)
+class DescribedScan:
+    """Frame and size of a scan whose description is in the cache."""
+
+    offset: tuple[float, float, float]  # origin of the description in file coordinates
+    radius: float  # root mean square distance of the points from that origin, in model metres
+
+
+@dataclass(frozen=True, eq=False)
+class CandidatePose:
+    """One candidate of a pair, in model metres; origins are those of the descriptions."""
+
+    T_target_source: Floats  # (4, 4)
+    confidence: float
+    ambiguous: bool  # another candidate of the pair is also plausible
+    overlap: float  # share of the source's points with a partner in the target
+    rmse: float | None  # in the overlap; None without overlap
+    information: Information
+
+    def to_plain(self) -> PlainResult:
+        """Return JSON values."""
+        information = {
+            name: value.tolist() if isinstance(value, np.ndarray) else value
+            for name, value in self.information._asdict().items()
+        }
+        return {**vars(self), "T_target_source": self.T_target_source.tolist(), "information": information}
+
+    @classmethod
+    def from_plain(cls, plain: PlainResult) -> CandidatePose:
+        """Read what `to_plain` returned; the numbers keep their bits."""
+        information = {
+            name: np.array(value) if isinstance(value, list) else value
+            for name, value in plain["information"].items()
+        }
+        T = np.array(plain["T_target_source"])
+        return cls(**plain | {"T_target_source": T, "information": Information(**information)})
+
+
+@dataclass(frozen=True, eq=False)
+class PairRegistration:
+    """Candidates of a pair that differ from each other, best first; none if the scans do not fit."""
+
+    candidates: tuple[CandidatePose, ...]
+
+
+Result = FailedScan | ScanSurvey | DescribedScan | PairRegistration
+
+
+def encode(result: Result) -> PlainResult:
+    """Convert a result to JSON values."""
+    if isinstance(result, PairRegistration):
+        return {"candidates": [candidate.to_plain() for candidate in result.candidates]}
+    return asdict(result)
+
+
+def decode(plain: PlainResult) -> Result:
+    """Convert JSON values back to a result."""
+    if "candidates" in plain:
+        return PairRegistration(tuple(map(CandidatePose.from_plain, plain["candidates"])))
+    if "offset" in plain:
+        x, y, z = plain["offset"]
+        return DescribedScan((x, y, z), plain["radius"])
+    return FailedScan(**plain) if "error" in plain else ScanSurvey(**plain)

@@ -1,103 +1,122 @@
-"""Which pairs of scans `reconstruct` registers, and what registration found of them."""
+"""Select the pairs of scans to register, and hold their edges."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import combinations
-from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from wsdesc.alignment.observability import Information
 from wsdesc.cloud.units import INDOOR_RESOLUTION
-from wsdesc.core.executors import Job, Result
-from wsdesc.reconstruction.disambiguation import LEAST
-from wsdesc.reconstruction.jobs import described
+from wsdesc.reconstruction.disambiguation import MIN_CANDIDATE_CONFIDENCE
+from wsdesc.reconstruction.jobs import DescribeJob, PairRegistration
 from wsdesc.reconstruction.pose_graph import Edge
-from wsdesc.reconstruction.signature import candidate_pairs, signatures_of
+from wsdesc.reconstruction.signature import scan_signatures, similar_pairs
+from wsdesc.reconstruction.tasks import load_description
 
-ALL_PAIRS = 25  # scans up to which every two of them are registered
+ALL_PAIRS = 25  # scans up to which all pairs are registered
+_SIMILAR_PAIRS = 20  # similar pairs that are examined per pair to select
 
-Pair = tuple[int, int]  # numbers of two scans, ascending
+Pair = tuple[int, int]  # indices of two scans, ascending
 
 
-class Found(NamedTuple):
-    """What registration says of two scans."""
+@dataclass(frozen=True, eq=False)
+class RegisteredPair:
+    """Candidate edges of two scans."""
 
-    edges: list[Edge]  # poses that differ, best first; none where no motion brings the scans together
-    overlaps: list[float]  # of each: share of the source that lies on the target
-    keypoints: int  # of each scan, that it was found with
+    edges: list[Edge]  # one per candidate, best first
+    overlaps: list[float]  # per edge: share of the source's points with a partner in the target
+    keypoints: int  # per scan
 
     @classmethod
-    def of(cls, source: int, target: int, result: Result, keypoints: int) -> Found:
-        """From the result of `register_pair`."""
-        edges = []
-        total = max(1.0, sum(pose["confidence"] for pose in result["poses"]))  # one is right at most
-        for pose in result["poses"]:
-            matrix, centre, *rest = pose["information"]
-            held = Information(np.array(matrix), np.array(centre), *rest)
-            T, rmse = np.array(pose["T_target_source"]), pose["rmse"] or INDOOR_RESOLUTION
-            edges.append(Edge(source, target, T, pose["confidence"] / total, held, rmse, pose["alike"]))
-        return cls(edges, [pose["overlap"] for pose in result["poses"]], keypoints)
+    def of(cls, source: int, target: int, result: PairRegistration, keypoints: int) -> RegisteredPair:
+        """Make edges between the scans `source` and `target`.
+
+        At most one candidate is right, so their confidences add up to at most 1.
+        """
+        total = max(1.0, sum(candidate.confidence for candidate in result.candidates))
+        edges = [
+            Edge(
+                source,
+                target,
+                candidate.T_target_source,
+                candidate.confidence / total,
+                candidate.information,
+                candidate.rmse or INDOOR_RESOLUTION,
+                candidate.ambiguous,
+            )
+            for candidate in result.candidates
+        ]
+        return cls(edges, [candidate.overlap for candidate in result.candidates], keypoints)
 
     @property
     def confidence(self) -> float:
-        """Of the best pose."""
+        """Confidence of the best candidate; 0 without any."""
         return self.edges[0].confidence if self.edges else 0.0
 
 
-def signatures(jobs: Sequence[Job], seed: int) -> Tensor:
-    """(N, S) of described scans. The order of the scans, which is that of their names, does not matter."""
-    order = sorted(range(len(jobs)), key=lambda k: jobs[k]["content"])
-    found = signatures_of(_Descriptors([jobs[k] for k in order]), seed)
-    return found[torch.from_numpy(np.argsort(order))]
+def signatures_of_scans(scans: Sequence[DescribeJob], seed: int) -> Tensor:
+    """Compute signatures (N, S) of described scans; names and order of the files do not matter."""
+    order = sorted(range(len(scans)), key=lambda k: scans[k].file.content)
+    signatures = scan_signatures(_CachedDescriptors([scans[k] for k in order]), seed)
+    return signatures[torch.from_numpy(np.argsort(order))]
 
 
-def first_pairs(alike: Tensor, neighbours: int) -> list[Pair]:
-    """All pairs of few scans, else those that look alike; `alike` (N, S) are signatures."""
-    if len(alike) <= ALL_PAIRS:
-        return list(combinations(range(len(alike)), 2))
-    return candidate_pairs(alike, neighbours)
+def first_pairs(signatures: Tensor, neighbours: int) -> list[Pair]:
+    """Select all pairs of few scans; of many scans, each with its `neighbours` most similar ones.
+
+    Args:
+        signatures: (N, S), unit vectors.
+        neighbours: Similar scans per scan.
+    """
+    if len(signatures) <= ALL_PAIRS:
+        return list(combinations(range(len(signatures)), 2))
+    return similar_pairs(signatures, neighbours)
 
 
-def pairs_between(
-    components: Sequence[Sequence[int]], found: Mapping[Pair, Found], alike: Tensor, most: int
+def connecting_pairs(
+    components: Sequence[Sequence[int]],
+    registered: Mapping[Pair, RegisteredPair],
+    signatures: Tensor,
+    limit: int,
 ) -> list[Pair]:
-    """Pairs that may connect what is apart: up to `most` for each component but the first, the largest.
+    """Select pairs that may connect components: up to `limit` per component except the first, the largest.
 
-    One half are pairs that were nearly believed, if there are so many; then come scans that look alike, those
-    first that were not tried yet.
+    Up to a half are registered pairs, those of the highest confidence. Then come the most similar scans that
+    are not registered with each other yet.
     """
     component = {scan: number for number, scans in enumerate(components) for scan in scans}
-    nearly: dict[int, list[Pair]] = {}
-    for pair in sorted(found, key=lambda pair: (-found[pair].confidence, pair)):
+    rejected: dict[int, list[Pair]] = {}  # pairs between components, by component
+    for pair in sorted(registered, key=lambda pair: (-registered[pair].confidence, pair)):
         ends = {component[scan] for scan in pair}
-        if len(ends) == 2 and found[pair].confidence >= LEAST:
+        if len(ends) == 2 and registered[pair].confidence >= MIN_CANDIDATE_CONFIDENCE:
             for number in ends:
-                nearly.setdefault(number, []).append(pair)
-    chosen: set[Pair] = set()
+                rejected.setdefault(number, []).append(pair)
+    selected: set[Pair] = set()
     for number, scans in enumerate(components[1:], 1):
-        others = [scan for scan in range(len(alike)) if component[scan] != number]
-        cosines = alike[list(scans)] @ alike[others].T  # (scans, others)
-        order = cosines.flatten().argsort(descending=True, stable=True).tolist()
-        near = [(scans[k // len(others)], others[k % len(others)]) for k in order[: most * 20]]
-        near = [(min(pair), max(pair)) for pair in near]
-        own = nearly.get(number, [])
-        ranked = [*own[: most // 2], *(pair for pair in near if pair not in found), *own, *near]
-        chosen.update(list(dict.fromkeys(ranked))[:most])
-    return sorted(chosen)
+        others = [scan for scan in range(len(signatures)) if component[scan] != number]
+        cosines = signatures[list(scans)] @ signatures[others].T  # (scans, others)
+        order = cosines.flatten().argsort(descending=True, stable=True).tolist()[: limit * _SIMILAR_PAIRS]
+        similar = [(scans[k // len(others)], others[k % len(others)]) for k in order]
+        similar = [(min(pair), max(pair)) for pair in similar]
+        own = rejected.get(number, [])
+        unregistered = [pair for pair in similar if pair not in registered]
+        ranked = [*own[: limit // 2], *unregistered, *own, *similar]
+        selected.update(list(dict.fromkeys(ranked))[:limit])
+    return sorted(selected)
 
 
-class _Descriptors(Sequence[Tensor]):
-    """Those of described scans, read when they are asked for."""
+class _CachedDescriptors(Sequence[Tensor]):
+    """Descriptors of scans, read from the cache at each access: all of them may not fit into memory."""
 
-    def __init__(self, jobs: Sequence[Job]) -> None:
-        self.jobs = jobs
+    def __init__(self, scans: Sequence[DescribeJob]) -> None:
+        self.scans = scans
 
     def __len__(self) -> int:
-        return len(self.jobs)
+        return len(self.scans)
 
     def __getitem__(self, k):  # type: ignore[no-untyped-def]
-        return described(self.jobs[k]).descriptors
+        return load_description(self.scans[k]).descriptors

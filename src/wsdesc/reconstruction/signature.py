@@ -1,8 +1,8 @@
-"""Which scans look alike as a whole: some numbers a scan, made of its descriptors, quick to compare.
+"""Compare scans as a whole by short signatures made of their descriptors.
 
-Comparing all descriptors of all pairs of scans would take the time that is to be saved. So the descriptors of
-all scans are sorted into a few kinds (k-means), and a scan is known by how its own differ from the mean
-of each kind (a vector of locally aggregated descriptors). Scans of one place share kinds and differences.
+The descriptors of all scans are clustered (k-means). The signature of a scan is the sum of the differences of
+its descriptors from their cluster centres: a vector of locally aggregated descriptors (VLAD). Scans of one
+place have similar signatures.
 """
 
 from __future__ import annotations
@@ -15,65 +15,69 @@ from torch import Tensor
 
 from wsdesc.core.errors import InputError
 
-KINDS = 32
-_SAMPLE = 20_000  # descriptors of all scans that the kinds are found from
-_ROUNDS = 15  # of k-means
-_ROWS = 512  # scans that are compared with all others at a time
+CLUSTERS = 32
+_SAMPLE = 20_000  # descriptors of all scans that are clustered
+_ITERATIONS = 15  # of k-means
+_ROWS = 512  # scans that are compared with all others in one block
 
 
-def candidate_pairs(signatures: Tensor, nearest: int) -> list[tuple[int, int]]:
-    """Pairs (i, j), i < j, ascending, in which one scan is among the `nearest` most similar of the other.
+def similar_pairs(signatures: Tensor, nearest: int) -> list[tuple[int, int]]:
+    """Select pairs (i, j), i < j, ascending, in which one scan is among the `nearest` most similar of the other.
 
-    signatures: (N, S) of the scans, of length 1 each. Memory grows with N, not with its square.
+    Memory grows linearly with the number of scans.
+
+    Args:
+        signatures: (N, S) unit vectors.
+        nearest: Similar scans per scan, at least 1.
     """
     if nearest < 1:
         raise InputError(f"the number of similar scans must be at least 1, not {nearest}")
-    found = set()
+    pairs = set()
     for start in range(0, len(signatures), _ROWS):
-        alike = signatures[start : start + _ROWS] @ signatures.T  # (_ROWS, N) cosines
-        alike[torch.arange(len(alike)), torch.arange(start, start + len(alike))] = -np.inf
-        best = alike.argsort(dim=1, descending=True, stable=True)[:, : min(nearest, len(signatures) - 1)]
-        found |= {(min(i, j), max(i, j)) for i, row in enumerate(best.tolist(), start) for j in row}
-    return sorted(found)
+        cosines = signatures[start : start + _ROWS] @ signatures.T  # (_ROWS, N)
+        cosines[torch.arange(len(cosines)), torch.arange(start, start + len(cosines))] = -np.inf
+        best = cosines.argsort(dim=1, descending=True, stable=True)[:, : min(nearest, len(signatures) - 1)]
+        pairs |= {(min(i, j), max(i, j)) for i, row in enumerate(best.tolist(), start) for j in row}
+    return sorted(pairs)
 
 
-def signatures_of(descriptors: Sequence[Tensor], seed: int = 0) -> Tensor:
-    """(N, S) what tells scans apart, of length 1, from the descriptors (K, C) of each; K may differ.
+def scan_signatures(descriptors: Sequence[Tensor], seed: int = 0) -> Tensor:
+    """Compute signatures (N, S), unit vectors, of scans with descriptors (K, C) each.
 
-    Each scan's descriptors are asked for twice, and none are held: they may be read when they are asked for.
+    K may differ between scans. Each item is accessed twice and not kept, so a sequence may read it on access.
     """
     generator = torch.Generator().manual_seed(seed)
     share = max(1, _SAMPLE // max(1, len(descriptors)))
     sample = torch.cat([d[torch.randperm(len(d), generator=generator)[:share]] for d in descriptors])
-    kinds = find_kinds(sample.double(), min(KINDS, len(sample)), generator)
-    signatures = torch.stack([signature(d.double(), kinds).float() for d in descriptors])  # (N, KINDS · C)
-    # What all scans have in common tells none of them apart.
+    centres = cluster(sample.double(), min(CLUSTERS, len(sample)), generator)
+    signatures = torch.stack([_aggregate(d.double(), centres).float() for d in descriptors])
+    # The mean is what all scans have in common: it distinguishes none of them.
     return torch.nn.functional.normalize(signatures - signatures.mean(0), dim=1)
 
 
-def signature(descriptors: Tensor, kinds: Tensor) -> Tensor:
-    """(KINDS · C,) sums of the differences from each kind, their sizes evened out, of length 1."""
-    kind = torch.cdist(descriptors, kinds).argmin(dim=1)  # (K,)
-    sums = torch.zeros_like(kinds).index_add_(0, kind, descriptors - kinds[kind])
-    # A frequent kind (wall) would drown the others: direction counts fully, size by its root.
+def _aggregate(descriptors: Tensor, centres: Tensor) -> Tensor:
+    """Sum differences from the nearest centres, scale the sums, and flatten them to a unit vector (CLUSTERS · C,)."""
+    nearest = torch.cdist(descriptors, centres).argmin(dim=1)  # (K,)
+    sums = torch.zeros_like(centres).index_add_(0, nearest, descriptors - centres[nearest])
+    # The square root of the length keeps large clusters, such as walls, from dominating.
     length = sums.norm(dim=1, keepdim=True)
-    evened = torch.where(length > 0, sums / length.clamp(min=1e-12).sqrt(), sums)
-    return torch.nn.functional.normalize(evened.flatten(), dim=0)
+    scaled = torch.where(length > 0, sums / length.clamp(min=1e-12).sqrt(), sums)
+    return torch.nn.functional.normalize(scaled.flatten(), dim=0)
 
 
-def find_kinds(sample: Tensor, count: int, generator: torch.Generator) -> Tensor:
-    """(count, C) means of k-means, begun with descriptors (M, C) chosen at random far from each other."""
+def cluster(sample: Tensor, count: int, generator: torch.Generator) -> Tensor:
+    """Find cluster centres (count, C) of descriptors (M, C) by k-means, initialized by k-means++."""
     chosen = [int(torch.randint(len(sample), (1,), generator=generator))]
-    nearest = (sample - sample[chosen[0]]).square().sum(1)
+    distance = (sample - sample[chosen[0]]).square().sum(1)  # squared, to the nearest chosen descriptor
     while len(chosen) < count:
-        weights = nearest if float(nearest.sum()) > 0 else torch.ones_like(nearest)
-        at = torch.rand(1, generator=generator, dtype=torch.float64) * weights.sum()
-        chosen.append(min(int(torch.searchsorted(weights.cumsum(0), at)), len(sample) - 1))
-        nearest = torch.minimum(nearest, (sample - sample[chosen[-1]]).square().sum(1))
-    kinds = sample[chosen]
-    for _ in range(_ROUNDS):
-        kind = torch.cdist(sample, kinds).argmin(dim=1)
-        number = torch.bincount(kind, minlength=count)[:, None]
-        sums = torch.zeros_like(kinds).index_add_(0, kind, sample)
-        kinds = torch.where(number > 0, sums / number.clamp(min=1), kinds)
-    return kinds
+        weights = distance if float(distance.sum()) > 0 else torch.ones_like(distance)
+        threshold = torch.rand(1, generator=generator, dtype=torch.float64) * weights.sum()
+        chosen.append(min(int(torch.searchsorted(weights.cumsum(0), threshold)), len(sample) - 1))
+        distance = torch.minimum(distance, (sample - sample[chosen[-1]]).square().sum(1))
+    centres = sample[chosen]
+    for _ in range(_ITERATIONS):
+        nearest = torch.cdist(sample, centres).argmin(dim=1)
+        size = torch.bincount(nearest, minlength=count)[:, None]
+        sums = torch.zeros_like(centres).index_add_(0, nearest, sample)
+        centres = torch.where(size > 0, sums / size.clamp(min=1), centres)
+    return centres

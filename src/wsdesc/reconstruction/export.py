@@ -1,0 +1,181 @@
+"""Write the result of a reconstruction into a folder, and read it back."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.spatial.transform import Rotation
+
+from wsdesc.cloud.files import read_points, write_points
+from wsdesc.cloud.merge import VoxelMerge
+from wsdesc.core.atomic import atomic_write
+from wsdesc.core.errors import FileFormatError, InputError, WSDescError
+from wsdesc.core.folders import make_folder
+from wsdesc.core.geometry import Floats, check_rigid
+from wsdesc.core.progress import ProgressHook, no_progress
+from wsdesc.reconstruction.result import EdgeResult, Reconstruction
+
+POSES, TUM, GRAPH, REPORT = "poses.json", "poses.tum", "graph.json", "report.md"
+_LARGEST_FILE = 1 << 30  # bytes of a JSON file that is read
+
+
+def save(
+    result: Reconstruction, folder: Path, voxel: float | None = None, progress: ProgressHook | None = None
+) -> list[Path]:
+    """Write all files of a result; see `Reconstruction.save`."""
+    if voxel is not None and not 0 < voxel < float("inf"):
+        raise InputError(f"voxel: must be a positive length, not {voxel}")
+    make_folder(folder)
+    texts = {
+        POSES: json.dumps(poses_dict(result), indent=1),
+        TUM: tum_text(result),
+        GRAPH: json.dumps(graph_dict(result), indent=1),
+        REPORT: report_text(result),
+    }
+    clouds = _save_merged(result, folder, voxel or result.resolution / 2, progress or no_progress)
+    for name, text in texts.items():
+        with atomic_write(folder / name) as temporary:
+            temporary.write_text(text + "\n", encoding="utf-8")
+    return [folder / name for name in (*texts, *clouds)]
+
+
+def load(folder: Path) -> Reconstruction:
+    """Read a result from poses.json and graph.json."""
+    poses, graph = _read_json(folder / POSES), _read_json(folder / GRAPH)
+    try:
+        return Reconstruction(
+            T_world_scan={
+                str(name): _pose(scan["T_world_scan"], str(name)) for name, scan in poses["scans"].items()
+            },
+            components=[[str(name) for name in frame["scans"]] for frame in poses["frames"]],
+            not_placed={str(name): str(reason) for name, reason in poses["not_placed"].items()},
+            edges=[_edge(values) for values in graph["edges"]],
+            resolution=float(poses["resolution"]),
+            paths={str(name): Path(path) for name, path in poses["files"].items()},
+        )
+    except (ValueError, TypeError, KeyError, AttributeError, InputError) as error:
+        raise FileFormatError(f"{folder}: not a result that `Reconstruction.save` wrote") from error
+
+
+def poses_dict(result: Reconstruction) -> dict[str, Any]:
+    """Return the content of poses.json."""
+    frame = {name: number for number, scans in enumerate(result.components) for name in scans}
+    return {
+        "complete": result.complete,
+        "resolution": result.resolution,
+        "frames": [{"reference": scans[0], "scans": scans} for scans in result.components],
+        "scans": {
+            name: {"file": str(result.paths[name]), "frame": frame[name], "T_world_scan": T.tolist()}
+            for name, T in result.T_world_scan.items()
+        },
+        "not_placed": result.not_placed,
+        "files": {name: str(path) for name, path in result.paths.items()},
+    }
+
+
+def graph_dict(result: Reconstruction) -> dict[str, Any]:
+    """Return the content of graph.json: all edges, accepted and rejected."""
+    return {"scans": list(result.paths), "edges": [edge.to_dict() for edge in result.edges]}
+
+
+def tum_text(result: Reconstruction) -> str:
+    """Return the poses of the first component in the TUM format, with the scan's number as the time."""
+    lines = ["# number tx ty tz qx qy qz qw"]
+    order = list(result.paths)
+    for name in sorted(result.components[0] if result.components else [], key=order.index):
+        T = result.T_world_scan[name]
+        values = (*T[:3, 3], *Rotation.from_matrix(T[:3, :3]).as_quat())
+        lines += [f"# {name}", f"{order.index(name)} " + " ".join(f"{v:.12g}" for v in values)]
+    return "\n".join(lines)
+
+
+def report_text(result: Reconstruction) -> str:
+    """Return the report in Markdown."""
+    accepted = [edge for edge in result.edges if edge.accepted]
+    total = len(result.paths) + sum(name not in result.paths for name in result.not_placed)
+    lines = ["# Reconstruction", ""]
+    lines += [f"{len(result.T_world_scan)} of {total} scans were placed, in {len(result.components)} "
+              f"frame(s). {len(result.edges)} pairs were registered, {len(accepted)} of them accepted. "
+              f"The working resolution is {result.resolution:.4g}.", ""]  # fmt: skip
+    for number, scans in enumerate(result.components):
+        lines += [f"## Frame {number + 1}: that of {scans[0]}, merged in {_cloud_name(number)}", ""]
+        lines += ["| scan | accepted edges | best confidence | translation |", "|---|---|---|---|"]
+        for name in scans:
+            own = [e for e in accepted if name in (e.source, e.target) and {e.source, e.target} <= set(scans)]
+            x, y, z = result.T_world_scan[name][:3, 3]
+            best = max(edge.confidence for edge in own)
+            lines.append(f"| {_cell(name)} | {len(own)} | {best:.3f} | {x:.4g}, {y:.4g}, {z:.4g} |")
+        lines.append("")
+    if result.not_placed:
+        lines += ["## Not placed", ""]
+        lines += [f"- {name}: {reason}" for name, reason in result.not_placed.items()] + [""]
+    lines += ["## Pairs", "", "| source | target | confidence | overlap | deviation | state |"]
+    lines += ["|---|---|---|---|---|---|"]
+    for edge in sorted(result.edges, key=lambda edge: -edge.confidence):
+        deviation = "" if edge.deviation is None else f"{edge.deviation:.1f} σ"
+        state = "accepted" if edge.accepted else f"rejected: {edge.rejection}"
+        numbers = f"{edge.confidence:.3f} | {edge.overlap:.0%} | {deviation} | {state}"
+        lines.append(f"| {_cell(edge.source)} | {_cell(edge.target)} | {numbers} |")
+    return "\n".join(lines)
+
+
+def _save_merged(result: Reconstruction, folder: Path, voxel: float, progress: ProgressHook) -> list[str]:
+    """Write the merged cloud of each component; return the file names."""
+    names = [_cloud_name(number) for number in range(len(result.components))]
+    with progress("merge", len(result.T_world_scan)) as advance:
+        for file, scans in zip(names, result.components, strict=True):
+            merged = VoxelMerge(voxel)
+            for scan in scans:  # one scan at a time is in memory
+                merged.add(_read_scan(result.paths[scan]), result.T_world_scan[scan])
+                advance(1)
+            write_points(folder / file, merged.points)
+    for old in folder.glob("merged*.ply"):  # an earlier result may have had more components
+        if re.fullmatch(r"merged(_\d+)?\.ply", old.name) and old.name not in names:
+            old.unlink(missing_ok=True)
+    return names
+
+
+def _read_scan(path: Path) -> Floats:
+    try:
+        return read_points(path, nonfinite="drop")
+    except WSDescError as error:
+        hint = "scans given as arrays are kept if `out` is given to reconstruct"
+        raise InputError(f"{error}; {hint}") from error
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        if path.stat().st_size > _LARGEST_FILE:
+            raise FileFormatError(f"{path}: too large")
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise FileFormatError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except (ValueError, RecursionError) as error:
+        raise FileFormatError(f"{path}: not a JSON file") from error
+    if not isinstance(values, dict):
+        raise FileFormatError(f"{path}: not written by `Reconstruction.save`")
+    return values
+
+
+def _edge(values: dict[str, Any]) -> EdgeResult:
+    fields = {name: value for name, value in values.items() if name != "accepted"}
+    if fields["T_target_source"] is not None:
+        fields["T_target_source"] = _pose(fields["T_target_source"], "T_target_source")
+    return EdgeResult(**fields)
+
+
+def _pose(rows: Any, name: str) -> Floats:
+    return check_rigid(np.array(rows, dtype=np.float64), name)
+
+
+def _cloud_name(component: int) -> str:
+    return "merged.ply" if component == 0 else f"merged_{component + 1}.ply"
+
+
+def _cell(name: str) -> str:
+    """Escape a name for a cell of a Markdown table."""
+    return name.replace("|", "\\|")

@@ -1,0 +1,67 @@
+"""Collect the scans of a reconstruction as files: jobs carry paths, not points."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from wsdesc.cloud.clean import clean
+from wsdesc.cloud.cloud import Cloud
+from wsdesc.cloud.files import write_points
+from wsdesc.cloud.scan_files import find_scan_files
+from wsdesc.core.errors import InputError
+from wsdesc.reconstruction.runner import JOURNAL
+
+Scans = str | Path | Sequence[Any]  # a folder; or files, folders, clouds and points (N, 3)
+
+
+def find_scans(places: Sequence[str | Path], out: Path | None = None) -> list[Path]:
+    """List the scans among files and in folders, in natural order, without the results of earlier runs.
+
+    Args:
+        places: Files and folders.
+        out: Folder for results. Its content is not listed.
+
+    Raises:
+        FileFormatError: A place does not exist, or is not a scan.
+        InputError: A folder has no scans, or all scans are in `out`.
+    """
+    scans = find_scan_files(places)
+    if out is not None:
+        scans = [scan for scan in scans if out.resolve() not in scan.resolve().parents]
+        if not scans:
+            raise InputError(f"{out}: all scans are in the folder for results: choose another folder")
+    # Every folder of a run has a journal.
+    return [scan for scan in scans if not any((p / JOURNAL).exists() for p in scan.resolve().parents)]
+
+
+def as_files(scans: Scans, cache: Path, out: Path | None) -> tuple[dict[str, Path], dict[str, str]]:
+    """Return the path of each scan by name, and why other scans cannot be used.
+
+    Scans that are given as arrays are written into the folder `cache`.
+    """
+    if isinstance(scans, str | Path):
+        scans = [scans]
+    expanded: list[Any] = []
+    for scan in scans:
+        folder = isinstance(scan, str | Path) and Path(scan).is_dir()
+        expanded += find_scans([scan], out) if folder else [scan]
+    paths, failed = dict[str, Path](), dict[str, str]()
+    counts = Counter(Path(scan).name for scan in expanded if isinstance(scan, str | Path))
+    for number, scan in enumerate(expanded):
+        if isinstance(scan, str | Path):
+            name = Path(scan).name if counts[Path(scan).name] == 1 else str(scan)
+            paths[name if name not in paths else f"{name} ({number})"] = Path(scan)
+            continue
+        try:
+            cleaned = clean(scan.points if isinstance(scan, Cloud) else scan)
+            path = cache / f"scan_{number}.npy"
+            write_points(path, cleaned.points.astype(np.float64) + cleaned.offset)
+            paths[f"scan {number}"] = path
+        except InputError as error:
+            failed[f"scan {number}"] = str(error)
+    return paths, failed

@@ -1,0 +1,132 @@
+"""Result of a reconstruction."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from wsdesc.core.notebook import NotebookDisplay
+from wsdesc.core.progress import ProgressHook
+from wsdesc.registration.result import Pose
+
+
+@dataclass(frozen=True, eq=False)
+class EdgeResult:
+    """A registered pair of scans, and its state in the pose graph.
+
+    Attributes:
+        source: Name of the source scan.
+        target: Name of the target scan.
+        T_target_source: (4, 4) pose, in file coordinates; None if registration found none.
+        confidence: Probability that the pose is right, 0 … 1.
+        overlap: Share of the source's points with a partner in the target, 0 … 1.
+        rank: Rank of this pose among the candidates of the pair: 0 fits best, others agree better with the
+            other edges.
+        keypoints: Keypoints per scan that the pair was registered with.
+        rejection: Why the edge was rejected; None if it was accepted.
+        deviation: Distance between this pose and the final poses of both scans, in standard deviations of
+            the edge; None if it was rejected.
+    """
+
+    source: str
+    target: str
+    T_target_source: Pose | None
+    confidence: float
+    overlap: float
+    rank: int
+    keypoints: int
+    rejection: str | None
+    deviation: float | None
+
+    @property
+    def accepted(self) -> bool:
+        """True if the pose graph uses this edge."""
+        return self.rejection is None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        T = None if self.T_target_source is None else self.T_target_source.tolist()
+        return {**asdict(self), "T_target_source": T, "accepted": self.accepted}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Reconstruction(NotebookDisplay):
+    """Poses of many scans.
+
+    Attributes:
+        T_world_scan: (4, 4) pose of each placed scan, by name, in file coordinates.
+        components: Names of scans that share a frame, the largest component first. The frame is that of the
+            first scan.
+        not_placed: Why the other scans have no pose, by name.
+        edges: All registered pairs, accepted and rejected.
+        resolution: Working resolution, in the scans' unit.
+        paths: File of each scan, by name.
+    """
+
+    T_world_scan: dict[str, Pose]
+    components: list[list[str]]
+    not_placed: dict[str, str]
+    edges: list[EdgeResult]
+    resolution: float
+    paths: dict[str, Path]
+
+    @property
+    def complete(self) -> bool:
+        """True if all scans have a pose in one frame."""
+        return len(self.components) == 1 and not self.not_placed
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return poses, components and unplaced scans as plain values for JSON."""
+        from wsdesc.reconstruction.export import poses_dict
+
+        return poses_dict(self)
+
+    def save(
+        self, folder: str | Path, *, voxel: float | None = None, progress: ProgressHook | None = None
+    ) -> list[Path]:
+        """Write poses, pose graph, report, and one merged cloud per component.
+
+        Args:
+            folder: Folder for poses.json, poses.tum, graph.json, report.md, merged.ply and, if there are
+                several components, merged_2.ply and so on.
+            voxel: Voxel size of the merged clouds, in the scans' unit. None takes half the resolution.
+            progress: Hook that is entered around the merge, with the number of scans.
+
+        Returns:
+            The files.
+
+        Raises:
+            WSDescError: A file cannot be written, or a scan cannot be read again.
+        """
+        from wsdesc.reconstruction.export import save
+
+        return save(self, Path(folder), voxel, progress)
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Reconstruction:
+        """Read the result that `save` wrote into a folder.
+
+        Raises:
+            FileFormatError: poses.json or graph.json is missing or damaged.
+        """
+        from wsdesc.reconstruction.export import load
+
+        return load(Path(folder))
+
+    def __repr__(self) -> str:
+        return (
+            f"Reconstruction({len(self.T_world_scan)} scans placed, {len(self.not_placed)} not placed, "
+            f"{len(self.components)} components)"
+        )
+
+    def __str__(self) -> str:
+        accepted = sum(edge.accepted for edge in self.edges)
+        sizes = ", ".join(f"{len(scans)} scans" for scans in self.components) or "none"
+        lines = [
+            f"Reconstruction: {len(self.T_world_scan)} scans placed, {len(self.not_placed)} not placed",
+            f"  components: {sizes}",
+            f"  edges: {accepted} of {len(self.edges)} accepted, resolution {self.resolution:.4g}",
+            *(f"  not placed: {name}: {reason}" for name, reason in self.not_placed.items()),
+        ]
+        return "\n".join(lines)

@@ -1,0 +1,113 @@
+"""Run the jobs of a reconstruction, and keep their results in the folder of the run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from wsdesc import __version__
+from wsdesc.core.executors import Executor
+from wsdesc.core.folders import make_folder
+from wsdesc.core.journal import Journal, content_key
+from wsdesc.core.progress import ProgressHook
+from wsdesc.reconstruction.jobs import (
+    DescribedScan,
+    DescribeJob,
+    DescribeSettings,
+    FailedScan,
+    PairRegistration,
+    RegisterJob,
+    Result,
+    ScanFile,
+    ScanSurvey,
+    decode,
+    encode,
+)
+from wsdesc.reconstruction.pair_selection import Pair, RegisteredPair
+from wsdesc.reconstruction.tasks import describe_scan, register_pair, survey_scan
+
+JOURNAL = "journal.jsonl"  # in the folder of a run
+
+JobT = TypeVar("JobT")
+ResultT = TypeVar("ResultT", bound=Result)
+
+
+class Runner:
+    """Run jobs by an executor. Results that an earlier run stored in the journal are not computed again.
+
+    Args:
+        folder: Folder of the run, with its journal and its cache of descriptions.
+        executor: Runs the jobs.
+        progress: Hook that is entered around each step.
+    """
+
+    def __init__(self, folder: Path, executor: Executor, progress: ProgressHook) -> None:
+        self.cache, self.executor, self.progress = folder / "cache", executor, progress
+        make_folder(self.cache)
+        self.journal = Journal(folder / JOURNAL)
+
+    def survey(self, files: Sequence[ScanFile]) -> list[ScanSurvey | FailedScan]:
+        """Measure the scale of scans."""
+        return self._run("read scans", survey_scan, files, [{"content": file.content} for file in files])
+
+    def describe(
+        self, files: Sequence[ScanFile], settings: DescribeSettings
+    ) -> tuple[list[DescribeJob], list[DescribedScan | FailedScan]]:
+        """Describe scans; return the jobs, which name the descriptions in the cache, and their results."""
+        jobs = [DescribeJob(file, settings, self._cache_path(file, settings)) for file in files]
+        return jobs, self._describe("describe scans", jobs)
+
+    def describe_more(self, jobs: Sequence[DescribeJob], keypoints: int) -> list[DescribeJob]:
+        """Describe more keypoints of scans; return jobs that name the larger descriptions."""
+        settings = [replace(job.settings, keypoints=keypoints) for job in jobs]
+        larger = [
+            DescribeJob(job.file, more, self._cache_path(job.file, more), smaller_cache_path=job.cache_path)
+            for job, more in zip(jobs, settings, strict=True)
+        ]
+        self._describe("describe more keypoints", larger)
+        return larger
+
+    def register(
+        self, pairs: Sequence[Pair], scans: Sequence[DescribeJob], step: str = "register pairs"
+    ) -> dict[Pair, RegisteredPair]:
+        """Register pairs of described scans."""
+        # The hash of the files decides which scan is the source: names and order of files do not matter.
+        directed = [sorted(pair, key=lambda k: scans[k].file.content) for pair in pairs]
+        jobs = [RegisterJob(scans[i], scans[j]) for i, j in directed]
+        identities = [
+            job.source.settings.identity()
+            | {"source": job.source.file.content, "target": job.target.file.content}
+            for job in jobs
+        ]
+        results: list[PairRegistration] = self._run(step, register_pair, jobs, identities)
+        return {
+            pair: RegisteredPair.of(i, j, result, scans[i].settings.keypoints)
+            for pair, (i, j), result in zip(pairs, directed, results, strict=True)
+        }
+
+    def _describe(self, step: str, jobs: Sequence[DescribeJob]) -> list[DescribedScan | FailedScan]:
+        return self._run(step, describe_scan, jobs, [_identity(job.file, job.settings) for job in jobs])
+
+    def _cache_path(self, file: ScanFile, settings: DescribeSettings) -> str:
+        return str(self.cache / f"{content_key(_identity(file, settings), __version__)}.npz")
+
+    def _run(
+        self,
+        step: str,
+        task: Callable[[JobT], ResultT],
+        jobs: Sequence[JobT],
+        identities: Sequence[Mapping[str, Any]],
+    ) -> list[ResultT]:
+        versioned = [{**identity, "version": __version__} for identity in identities]
+        with self.progress(step, len(jobs)) as advance:
+            back = cast(Callable[[dict[str, Any]], ResultT], decode)
+            return self.journal.run(
+                self.executor, task, jobs, versioned, advance, encode=encode, decode=back
+            )
+
+
+def _identity(file: ScanFile, settings: DescribeSettings) -> dict[str, Any]:
+    """Return everything that the description of a scan depends on."""
+    return settings.identity() | {"content": file.content}

@@ -1,0 +1,102 @@
+"""Tasks of a reconstruction: what a worker does with one job.
+
+Descriptions are large. They stay in a cache on the disk, under a hash of everything they depend on.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from functools import lru_cache
+from pathlib import Path
+
+from wsdesc.alignment.surface import Surface
+from wsdesc.cloud.files import read_points
+from wsdesc.cloud.units import extent, spacing
+from wsdesc.core.errors import InputError, WSDescError
+from wsdesc.core.journal import content_of
+from wsdesc.descriptor.description import Description, cleaned_points, load_model, prepare_scan
+from wsdesc.reconstruction.jobs import (
+    CandidatePose,
+    DescribedScan,
+    DescribeJob,
+    FailedScan,
+    PairRegistration,
+    RegisterJob,
+    ScanFile,
+    ScanSurvey,
+)
+from wsdesc.registration.candidates import find_candidates
+
+_SCANS_IN_MEMORY = 64  # described scans that a worker keeps: each one is part of several pairs
+
+
+class _CannotDescribe(InputError):
+    """A scan that can be read but not described."""
+
+
+def survey_scan(file: ScanFile) -> ScanSurvey | FailedScan:
+    """Read a scan and measure its scale."""
+    try:
+        points = read_points(file.path, nonfinite="drop")
+        return ScanSurvey(spacing(points), extent(points))
+    except WSDescError as error:
+        return FailedScan(str(error))
+
+
+def describe_scan(job: DescribeJob) -> DescribedScan | FailedScan:
+    """Put the description of a scan into the cache."""
+    try:
+        description = load_description(job)
+    except _CannotDescribe as error:
+        return FailedScan(f"{job.file.path}: {error}")
+    x, y, z = description.offset.tolist()
+    return DescribedScan((x, y, z), float(description.points.double().square().sum(1).mean().sqrt()))
+
+
+def register_pair(job: RegisterJob) -> PairRegistration:
+    """Register two described scans; keep all candidates that differ from each other."""
+    (p, source), (q, target) = _with_surface(job.source), _with_surface(job.target)
+    found = find_candidates(p, q, (source, target), distinct=True, seed=job.source.settings.seed)
+    poses = [
+        CandidatePose(
+            T_target_source=candidate.refined.T_target_source,
+            confidence=candidate.confidence,
+            ambiguous=candidate.evidence.repeats or candidate.evidence.ambiguous,
+            overlap=candidate.refined.agreement.overlap_source,
+            rmse=candidate.refined.rmse if candidate.refined.information.places else None,
+            information=candidate.refined.information,
+        )
+        for candidate in found.ranked
+    ]
+    return PairRegistration(tuple(poses))
+
+
+def load_description(job: DescribeJob) -> Description:
+    """Read a description from the cache; one that is absent or damaged is made again."""
+    with suppress(Exception):  # a file that was cut off raises many kinds of errors
+        return Description.load(job.cache_path)
+    if content_of(job.file.path) != job.file.content:
+        raise InputError(f"{job.file.path}: the file changed during the run: start again")
+    settings = job.settings
+    try:
+        model, name = load_model(settings.model, settings.device)
+        description = None
+        if job.smaller_cache_path is not None:
+            with suppress(Exception):
+                description = Description.load(job.smaller_cache_path)
+        if description is None:
+            cleaned = cleaned_points(job.file.path)
+            count = settings.max_keypoints
+            description = prepare_scan(cleaned, settings.resolution, name, settings.seed, count)
+        description = description.with_keypoints(settings.keypoints, settings.seed)
+        description = description.extend(model, settings.keypoints)
+    except WSDescError as error:
+        raise _CannotDescribe(str(error)) from error
+    description.save(Path(job.cache_path))
+    return Description.load(job.cache_path)
+
+
+@lru_cache(maxsize=_SCANS_IN_MEMORY)
+def _with_surface(job: DescribeJob) -> tuple[Description, Surface]:
+    description = load_description(job)
+    return description, Surface.of(description.points.numpy())
