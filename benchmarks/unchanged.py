@@ -79,7 +79,7 @@ def reconstruct(scans: list[Path]) -> dict[str, list[str]]:
     poses = {name: [fingerprint(T), ""] for name, T in found.T_world_scan.items()}
     edges = {
         f"{edge.source} in {edge.target}": [fingerprint(edge.T_target_source), repr(edge.confidence)]
-        for edge in found.pairs
+        for edge in found.edges
     }
     return poses | edges
 

@@ -15,8 +15,10 @@ if TYPE_CHECKING:
     from wsdesc.descriptor.model import WSDesc
     from wsdesc.descriptor.voxelize import voxelize
     from wsdesc.learning.losses import BatchHardLoss, RigidityLoss
-    from wsdesc.reconstruction.pipeline import Reconstruction, reconstruct
+    from wsdesc.reconstruction.pipeline import reconstruct
+    from wsdesc.reconstruction.result import Reconstruction
     from wsdesc.registration.pipeline import register, register_described
+    from wsdesc.registration.result import Registration
     from wsdesc.registration.result import Registration
 
 __version__ = "0.2.0"
@@ -25,7 +27,7 @@ _MODULE_OF = {
     "BatchHardLoss": "learning.losses",
     "Cloud": "cloud.cloud",
     "Description": "descriptor.description",
-    "Reconstruction": "reconstruction.pipeline",
+    "Reconstruction": "reconstruction.result",
     "Registration": "registration.result",
     "RigidityLoss": "learning.losses",
     "WSDesc": "descriptor.model",

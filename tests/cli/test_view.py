@@ -17,7 +17,7 @@ from wsdesc.cli.app import app
 from wsdesc.core.errors import FileFormatError
 from wsdesc.core.geometry import inverse, transform
 from wsdesc.datasets.synthetic import room_pair
-from wsdesc.reconstruction.pipeline import PairResult, Reconstruction
+from wsdesc.reconstruction.result import EdgeResult, Reconstruction
 from wsdesc.view.pose_file import read_pose
 
 
@@ -127,10 +127,9 @@ def test_reconstruct_saves_and_shows_all_scans(files, tmp_path, monkeypatch):
 
     paths = {name: files / name for name in ("a.ply", "b.ply")}
     poses = {"a.ply": T_TARGET_SOURCE, "b.ply": np.eye(4)}
-    values = dict.fromkeys(PairResult._fields) | {"source": "a.ply", "target": "b.ply", "confidence": 0.99}
-    pairs = [PairResult(**(values | {"T_target_source": T_TARGET_SOURCE, "overlap": 0.5}))]
-    result = Reconstruction(poses, [["b.ply", "a.ply"]], {}, pairs, 0.1, paths)
-    monkeypatch.setattr(pipeline, "assemble", lambda *arguments, **options: result)
+    edge = EdgeResult("a.ply", "b.ply", T_TARGET_SOURCE, 0.99, 0.5, 0, 2000, None, 1.0)
+    result = Reconstruction(poses, [["b.ply", "a.ply"]], {}, [edge], 0.1, paths)
+    monkeypatch.setattr(pipeline, "reconstruct", lambda *arguments, **options: result)
     shown = []
     monkeypatch.setattr(view, "serve_page", lambda scene, port: shown.append(scene))
     out = tmp_path / "model"

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from wsdesc.cloud.files import write_points
+from wsdesc.cloud.scan_files import natural_order
 from wsdesc.core.errors import FileFormatError, InputError
 from wsdesc.datasets import scans as module
 from wsdesc.datasets.scans import (
@@ -15,7 +16,6 @@ from wsdesc.datasets.scans import (
     ScanSequence,
     check_enough,
     find_sequences,
-    natural_order,
     read_all,
 )
 

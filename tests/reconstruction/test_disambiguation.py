@@ -1,4 +1,4 @@
-"""Of several poses of each pair, those are picked that agree with each other."""
+"""Choice among the candidate poses of each pair."""
 
 import numpy as np
 import pytest
@@ -6,26 +6,26 @@ from scipy.spatial.transform import Rotation
 
 from wsdesc.alignment.observability import Information
 from wsdesc.core.geometry import inverse
-from wsdesc.reconstruction.disambiguation import LOOP_TOLERANCE, choose, displacements
-from wsdesc.reconstruction.loop_closure import place
+from wsdesc.reconstruction.disambiguation import LOOP_TOLERANCE, choose_candidates, displacements
+from wsdesc.reconstruction.loop_closure import place_scans
 from wsdesc.reconstruction.pose_graph import Edge
 
-FIRM = Information(0.3 * np.eye(6), np.zeros(3), 1.0, 0.5, 2000)
-BAY = 1.2  # metres of the model between equal parts of a building
+INFORMATION = Information(0.3 * np.eye(6), np.zeros(3), 1.0, 0.5, 2000)
+BAY = 1.2  # model metres between repeated parts of a building
 RADIUS = 1.5
 
 
-def pose(x=0.0, turned=False):
-    T = np.diag([-1.0, -1.0, 1.0, 1.0]) if turned else np.eye(4)
+def pose(x=0.0, rotated=False):
+    T = np.diag([-1.0, -1.0, 1.0, 1.0]) if rotated else np.eye(4)
     T[0, 3] = x
     return T
 
 
-def corridor(count, reach, rng, doubtful=0.6):
-    """Scans along a corridor of equal bays, each with a frame of its own; pairs up to `reach` bays apart.
+def corridor(count, reach, rng, uncertain=0.6):
+    """Make pairs of scans along a corridor with repetitive structure, up to `reach` scans apart.
 
-    Doubtful pairs have rivals, shifted by a bay or turned by half, that are as probable, and in half of
-    them the best one is wrong. The number of each pair's right pose comes along.
+    Uncertain pairs have other candidates of about the same probability, shifted by a bay or rotated by 180°,
+    and in half of these pairs a wrong candidate comes first. Return the pairs and the right candidates.
     """
     own = [Rotation.random(random_state=rng).as_matrix() for _ in range(count)]
     T_world_scan = []
@@ -41,67 +41,67 @@ def corridor(count, reach, rng, doubtful=0.6):
             noise[:3, 3] = rng.normal(0, 0.01, 3)
             T_world_i, T_world_j = T_world_scan[i], T_world_scan[j]
             true = inverse(T_world_i) @ T_world_j @ noise
-            if rng.random() > doubtful:
+            if rng.random() > uncertain:
                 poses, at = [(true, 0.95)], 0
             else:
-                moved = (pose(rng.choice([-BAY, BAY])), pose(0.7 * BAY * (i + j), turned=True))
+                moved = (pose(rng.choice([-BAY, BAY])), pose(0.7 * BAY * (i + j), rotated=True))
                 wrong = [inverse(T_world_i) @ T @ T_world_j @ noise for T in moved]
                 poses = [(true, 0.5), (wrong[0], 0.45), (wrong[1], 0.45)]
                 at = int(rng.integers(2)) if rng.random() < 0.5 else 0
                 poses.insert(at, poses.pop(0))
-            pairs.append([Edge(j, i, T, sure, FIRM, 0.008) for T, sure in poses])
+            pairs.append([Edge(j, i, T, confidence, INFORMATION, 0.008) for T, confidence in poses])
             right.append(at)
     return pairs, right
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_right_poses_are_picked_among_rivals(seed):
+def test_right_candidates_are_chosen(seed):
     pairs, right = corridor(10, 4, np.random.default_rng(seed))
-    assert any(right)  # the pose that fits best is wrong in some pairs
-    picked, margin = choose(pairs, np.full(10, RADIUS))
-    assert picked == right
+    assert any(right)  # in some pairs the best fit is wrong
+    chosen, margin = choose_candidates(pairs, np.full(10, RADIUS))
+    assert chosen == right
     assert (margin > 0).all()
 
 
-def test_where_every_pair_is_doubtful_the_majority_of_poses_decides():
-    pairs, right = corridor(10, 5, np.random.default_rng(3), doubtful=1.0)
-    picked, _ = choose(pairs, np.full(10, RADIUS))
-    wrong = sum(p != r for p, r in zip(picked, right, strict=True))
+def test_majority_decides_if_all_pairs_are_uncertain():
+    pairs, right = corridor(10, 5, np.random.default_rng(3), uncertain=1.0)
+    chosen, _ = choose_candidates(pairs, np.full(10, RADIUS))
+    wrong = sum(p != r for p, r in zip(chosen, right, strict=True))
     assert wrong <= 0.1 * len(right) < sum(r != 0 for r in right)
 
 
-def test_doubtful_poses_do_not_outvote_sure_ones_however_many_they_are():
-    """Where bays repeat, everything can be laid onto everything: wrong poses agree with each other."""
+def test_uncertain_poses_do_not_outvote_confident_ones():
+    """With repetitive structure, wrong poses agree with each other."""
     count, rng = 8, np.random.default_rng(0)
     T_world_scan = [pose(BAY * k) for k in range(count)]
     pairs, right = [], []
     for i in range(count):
         for j in range(i + 1, count):
-            true = Edge(j, i, inverse(T_world_scan[i]) @ T_world_scan[j], 0.9, FIRM, 0.008)
+            true = Edge(j, i, inverse(T_world_scan[i]) @ T_world_scan[j], 0.9, INFORMATION, 0.008)
             stacked = true._replace(T_target_source=pose(rng.normal(0, 0.01)), confidence=0.5)
-            sure = j == i + 1
-            pairs.append([true] if sure else [stacked])
-            right.append(sure)
-    graph, _, verdicts, _ = place(pairs, np.full(count, RADIUS))
-    assert [verdict is None for verdict in verdicts] == right
+            confident = j == i + 1
+            pairs.append([true] if confident else [stacked])
+            right.append(confident)
+    graph, edges = place_scans(pairs, np.full(count, RADIUS))
+    assert [edge.rejection is None for edge in edges] == right
     assert len(graph.components) == 1
 
 
-def test_without_others_the_best_pose_is_picked_and_its_rival_leaves_no_margin():
-    one = Edge(1, 0, pose(0.5), 0.5, FIRM, 0.008)
+def test_single_pair_keeps_its_best_candidate_and_has_no_margin():
+    one = Edge(1, 0, pose(0.5), 0.5, INFORMATION, 0.008)
     other = one._replace(T_target_source=pose(0.5 + BAY), confidence=0.5)
-    picked, margin = choose([[one, other]], np.ones(2))
-    assert picked == [0]
+    chosen, margin = choose_candidates([[one, other]], np.ones(2))
+    assert chosen == [0]
     np.testing.assert_allclose(margin, 0, atol=1e-9)
-    picked, margin = choose([[one._replace(confidence=0.9)], []], np.ones(3))
-    assert picked == [0, 0]
+    chosen, margin = choose_candidates([[one._replace(confidence=0.9)], []], np.ones(3))
+    assert chosen == [0, 0]
     assert np.isinf(margin).all()
 
 
-def test_direction_and_numbering_of_pairs_do_not_matter():
+def test_direction_and_order_of_pairs_do_not_matter():
     rng = np.random.default_rng(1)
     pairs, right = corridor(8, 3, rng)
-    turned = [
+    rotated = [
         [
             e._replace(source=e.target, target=e.source, T_target_source=inverse(e.T_target_source))
             for e in poses
@@ -109,11 +109,11 @@ def test_direction_and_numbering_of_pairs_do_not_matter():
         for poses in pairs
     ]
     order = rng.permutation(len(pairs))
-    picked, _ = choose([turned[k] for k in order], np.full(8, RADIUS))
-    assert picked == [right[k] for k in order]
+    chosen, _ = choose_candidates([rotated[k] for k in order], np.full(8, RADIUS))
+    assert chosen == [right[k] for k in order]
 
 
-def test_displacements_are_those_of_points():
+def test_displacements_bound_the_distance_of_points():
     rng = np.random.default_rng(2)
     T = pose(0.3)
     T[:3, :3] = Rotation.from_rotvec([0.1, -0.2, 0.05]).as_matrix()

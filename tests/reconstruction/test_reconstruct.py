@@ -1,23 +1,21 @@
-"""Many scans in, one frame out; whatever is missing, broken, or was interrupted."""
+"""Reconstruction from files to poses: results, resumed runs and bad input."""
 
-import json
+import inspect
 import shutil
 
 import numpy as np
 import pytest
-import typer
 from scipy.spatial.transform import Rotation
-from typer.testing import CliRunner
 
-import wsdesc.reconstruction.pipeline
+import wsdesc
 from wsdesc import read_points, write_points
-from wsdesc.cli import reconstruct as cli_reconstruct
-from wsdesc.cloud.merge import VoxelMerge
 from wsdesc.cloud.units import measure
 from wsdesc.core.errors import FileFormatError, InputError
 from wsdesc.core.executors import Serial
 from wsdesc.core.folders import locked
 from wsdesc.datasets.synthetic import room_scans
+from wsdesc.reconstruction.inputs import as_files, find_scans
+from wsdesc.reconstruction.options import ReconstructOptions
 from wsdesc.reconstruction.pipeline import reconstruct
 
 FAST = {"keypoints": 400, "more_keypoints": 0}
@@ -25,15 +23,15 @@ ROOM = ["room_1.ply", "room_2.ply", "room_3.ply"]
 
 
 class Counting(Serial):
-    """Counts jobs by task, and stops after so many pairs."""
+    """Count the jobs of each task, and stop after some pairs."""
 
-    def __init__(self, most=10**9):
-        self.done, self.most = {}, most
+    def __init__(self, limit=10**9):
+        self.done, self.limit = {}, limit
 
     def run(self, task, jobs):
         for number, result in super().run(task, jobs):
             self.done[task.__name__] = self.done.get(task.__name__, 0) + 1
-            if self.done.get("register_pair", 0) > self.most:
+            if self.done.get("register_pair", 0) > self.limit:
                 raise KeyboardInterrupt
             yield number, result
 
@@ -47,7 +45,7 @@ def motion(rng):
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
-    """Three scans of a room, each in a frame of its own, and one of another room; where they truly are."""
+    """Three scans of a room in random frames and one of another room; with the true poses."""
     folder = tmp_path_factory.mktemp("scans")
     rng = np.random.default_rng(0)
     T_room_scan = {}
@@ -67,27 +65,24 @@ def paths(files):
 
 @pytest.fixture(scope="module")
 def done(paths, tmp_path_factory):
-    """A run from start to end, and the folder it worked in."""
+    """The result of a complete run, and its folder."""
     folder = tmp_path_factory.mktemp("model")
     return reconstruct(paths, folder, **FAST), folder
 
 
 @pytest.fixture
 def folder(done, tmp_path):
-    """A copy of that folder, to spoil."""
+    """A copy of that folder."""
     return shutil.copytree(done[1], tmp_path / "model")
 
 
-def same(a, b):
-    assert a.components == b.components
-    for name, T in a.T_world_scan.items():
-        np.testing.assert_array_equal(T, b.T_world_scan[name])
-    assert [p._replace(T_target_source=None) for p in a.pairs] == [
-        p._replace(T_target_source=None) for p in b.pairs
-    ]
+def assert_equal(a, b):
+    """Compare two results bit for bit."""
+    assert a.to_dict() == b.to_dict()
+    assert [edge.to_dict() for edge in a.edges] == [edge.to_dict() for edge in b.edges]
 
 
-def test_places_the_scans_of_the_room(done, files):
+def test_scans_of_a_room_are_placed(done, files):
     found, T_room_scan = done[0], files[1]
     assert found.components == [ROOM]
     np.testing.assert_allclose(found.T_world_scan[ROOM[0]], np.eye(4), atol=1e-9)
@@ -100,56 +95,56 @@ def test_places_the_scans_of_the_room(done, files):
         assert np.median(apart) < 0.05
 
 
-def test_a_scan_of_another_room_is_left_out_and_named(done):
+def test_scan_of_another_room_is_not_placed(done):
     assert list(done[0].not_placed) == ["foreign.ply"]
     assert "overlap" in done[0].not_placed["foreign.ply"]
     assert not done[0].complete
-    assert len(done[0].pairs) == 6
-    assert all(p.rejected for p in done[0].pairs if "foreign.ply" in p[:2])
-    assert sum(p.rejected is None for p in done[0].pairs) >= 2
+    assert len(done[0].edges) == 6
+    assert all(e.rejection for e in done[0].edges if "foreign.ply" in (e.source, e.target))
+    assert sum(edge.accepted for edge in done[0].edges) >= 2
 
 
-def test_works_at_the_resolution_of_all_scans(done, paths):
+def test_resolution_is_that_of_all_scans(done, paths):
     assert done[0].resolution == measure(*map(read_points, paths)).resolution
 
 
-def test_goes_on_after_an_interruption_with_the_same_bits(done, paths, tmp_path, folder):
-    shutil.copytree(folder / "cache", tmp_path / "again" / "cache")  # descriptions are not what is tested
+def test_resumed_run_gives_the_same_bits(done, paths, tmp_path, folder):
+    shutil.copytree(folder / "cache", tmp_path / "again" / "cache")  # this test is about pairs
     with pytest.raises(KeyboardInterrupt):
-        reconstruct(paths, tmp_path / "again", executor=Counting(most=2), **FAST)
-    rest = Counting()
-    same(reconstruct(paths, tmp_path / "again", executor=rest, **FAST), done[0])
-    assert rest.done == {"register_pair": 4}
+        reconstruct(paths, tmp_path / "again", executor=Counting(limit=2), **FAST)
+    counting = Counting()
+    assert_equal(reconstruct(paths, tmp_path / "again", executor=counting, **FAST), done[0])
+    assert counting.done == {"register_pair": 4}
 
 
-def test_a_second_run_has_nothing_to_do(done, paths, folder):
-    nothing = Counting()
-    same(reconstruct(paths, folder, executor=nothing, **FAST), done[0])
-    assert nothing.done == {}
+def test_second_run_computes_nothing(done, paths, folder):
+    counting = Counting()
+    assert_equal(reconstruct(paths, folder, executor=counting, **FAST), done[0])
+    assert counting.done == {}
 
 
-def test_the_order_and_the_names_of_files_do_not_matter(done, paths, folder, tmp_path):
+def test_order_and_names_of_files_do_not_matter(done, paths, folder, tmp_path):
     renamed = [shutil.copy(path, tmp_path / f"{k}.ply") for k, path in enumerate(reversed(paths))]
-    nothing = Counting()
-    found = reconstruct(renamed, folder, executor=nothing, **FAST)
-    assert nothing.done == {}
+    counting = Counting()
+    found = reconstruct(renamed, folder, executor=counting, **FAST)
+    assert counting.done == {}
     T_here_there = found.T_world_scan["3.ply"]  # room_1, the frame of the first run
     for name, old in (("0.ply", ROOM[2]), ("2.ply", ROOM[1])):
         T = T_here_there @ done[0].T_world_scan[old]
         np.testing.assert_allclose(found.T_world_scan[name], T, atol=1e-5)
 
 
-def test_a_cache_entry_cut_off_is_made_again(done, paths, folder):
+def test_damaged_cache_entry_is_made_again(done, paths, folder):
     (folder / "journal.jsonl").unlink()
     entry = sorted(folder.glob("cache/*.npz"))[0]
     whole = entry.read_bytes()
     entry.write_bytes(whole[: len(whole) // 2])
     with pytest.raises(KeyboardInterrupt):
-        reconstruct(paths, folder, executor=Counting(most=0), **FAST)
+        reconstruct(paths, folder, executor=Counting(limit=0), **FAST)
     assert len(entry.read_bytes()) == len(whole)
 
 
-def test_a_corrupt_scan_is_skipped_and_named(done, paths, folder, tmp_path):
+def test_unreadable_scans_are_left_out_and_named(done, paths, folder, tmp_path):
     bad = tmp_path / "bad.ply"
     bad.write_bytes(paths[0].read_bytes()[:300])
     few = tmp_path / "few.xyz"
@@ -166,18 +161,18 @@ def test_a_corrupt_scan_is_skipped_and_named(done, paths, folder, tmp_path):
 @pytest.mark.parametrize(
     ("scans", "says"),
     [
-        ([], "there is none"),
-        ([np.random.default_rng(0).normal(size=(500, 3))], "there is one"),
-        ([np.zeros((0, 3)), np.full((4, 3), np.nan)], "there is none; scan 0 was left out"),
-        ("scans/", "give a list"),
+        ([], "two readable scans are required, found 0"),
+        ([np.random.default_rng(0).normal(size=(500, 3))], "found 1"),
+        ([np.zeros((0, 3)), np.full((4, 3), np.nan)], "found 0; scan 0 was left out"),
+        ("no-such-folder", "found 0; no-such-folder was left out"),
     ],
 )
-def test_too_few_scans_are_an_error_with_a_reason(scans, says):
+def test_too_few_scans_are_an_error(scans, says):
     with pytest.raises(InputError, match=says):
         reconstruct(scans, **FAST)
 
 
-def test_equal_scans_lie_on_each_other(paths, tmp_path):
+def test_equal_scans_have_equal_poses(paths, tmp_path):
     points = read_points(paths[0])
     jobs = Counting()
     found = wsdesc.reconstruct([points, points, points], tmp_path, executor=jobs, **FAST)
@@ -187,31 +182,31 @@ def test_equal_scans_lie_on_each_other(paths, tmp_path):
         np.testing.assert_allclose(T, np.eye(4), atol=1e-3)
 
 
-def test_of_many_scans_only_similar_ones_are_registered(done, paths, folder, monkeypatch):
+def test_only_similar_scans_of_many_are_registered(done, paths, folder, monkeypatch):
     monkeypatch.setattr("wsdesc.reconstruction.pair_selection.ALL_PAIRS", 3)
-    nothing = Counting()
-    found = reconstruct(paths, folder, executor=nothing, neighbours=1, **FAST)
-    assert nothing.done == {}
-    assert len(found.pairs) < 6
+    counting = Counting()
+    found = reconstruct(paths, folder, executor=counting, neighbours=1, **FAST)
+    assert counting.done == {}
+    assert len(found.edges) < 6
     assert set(found.components[0]) <= set(ROOM)
 
 
-def test_two_runs_at_once_are_refused(paths, folder):
+def test_second_run_in_a_folder_is_refused(paths, folder):
     with locked(folder), pytest.raises(InputError, match="uses this folder"):
         reconstruct(paths, folder, **FAST)
 
 
-def test_a_full_disk_is_said_and_nothing_is_lost(done, paths, folder, monkeypatch):
+def test_full_disk_is_reported_and_the_run_resumes(done, paths, folder, monkeypatch):
     journal = folder / "journal.jsonl"
-    journal.write_text("".join(journal.read_text().splitlines(keepends=True)[:-1]))  # a pair to do
+    journal.write_text("".join(journal.read_text().splitlines(keepends=True)[:-1]))  # one pair is left
     with monkeypatch.context() as patch:
         patch.setattr("os.fsync", lambda descriptor: (_ for _ in ()).throw(OSError(28, "No space left")))
         with pytest.raises(FileFormatError, match="No space left"):
             reconstruct(paths, folder, **FAST)
-    same(reconstruct(paths, folder, **FAST), done[0])
+    assert_equal(reconstruct(paths, folder, **FAST), done[0])
 
 
-def test_a_disk_too_full_for_descriptions_is_no_fault_of_the_scans(paths, tmp_path, monkeypatch):
+def test_full_disk_is_not_reported_as_a_bad_scan(paths, tmp_path, monkeypatch):
     def full(self, path):
         raise FileFormatError(f"{path}: cannot be written: No space left on device")
 
@@ -220,63 +215,31 @@ def test_a_disk_too_full_for_descriptions_is_no_fault_of_the_scans(paths, tmp_pa
         reconstruct(paths[:2], tmp_path, **FAST)
 
 
-def test_options_are_checked(paths):
+def test_invalid_options_are_refused(paths):
     with pytest.raises(InputError, match="did you mean 'keypoints'"):
         reconstruct(paths, keypoint=3)
     with pytest.raises(FileFormatError, match="unknown model"):
         reconstruct(paths[:2], model="nonsense", **FAST)
 
 
-class TestFiles:
-    def test_hold_what_was_found(self, done, files, folder):
-        found = done[0]
-        (folder / "merged_2.ply").write_text("of an earlier run")
-        (folder / "merged_mine.ply").write_text("not ours")
-        written = cli_reconstruct.write_model(found, folder, voxel=0.1)
-        names = ["poses.json", "poses.tum", "graph.json", "report.md", "merged.ply"]
-        assert [path.name for path in written] == names
-        assert not (folder / "merged_2.ply").exists()
-        assert (folder / "merged_mine.ply").exists()
+def test_folder_of_scans_without_results_of_runs(files, tmp_path):
+    scans = shutil.copytree(files[0], tmp_path / "scans")
+    for out in (scans / "model", scans / "older"):
+        out.mkdir()
+        write_points(out / "merged.ply", np.zeros((1, 3)))
+    (scans / "older" / "journal.jsonl").touch()
+    found = find_scans([scans], scans / "model")
+    assert [path.name for path in found] == ["foreign.ply", *ROOM]
+    with pytest.raises(InputError, match="choose another folder"):
+        find_scans([scans], scans)
+    paths, failed = as_files(scans, tmp_path, scans / "model")
+    assert list(paths) == ["foreign.ply", *ROOM]
+    assert failed == {}
 
-        poses = json.loads((folder / "poses.json").read_text())
-        assert poses["frames"] == [{"reference": ROOM[0], "scans": ROOM}]
-        T = np.array(poses["scans"][ROOM[2]]["T_world_scan"])
-        np.testing.assert_array_equal(T, found.T_world_scan[ROOM[2]])
-        rows = np.loadtxt(folder / "poses.tum")  # (3, 8)
-        np.testing.assert_allclose(Rotation.from_quat(rows[2, 4:]).as_matrix(), T[:3, :3], atol=1e-9)
-        np.testing.assert_allclose(rows[2, 1:4], T[:3, 3], atol=1e-9)
-        edges = json.loads((folder / "graph.json").read_text())["edges"]
-        assert len(edges) == 6
-        assert all(edge["accepted"] == (edge["rejected"] is None) for edge in edges)
-        report = (folder / "report.md").read_text()
-        assert all(name in report for name in (*ROOM, "foreign.ply", "3 of 4 scans"))
 
-        whole = VoxelMerge(0.1)
-        for name in ROOM:
-            whole.add(read_points(files[0] / name), found.T_world_scan[name])
-        np.testing.assert_array_equal(read_points(folder / "merged.ply"), whole.points)
-
-    def test_the_command(self, done, files, folder):
-        app = typer.Typer()
-        app.command()(cli_reconstruct.reconstruct)
-        # All pairs are in the journal already: this is about what is shown and written.
-        arguments = [str(files[0]), "-o", str(folder), "--keypoints", "400", "--more-keypoints", "0"]
-        shown = CliRunner().invoke(app, arguments)
-        assert shown.exit_code == 1, shown.output
-        assert "3 scans, 1 not" in shown.output
-        assert "foreign.ply was not placed" in shown.output
-        before = {path.name: path.read_bytes() for path in folder.glob("[pgrm]*.*")}
-        shown = CliRunner().invoke(app, [*arguments, "--json"])
-        assert json.loads(shown.stdout)["frames"][0]["scans"] == ROOM
-        assert {path.name: path.read_bytes() for path in folder.glob("[pgrm]*.*")} == before
-
-    def test_results_are_not_taken_for_scans(self, files, tmp_path):
-        scans = shutil.copytree(files[0], tmp_path / "scans")
-        for out in (scans / "model", scans / "older"):
-            out.mkdir()
-            write_points(out / "merged.ply", np.zeros((1, 3)))
-        (scans / "older" / "journal.jsonl").touch()
-        found = cli_reconstruct.find_scans([scans], scans / "model")
-        assert [path.name for path in found] == ["foreign.ply", *ROOM]
-        with pytest.raises(InputError, match="name another --out"):
-            cli_reconstruct.find_scans([scans], scans)
+def test_signature_names_and_documents_every_option():
+    parameters = inspect.signature(reconstruct).parameters
+    options = {name: field.default for name, field in ReconstructOptions.model_fields.items()}
+    others = {"scans", "out", "executor", "progress", "unknown"}
+    assert {name: p.default for name, p in parameters.items() if name not in others} == options
+    assert all(f"        {name}: " in reconstruct.__doc__ for name in parameters)

@@ -12,7 +12,7 @@ from wsdesc.cloud.clean import clean
 from wsdesc.datasets.synthetic import room_pair
 from wsdesc.descriptor.description import load_model, prepare_scan
 from wsdesc.descriptor.options import DEFAULT_MODEL
-from wsdesc.reconstruction.pipeline import PairResult, Reconstruction
+from wsdesc.reconstruction.result import EdgeResult, Reconstruction
 from wsdesc.registration.pipeline import register
 from wsdesc.registration.result import Registration
 from wsdesc.view import results
@@ -42,8 +42,8 @@ def reconstruction(tmp_path_factory):
         paths[str(path)] = path
     a, b, c = paths
     pairs = [
-        pair_result(source=a, target=b, confidence=0.98, rejected=None),
-        pair_result(source=a, target=c, confidence=0.2, rejected="confidence 0.20"),
+        pair_result(source=a, target=b, confidence=0.98, rejection=None),
+        pair_result(source=a, target=c, confidence=0.2, rejection="confidence 0.20"),
     ]
     poses = {a: np.eye(4), b: pose((0, 0, 0.1), (0.5, 0, 0))}
     return Reconstruction(poses, [[a, b]], {c: "alone"}, pairs, 0.03, paths)
@@ -51,8 +51,8 @@ def reconstruction(tmp_path_factory):
 
 def pair_result(**values):
     """Return a pair with the given values; other fields are None."""
-    defaults = dict.fromkeys(PairResult._fields) | {"T_target_source": np.eye(4), "overlap": 0.5}
-    return PairResult(**(defaults | values))
+    defaults = {"T_target_source": np.eye(4), "overlap": 0.5, "rank": 0, "keypoints": 2000, "deviation": None}
+    return EdgeResult(**(defaults | values))
 
 
 def test_scene_of_a_registration(result, room):

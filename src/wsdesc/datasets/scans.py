@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 from wsdesc.cloud.files import read_points
 from wsdesc.cloud.formats import READABLE
+from wsdesc.cloud.scan_files import folders_below, is_folder, natural_order, scans_among, visible_files
 from wsdesc.core.errors import FileFormatError, InputError, WSDescError
 from wsdesc.datasets.modelnet40 import count_shapes, read_shapes, split_files
 
 _COLLECTIONS = (".h5", ".hdf5")
 _SUFFIXES = (*READABLE, *_COLLECTIONS)
-_TEXT = (".txt", ".csv")  # beside scans of other formats, these are notes, timestamps or poses
 _NUMBERED = re.compile(r"(.*?)(\d+)(\D*)", re.DOTALL)
 
 
@@ -68,8 +68,8 @@ def find_sequences(places: str | Path | Iterable[str | Path]) -> list[ScanSequen
     groups: list[tuple[Path, str, list[Path]]] = []  # folder, name, files
     named: dict[Path, list[Path]] = {}  # files named one by one, by folder
     for place in map(Path, [places] if isinstance(places, str | Path) else places):
-        if _is_folder(place):
-            inside = [(folder, _name(place, folder), _files(folder)) for folder in _folders(place, set())]
+        if is_folder(place):
+            inside = [(folder, _name(place, folder), _files(folder)) for folder in folders_below(place)]
             if not any(files for _, _, files in inside):
                 raise InputError(f"{place}: no scans in this folder; readable formats: {' '.join(_SUFFIXES)}")
             groups += inside
@@ -79,7 +79,7 @@ def find_sequences(places: str | Path | Iterable[str | Path]) -> list[ScanSequen
             named.setdefault(place.parent, []).append(place)
         else:
             raise FileFormatError(f"{place}: not a scan; readable formats: {' '.join(_SUFFIXES)}")
-    groups += [(folder, _name(folder, folder), _select_scans(files)) for folder, files in named.items()]
+    groups += [(folder, _name(folder, folder), scans_among(files, _SUFFIXES)) for folder, files in named.items()]
     sequences: dict[str, ScanSequence] = {}
     seen: set[Path] = set()  # real paths
     for folder, name, files in groups:
@@ -152,8 +152,7 @@ def check_enough(sequences: Iterable[ScanSequence], loaded: Iterable[LoadedScans
 
 def scan_files(folder: str | Path) -> list[Path]:
     """List the readable scans of one folder in natural order, without HDF5 collections."""
-    files = [path for path in Path(folder).iterdir() if path.is_file() and not path.name.startswith(".")]
-    return [path for path in _select_scans(files) if path.suffix.lower() not in _COLLECTIONS]
+    return scans_among(visible_files(Path(folder)))
 
 
 def number_scans(files: Iterable[Path]) -> dict[int, Path]:
@@ -171,31 +170,6 @@ def number_scans(files: Iterable[Path]) -> dict[int, Path]:
     return dict(enumerate(files))
 
 
-def natural_order(path: Path) -> tuple[list[str | int], str]:
-    """Return a key that sorts paths by name, with cloud_2 before cloud_10."""
-    parts: list[str | int] = list(re.split(r"(\d+)", path.name.casefold()))  # text and digits alternate
-    parts[1::2] = map(int, parts[1::2])
-    return parts, path.name
-
-
-def _folders(place: Path, seen: set[Path]) -> list[Path]:
-    """List `place` and all folders in it, in natural order, each once, without hidden ones."""
-    if not _is_new(place, seen):  # a circular link
-        return []
-    try:
-        inside = [path for path in place.iterdir() if path.is_dir() and not path.name.startswith(".")]
-    except OSError as error:
-        raise FileFormatError(f"{place}: the folder cannot be read ({error.strerror})") from error
-    inside.sort(key=natural_order)
-    return [place, *(folder for path in inside for folder in _folders(path, seen))]
-
-
-def _is_folder(place: Path) -> bool:
-    try:
-        return place.is_dir()
-    except OSError as error:  # no permission for a folder above
-        raise FileFormatError(f"{place}: the folder cannot be read ({error.strerror})") from error
-
 
 def _is_new(path: Path, seen: set[Path]) -> bool:
     """Add the real path to `seen`; return whether it is new."""
@@ -206,18 +180,10 @@ def _is_new(path: Path, seen: set[Path]) -> bool:
 
 def _files(folder: Path) -> list[Path]:
     """List the scans of a folder in order, or only its collections if it has any."""
-    files = _select_scans(
-        path for path in folder.iterdir() if path.is_file() and not path.name.startswith(".")
-    )
+    files = scans_among(visible_files(folder), _SUFFIXES)
     collections = [path for path in files if path.suffix.lower() in _COLLECTIONS]
     return (split_files(folder, "train") or collections) if collections else files
 
-
-def _select_scans(files: Iterable[Path]) -> list[Path]:
-    """Select the files that are scans by their names, in natural order."""
-    files = [path for path in files if not path.name.lower().endswith(".info.txt")]
-    files = sorted((path for path in files if path.suffix.lower() in _SUFFIXES), key=natural_order)
-    return [path for path in files if path.suffix.lower() not in _TEXT] or files
 
 
 def _sequence(name: str, files: list[Path]) -> ScanSequence:

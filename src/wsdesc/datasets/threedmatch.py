@@ -26,7 +26,8 @@ from numpy.typing import NDArray
 
 from wsdesc.core.atomic import atomic_write
 from wsdesc.core.errors import FileFormatError, InputError
-from wsdesc.datasets.scans import natural_order, number_scans, scan_files
+from wsdesc.cloud.scan_files import natural_order
+from wsdesc.datasets.scans import number_scans, scan_files
 
 PAIRS = "pairs.txt"  # ground truth that names files
 

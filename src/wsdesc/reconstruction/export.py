@@ -107,7 +107,7 @@ def report_text(result: Reconstruction) -> str:
         for name in scans:
             own = [e for e in accepted if name in (e.source, e.target) and {e.source, e.target} <= set(scans)]
             x, y, z = result.T_world_scan[name][:3, 3]
-            best = max(edge.confidence for edge in own)
+            best = max((edge.confidence for edge in own), default=0.0)
             lines.append(f"| {_cell(name)} | {len(own)} | {best:.3f} | {x:.4g}, {y:.4g}, {z:.4g} |")
         lines.append("")
     if result.not_placed:

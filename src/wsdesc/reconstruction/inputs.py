@@ -14,7 +14,7 @@ from wsdesc.cloud.cloud import Cloud
 from wsdesc.cloud.files import write_points
 from wsdesc.cloud.scan_files import find_scan_files
 from wsdesc.core.errors import InputError
-from wsdesc.reconstruction.runner import JOURNAL
+from wsdesc.reconstruction.options import JOURNAL
 
 Scans = str | Path | Sequence[Any]  # a folder; or files, folders, clouds and points (N, 3)
 

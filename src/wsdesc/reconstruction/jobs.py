@@ -18,8 +18,8 @@ from wsdesc.core.journal import PlainResult
 
 
 @dataclass(frozen=True)
-class ScanFile:
-    """A scan on disk."""
+class HashedScan:
+    """A scan on disk and a hash of its content."""
 
     path: str  # absolute; all workers find the file there
     content: str  # hash of the file
@@ -50,7 +50,7 @@ class DescribeSettings:
 class DescribeJob:
     """Describe a scan, or find its description in the cache."""
 
-    file: ScanFile
+    file: HashedScan
     settings: DescribeSettings
     cache_path: str  # of the description
     smaller_cache_path: str | None = None  # of a description of the same scan with fewer keypoints
@@ -109,12 +109,15 @@ class CandidatePose:
     @classmethod
     def from_plain(cls, plain: PlainResult) -> CandidatePose:
         """Read what `to_plain` returned; the numbers keep their bits."""
-        information = {
+        values: dict[str, Any] = {
             name: np.array(value) if isinstance(value, list) else value
             for name, value in plain["information"].items()
         }
-        T = np.array(plain["T_target_source"])
-        return cls(**plain | {"T_target_source": T, "information": Information(**information)})
+        poses: dict[str, Any] = {
+            "T_target_source": np.array(plain["T_target_source"]),
+            "information": Information(**values),
+        }
+        return cls(**{**plain, **poses})
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,8 +1,8 @@
 """Reject edges whose triangles do not close, and place the scans by the others.
 
-Three scans that overlap pairwise form a triangle. If its three poses are right, their product is the identity;
-two wrong poses hardly ever cancel. So an edge in a closed triangle is accepted at a lower confidence. In a
-triangle that does not close, the edge with the least support is rejected.
+Three scans that overlap pairwise form a triangle. If its three poses are right, their product is the
+identity; two wrong poses hardly ever cancel. So an edge in a closed triangle is accepted at a lower
+confidence. In a triangle that does not close, the edge with the least support is rejected.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Placement(NamedTuple):
 def place_scans(pairs: Sequence[Sequence[Edge]], radii: Floats) -> Placement:
     """Place scans by the edges that agree with each other.
 
-    Loops of more than three edges are checked by the deviations from the pose graph, as errors add up in them.
+    Loops of more than three edges are checked by their deviations from the pose graph, as errors add up.
 
     Args:
         pairs: P pairs, each with candidate edges between the same two scans, best first.

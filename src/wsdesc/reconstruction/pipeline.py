@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from wsdesc.cloud.clean import with_offsets
-from wsdesc.cloud.units import INDOOR_RESOLUTION, resolution_of
+from wsdesc.cloud.units import INDOOR_RESOLUTION, Scale
 from wsdesc.core.errors import InputError
 from wsdesc.core.executors import Executor, Serial
 from wsdesc.core.folders import locked
@@ -25,7 +25,7 @@ from wsdesc.core.progress import ProgressHook, no_progress
 from wsdesc.descriptor import pretrained
 from wsdesc.descriptor.options import DEFAULT_MODEL
 from wsdesc.reconstruction.inputs import Scans, as_files
-from wsdesc.reconstruction.jobs import DescribeJob, DescribeSettings, FailedScan, ScanFile, ScanSurvey
+from wsdesc.reconstruction.jobs import DescribeJob, DescribeSettings, FailedScan, HashedScan, ScanSurvey
 from wsdesc.reconstruction.loop_closure import Placement, place_scans
 from wsdesc.reconstruction.options import ReconstructOptions
 from wsdesc.reconstruction.pair_selection import (
@@ -105,7 +105,7 @@ def reconstruct(
 
 def _reconstruct(scans: Scans, out: Path | None, o: ReconstructOptions, runner: Runner) -> Reconstruction:
     paths, failed = as_files(scans, runner.cache, out)
-    files = [ScanFile(str(path.absolute()), content_of(path)) for path in paths.values()]
+    files = [HashedScan(str(path.absolute()), content_of(path)) for path in paths.values()]
     names, files, surveys = _usable(list(paths), files, runner.survey(files), failed)
     settings = _settings(o, surveys)
     jobs, descriptions = runner.describe(files, settings)
@@ -192,11 +192,11 @@ def _build_result(
 
 def _settings(o: ReconstructOptions, surveys: Sequence[ScanSurvey]) -> DescribeSettings:
     """Choose the settings that all descriptions share."""
-    derived = resolution_of([scan.spacing for scan in surveys], [scan.extent for scan in surveys])
+    scale = Scale.combine([scan.spacing for scan in surveys], [scan.extent for scan in surveys])
     return DescribeSettings(
         model=o.model,
         weights=content_of(pretrained.find(o.model)),
-        resolution=o.resolution or derived,
+        resolution=o.resolution or scale.resolution,
         keypoints=o.keypoints,
         max_keypoints=max(o.keypoints, o.more_keypoints),
         device=o.device,

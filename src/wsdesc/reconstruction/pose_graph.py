@@ -106,9 +106,9 @@ def poses_along_tree(count: int, edges: Sequence[Edge], roots: list[int]) -> Flo
 class _Problem:
     """Levenberg–Marquardt minimization over all poses, with the edges as arrays.
 
-    The residual of an edge is the twist (v, ω·extent) from its measured pose to the poses, about the overlap's
-    centre and in the target's frame, times the square root of its information. A step changes a pose by a
-    twist in the scan's own frame: T_world_scan ← T_world_scan · exp(ξ).
+    The residual of an edge is the twist (v, ω·extent) from its measured pose to the poses, about the
+    overlap's centre and in the target's frame, times the square root of its information. A step changes a
+    pose by a twist in the scan's own frame: T_world_scan ← T_world_scan · exp(ξ).
     """
 
     def __init__(self, edges: Sequence[Edge], fixed: NDArray[np.intp], count: int) -> None:

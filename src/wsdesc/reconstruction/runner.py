@@ -20,15 +20,14 @@ from wsdesc.reconstruction.jobs import (
     PairRegistration,
     RegisterJob,
     Result,
-    ScanFile,
+    HashedScan,
     ScanSurvey,
     decode,
     encode,
 )
+from wsdesc.reconstruction.options import JOURNAL
 from wsdesc.reconstruction.pair_selection import Pair, RegisteredPair
 from wsdesc.reconstruction.tasks import describe_scan, register_pair, survey_scan
-
-JOURNAL = "journal.jsonl"  # in the folder of a run
 
 JobT = TypeVar("JobT")
 ResultT = TypeVar("ResultT", bound=Result)
@@ -48,12 +47,12 @@ class Runner:
         make_folder(self.cache)
         self.journal = Journal(folder / JOURNAL)
 
-    def survey(self, files: Sequence[ScanFile]) -> list[ScanSurvey | FailedScan]:
+    def survey(self, files: Sequence[HashedScan]) -> list[ScanSurvey | FailedScan]:
         """Measure the scale of scans."""
         return self._run("read scans", survey_scan, files, [{"content": file.content} for file in files])
 
     def describe(
-        self, files: Sequence[ScanFile], settings: DescribeSettings
+        self, files: Sequence[HashedScan], settings: DescribeSettings
     ) -> tuple[list[DescribeJob], list[DescribedScan | FailedScan]]:
         """Describe scans; return the jobs, which name the descriptions in the cache, and their results."""
         jobs = [DescribeJob(file, settings, self._cache_path(file, settings)) for file in files]
@@ -90,7 +89,7 @@ class Runner:
     def _describe(self, step: str, jobs: Sequence[DescribeJob]) -> list[DescribedScan | FailedScan]:
         return self._run(step, describe_scan, jobs, [_identity(job.file, job.settings) for job in jobs])
 
-    def _cache_path(self, file: ScanFile, settings: DescribeSettings) -> str:
+    def _cache_path(self, file: HashedScan, settings: DescribeSettings) -> str:
         return str(self.cache / f"{content_key(_identity(file, settings), __version__)}.npz")
 
     def _run(
@@ -103,11 +102,9 @@ class Runner:
         versioned = [{**identity, "version": __version__} for identity in identities]
         with self.progress(step, len(jobs)) as advance:
             back = cast(Callable[[dict[str, Any]], ResultT], decode)
-            return self.journal.run(
-                self.executor, task, jobs, versioned, advance, encode=encode, decode=back
-            )
+            return self.journal.run(self.executor, task, jobs, versioned, advance, encode=encode, decode=back)
 
 
-def _identity(file: ScanFile, settings: DescribeSettings) -> dict[str, Any]:
+def _identity(file: HashedScan, settings: DescribeSettings) -> dict[str, Any]:
     """Return everything that the description of a scan depends on."""
     return settings.identity() | {"content": file.content}

@@ -22,9 +22,9 @@ _ROWS = 512  # scans that are compared with all others in one block
 
 
 def similar_pairs(signatures: Tensor, nearest: int) -> list[tuple[int, int]]:
-    """Select pairs (i, j), i < j, ascending, in which one scan is among the `nearest` most similar of the other.
+    """Select pairs of scans in which one is among the `nearest` most similar scans of the other.
 
-    Memory grows linearly with the number of scans.
+    Pairs (i, j), i < j, are in ascending order. Memory grows linearly with the number of scans.
 
     Args:
         signatures: (N, S) unit vectors.
@@ -56,7 +56,7 @@ def scan_signatures(descriptors: Sequence[Tensor], seed: int = 0) -> Tensor:
 
 
 def _aggregate(descriptors: Tensor, centres: Tensor) -> Tensor:
-    """Sum differences from the nearest centres, scale the sums, and flatten them to a unit vector (CLUSTERS · C,)."""
+    """Aggregate the differences of descriptors from their nearest centres: a unit vector (CLUSTERS · C,)."""
     nearest = torch.cdist(descriptors, centres).argmin(dim=1)  # (K,)
     sums = torch.zeros_like(centres).index_add_(0, nearest, descriptors - centres[nearest])
     # The square root of the length keeps large clusters, such as walls, from dominating.

@@ -22,7 +22,7 @@ from wsdesc.reconstruction.jobs import (
     FailedScan,
     PairRegistration,
     RegisterJob,
-    ScanFile,
+    HashedScan,
     ScanSurvey,
 )
 from wsdesc.registration.candidates import find_candidates
@@ -34,7 +34,7 @@ class _CannotDescribe(InputError):
     """A scan that can be read but not described."""
 
 
-def survey_scan(file: ScanFile) -> ScanSurvey | FailedScan:
+def survey_scan(file: HashedScan) -> ScanSurvey | FailedScan:
     """Read a scan and measure its scale."""
     try:
         points = read_points(file.path, nonfinite="drop")

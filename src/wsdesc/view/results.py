@@ -34,7 +34,7 @@ from wsdesc.view.scene import (
 from wsdesc.view.snapshot import snapshot
 
 if TYPE_CHECKING:
-    from wsdesc.reconstruction.pipeline import Reconstruction
+    from wsdesc.reconstruction.result import Reconstruction
     from wsdesc.registration.result import Registration
 
 _NOTEBOOK_POINTS = 24_000  # a notebook stores them in its file
@@ -132,15 +132,15 @@ def reconstruction_scene(result: Reconstruction, max_points: int = MAX_POINTS) -
         try:
             points = read_points(result.paths[name], nonfinite="drop")
         except WSDescError as error:
-            raise InputError(f"{error}; `reconstruct` keeps scans given as arrays in `folder`") from error
+            raise InputError(f"{error}; `reconstruct` keeps scans given as arrays in `out`") from error
         clouds[short[name]] = thin_points(points, max(200, max_points // len(names)))
         totals[short[name]] = len(points)
     edges = [
-        (short[pair.source], short[pair.target], pair.confidence, pair.rejected is None)
-        for pair in result.pairs
-        if pair.source in short and pair.target in short
+        (short[edge.source], short[edge.target], edge.confidence, edge.accepted)
+        for edge in result.edges
+        if edge.source in short and edge.target in short
     ]
-    accepted = sum(pair.rejected is None for pair in result.pairs)
+    accepted = sum(edge.accepted for edge in result.edges)
     frames = len(result.components)
     return multi_scan_scene(
         clouds,
@@ -152,7 +152,7 @@ def reconstruction_scene(result: Reconstruction, max_points: int = MAX_POINTS) -
         facts=[
             f"{len(names)} scans placed in {frames} frame{'s' if frames > 1 else ''}, "
             f"{len(result.not_placed)} not placed",
-            f"{accepted} edges accepted of {len(result.pairs)} registered pairs",
+            f"{accepted} edges accepted of {len(result.edges)} registered pairs",
             *(f"not placed: {name}" for name in short_names(list(result.not_placed))),
         ],
         max_points=max_points,
@@ -196,7 +196,7 @@ def notebook_picture(result: object) -> bytes | None:
 
 
 def _notebook_scene(result: object) -> SceneView | None:
-    from wsdesc.reconstruction.pipeline import Reconstruction
+    from wsdesc.reconstruction.result import Reconstruction
     from wsdesc.registration.result import Registration
 
     with suppress(WSDescError):

@@ -1,0 +1,82 @@
+"""Find files of scans in folders."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from wsdesc.cloud.formats import READABLE
+from wsdesc.core.errors import FileFormatError, InputError
+
+_TEXT = (".txt", ".csv")  # scans only in folders without other scans: next to them they are notes or poses
+
+
+def find_scan_files(places: str | Path | Iterable[str | Path]) -> list[Path]:
+    """List the scans among files and in folders, folder by folder in natural order, each file once.
+
+    Raises:
+        FileFormatError: A place does not exist, or is a file that is not a scan.
+        InputError: A folder has no scans.
+    """
+    files: list[Path] = []
+    for place in map(Path, [places] if isinstance(places, str | Path) else places):
+        if is_folder(place):
+            inside = [file for folder in folders_below(place) for file in scans_among(visible_files(folder))]
+            if not inside:
+                raise InputError(f"{place}: no scans in this folder; readable are {' '.join(READABLE)}")
+            files += inside
+        elif not place.exists():
+            raise FileFormatError(f"{place}: no such file or folder")
+        elif place.suffix.lower() in READABLE:
+            files.append(place)
+        else:
+            raise FileFormatError(f"{place}: not a scan; readable are {' '.join(READABLE)}")
+    return list({file.resolve(): file for file in reversed(files)}.values())[::-1]
+
+
+def natural_order(path: Path) -> tuple[list[str | int], str]:
+    """Return a key that sorts paths by name, cloud_2 before cloud_10."""
+    parts: list[str | int] = list(re.split(r"(\d+)", path.name.casefold()))  # text and digits alternate
+    parts[1::2] = map(int, parts[1::2])
+    return parts, path.name
+
+
+def folders_below(place: Path) -> list[Path]:
+    """List a folder and all visible folders in it, in natural order, each once."""
+    return _folders_below(place, set())
+
+
+def _folders_below(place: Path, seen: set[Path]) -> list[Path]:
+    if place.resolve() in seen:  # a link that leads back
+        return []
+    seen.add(place.resolve())
+    try:
+        inside = [path for path in place.iterdir() if path.is_dir() and not path.name.startswith(".")]
+    except OSError as error:
+        raise FileFormatError(f"{place}: the folder cannot be read ({error.strerror})") from error
+    inside.sort(key=natural_order)
+    return [place, *(below for path in inside for below in _folders_below(path, seen))]
+
+
+def is_folder(place: Path) -> bool:
+    """Return whether a path is a folder; refuse a path in a folder that cannot be read."""
+    try:
+        return place.is_dir()
+    except OSError as error:
+        raise FileFormatError(f"{place}: the folder cannot be read ({error.strerror})") from error
+
+
+def visible_files(folder: Path) -> list[Path]:
+    """List the files of a folder that are not hidden."""
+    return [path for path in folder.iterdir() if path.is_file() and not path.name.startswith(".")]
+
+
+def scans_among(files: Iterable[Path], extensions: tuple[str, ...] = READABLE) -> list[Path]:
+    """Select the files that are scans by their names, in natural order.
+
+    Text files are scans only if no other scans are among the files. Files *.info.txt hold poses (3DMatch).
+    """
+    files = [path for path in files if not path.name.lower().endswith(".info.txt")]
+    files = sorted((path for path in files if path.suffix.lower() in extensions), key=natural_order)
+    return [path for path in files if path.suffix.lower() not in _TEXT] or files
