@@ -24,7 +24,7 @@ def test_every_public_name_resolves() -> None:
         assert callable(value)
         assert value.__doc__
         assert name in dir(wsdesc)
-    assert set(wsdesc._HOME_OF) == set(wsdesc.__all__)
+    assert set(wsdesc._MODULE_OF) == set(wsdesc.__all__)
 
 
 def test_a_star_import_gives_exactly_the_public_names() -> None:

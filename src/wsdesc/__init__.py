@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from wsdesc.reconstruction.result import Reconstruction
     from wsdesc.registration.pipeline import register, register_described
     from wsdesc.registration.result import Registration
-    from wsdesc.registration.result import Registration
 
 __version__ = "0.2.0"
 

@@ -152,7 +152,8 @@ def check_enough(sequences: Iterable[ScanSequence], loaded: Iterable[LoadedScans
 
 def scan_files(folder: str | Path) -> list[Path]:
     """List the readable scans of one folder in natural order, without HDF5 collections."""
-    return scans_among(visible_files(Path(folder)))
+    scans = scans_among(visible_files(Path(folder)), _SUFFIXES)
+    return [path for path in scans if path.suffix.lower() not in _COLLECTIONS]
 
 
 def number_scans(files: Iterable[Path]) -> dict[int, Path]:
