@@ -20,9 +20,9 @@ from wsdesc.reconstruction.jobs import (
     DescribedScan,
     DescribeJob,
     FailedScan,
+    HashedScan,
     PairRegistration,
     RegisterJob,
-    HashedScan,
     ScanSurvey,
 )
 from wsdesc.registration.candidates import find_candidates
