@@ -79,7 +79,9 @@ def find_sequences(places: str | Path | Iterable[str | Path]) -> list[ScanSequen
             named.setdefault(place.parent, []).append(place)
         else:
             raise FileFormatError(f"{place}: not a scan; readable formats: {' '.join(_SUFFIXES)}")
-    groups += [(folder, _name(folder, folder), scans_among(files, _SUFFIXES)) for folder, files in named.items()]
+    groups += [
+        (folder, _name(folder, folder), scans_among(files, _SUFFIXES)) for folder, files in named.items()
+    ]
     sequences: dict[str, ScanSequence] = {}
     seen: set[Path] = set()  # real paths
     for folder, name, files in groups:
@@ -171,7 +173,6 @@ def number_scans(files: Iterable[Path]) -> dict[int, Path]:
     return dict(enumerate(files))
 
 
-
 def _is_new(path: Path, seen: set[Path]) -> bool:
     """Add the real path to `seen`; return whether it is new."""
     before = len(seen)
@@ -184,7 +185,6 @@ def _files(folder: Path) -> list[Path]:
     files = scans_among(visible_files(folder), _SUFFIXES)
     collections = [path for path in files if path.suffix.lower() in _COLLECTIONS]
     return (split_files(folder, "train") or collections) if collections else files
-
 
 
 def _sequence(name: str, files: list[Path]) -> ScanSequence:

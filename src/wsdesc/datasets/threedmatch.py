@@ -24,9 +24,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from wsdesc.cloud.scan_files import natural_order
 from wsdesc.core.atomic import atomic_write
 from wsdesc.core.errors import FileFormatError, InputError
-from wsdesc.cloud.scan_files import natural_order
 from wsdesc.datasets.scans import number_scans, scan_files
 
 PAIRS = "pairs.txt"  # ground truth that names files
