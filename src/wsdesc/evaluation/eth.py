@@ -21,11 +21,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from wsdesc.cloud.scan_files import natural_order
 from wsdesc.core.errors import FileFormatError, InputError
 from wsdesc.core.executors import Executor
 from wsdesc.core.geometry import is_rigid
 from wsdesc.core.progress import ProgressHook
-from wsdesc.cloud.scan_files import natural_order
 from wsdesc.datasets.threedmatch import read_log
 from wsdesc.evaluation.methods import Method
 from wsdesc.evaluation.options import EthOptions
