@@ -30,7 +30,7 @@ def prepare(folder: Path) -> None:
     TrainOptions.read(
         {
             "descriptor": {"width": 0.0625, "resolution": 8, "support_start": 1.2},
-            "data": {"unit": 1.0, "least_coverage": 0.0},
+            "data": {"unit": 1.0, "min_coverage": 0.0},
             "steps": 12,
             "keypoints": 24,
             "checkpoint_minutes": 1e-4,  # after each step
@@ -49,14 +49,14 @@ def warm_up(folder: Path) -> None:
     import wsdesc.evaluation.threedmatch
     import wsdesc.reconstruction.pipeline  # noqa: F401
     from wsdesc.core.rng import generator_of
-    from wsdesc.learning.data import gather
+    from wsdesc.learning.data import load_training_data
     from wsdesc.learning.trainer import Trainer
 
     scans = sorted((folder / "data" / "room").glob("*.ply"))
     for solver in ("consensus", "ransac"):
         register(scans[0], scans[1], keypoints=(50,), solver=solver)
     trainer = Trainer(TrainOptions.load(folder / "tiny.yaml"))
-    pairs = gather([folder / "data" / "room"], trainer.options, say=lambda line: None).source
+    pairs = load_training_data([folder / "data" / "room"], trainer.options).source
     trainer.model.voxels(trainer.prepare(*pairs.pair(0), generator_of(0, 0, 0)).p)
 
 

@@ -14,7 +14,13 @@ if TYPE_CHECKING:
     from wsdesc.descriptor.lrf import local_frames
     from wsdesc.descriptor.model import WSDesc
     from wsdesc.descriptor.voxelize import voxelize
+    from wsdesc.learning.ablations import ablate
+    from wsdesc.learning.distillation import distill
     from wsdesc.learning.losses import BatchHardLoss, RigidityLoss
+    from wsdesc.learning.options import TrainOptions
+    from wsdesc.learning.pairs import pairs
+    from wsdesc.learning.run import TrainingRun
+    from wsdesc.learning.training import train
     from wsdesc.reconstruction.pipeline import reconstruct
     from wsdesc.reconstruction.result import Reconstruction
     from wsdesc.registration.pipeline import register, register_described
@@ -29,15 +35,21 @@ _MODULE_OF = {
     "Reconstruction": "reconstruction.result",
     "Registration": "registration.result",
     "RigidityLoss": "learning.losses",
+    "TrainOptions": "learning.options",
+    "TrainingRun": "learning.run",
     "WSDesc": "descriptor.model",
     "WSDescError": "core.errors",
+    "ablate": "learning.ablations",
     "describe": "descriptor.description",
+    "distill": "learning.distillation",
     "local_frames": "descriptor.lrf",
+    "pairs": "learning.pairs",
     "read_cloud": "cloud.files",
     "read_points": "cloud.files",
     "reconstruct": "reconstruction.pipeline",
     "register": "registration.pipeline",
     "register_described": "registration.pipeline",
+    "train": "learning.training",
     "voxelize": "descriptor.voxelize",
     "write_points": "cloud.files",
 }
@@ -53,15 +65,21 @@ __all__ = [  # the keys of _MODULE_OF, spelled out for editors
     "Reconstruction",
     "Registration",
     "RigidityLoss",
+    "TrainOptions",
+    "TrainingRun",
     "WSDesc",
     "WSDescError",
+    "ablate",
     "describe",
+    "distill",
     "local_frames",
+    "pairs",
     "read_cloud",
     "read_points",
     "reconstruct",
     "register",
     "register_described",
+    "train",
     "voxelize",
     "write_points",
 ]

@@ -1,4 +1,4 @@
-"""The losses: zero where they must be, by hand where they are not, and their gradients."""
+"""The losses: zero for rigid transformations, equal to values by hand, correct gradients."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from scipy.spatial.transform import Rotation
 from torch import Tensor
 
 from wsdesc.core.errors import InputError
-from wsdesc.learning.losses import BatchHardLoss, RigidityLoss, RigidityTerms
+from wsdesc.learning.losses import BatchHardLoss, InfoNCELoss, RigidityLoss, RigidityTerms
 
 DIRECTIONS = ["published", "paper"]
 REDUCTIONS = ["mean", "sum"]
@@ -26,7 +26,7 @@ def rotation(seed: int) -> Tensor:
 
 
 def imperfect(dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Two clouds of different size, related by a motion, with descriptors that err now and then."""
+    """Two scans of different size, related by a pose, with descriptors that give some wrong matches."""
     p = random(30, 3, dtype=dtype)
     extra = random(8, 3, seed=1, dtype=dtype)
     q = torch.cat([p[4:] @ rotation(1).T.to(dtype) + 1, extra])
@@ -45,10 +45,10 @@ def perfect(dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 @pytest.mark.parametrize(("direction", "reduction"), list(itertools.product(DIRECTIONS, REDUCTIONS)))
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-10), (torch.float32, 1e-4)])
-def test_zero_for_a_rigid_motion(
+def test_zero_for_a_rigid_transformation(
     direction: str, reduction: str, dtype: torch.dtype, tolerance: float
 ) -> None:
-    """In float32 the coordinates themselves are rounded, by some 1e-7 of a few metres."""
+    """In float32, coordinates are rounded to about 1e-7 of a few metres."""
     terms = RigidityLoss(direction=direction, reduction=reduction)(*perfect(dtype))
     assert terms.loss.dtype == dtype
     assert terms.well_posed
@@ -73,7 +73,7 @@ def test_doubled_cloud_by_hand(direction: str) -> None:
 
 
 def two_images() -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Q holds the octahedron P twice, as 2p + a and 2p + b; P's matches are in the first.
+    """Q contains the octahedron P twice, as 2p + a and 2p + b; P's matches are in the first.
 
     With mean m = (a + b)/2 = (1, 2, 3) and a − m = (1, 0, 0), P has the covariance I/3.
     """
@@ -135,9 +135,9 @@ def test_gradient_reaches_the_descriptors(direction: str, w_f: bool, w_sm: bool)
 
 
 def observed_pair(count: int, g: torch.Generator) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Keypoints seen in two clouds: half of what is observed of each is the same, half of it is chance.
+    """Keypoints of two scans: half of the input of each is common to both scans, the other half is noise.
 
-    A quarter of the keypoints are seen in one cloud only.
+    A quarter of the keypoints are in one scan only.
     """
     turn = torch.linalg.qr(torch.randn(3, 3, generator=g))[0]
     p = 3 * torch.rand(count, 3, generator=g)
@@ -149,8 +149,8 @@ def observed_pair(count: int, g: torch.Generator) -> tuple[Tensor, Tensor, Tenso
 
 
 @pytest.mark.parametrize(("direction", "use_w_sm"), [("paper", True), ("published", False)])
-def test_learns_what_is_worth_describing_without_labels(direction: str, use_w_sm: bool) -> None:
-    """A linear descriptor finds out which half of its input to keep, from the loss alone."""
+def test_linear_descriptor_learns_without_labels(direction: str, use_w_sm: bool) -> None:
+    """A linear descriptor learns from the loss alone which half of its input is common to both scans."""
     g = torch.Generator().manual_seed(0)
     layer = (torch.randn(16, 16, generator=g) / 4).requires_grad_()
     loss = RigidityLoss(direction=direction, use_w_sm=use_w_sm)
@@ -175,11 +175,11 @@ def test_learns_what_is_worth_describing_without_labels(direction: str, use_w_sm
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
-def test_motion_of_the_clouds(direction: str) -> None:
-    """The maps move with the clouds. Sums of absolute entries do so only in part:
+def test_maps_move_with_the_scans(direction: str) -> None:
+    """The affine maps move with the scans. Sums of absolute entries are invariant only in part:
 
-    the cycle, expressed in Q, does not notice a motion of P; a shift of Q changes its translation alone;
-    and a turn by right angles, which permutes entries, leaves the orthogonality what it was.
+    the cycle loss, expressed in Q, is invariant to a motion of P; a shift of Q changes its translation only;
+    and a rotation by right angles, which permutes entries, changes no loss.
     """
     p, f_p, q, f_q = imperfect()
     loss = RigidityLoss(direction=direction, sigma_d=1.0, reduction="sum")
@@ -202,7 +202,7 @@ def test_motion_of_the_clouds(direction: str) -> None:
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
-def test_order_of_the_keypoints_does_not_matter(direction: str) -> None:
+def test_order_of_keypoints_does_not_matter(direction: str) -> None:
     p, f_p, q, f_q = imperfect()
     loss = RigidityLoss(direction=direction, sigma_d=1.0)
     i, j = (torch.randperm(n, generator=torch.Generator().manual_seed(n)) for n in (30, 34))
@@ -212,13 +212,13 @@ def test_order_of_the_keypoints_does_not_matter(direction: str) -> None:
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
-def test_exchanging_the_clouds_exchanges_the_maps(direction: str) -> None:
+def test_exchanging_the_scans_exchanges_the_maps(direction: str) -> None:
     p, f_p, q, f_q = imperfect()
     loss = RigidityLoss(direction=direction, sigma_d=1.0)
-    there, back = loss(p, f_p, q, f_q), loss(q, f_q, p, f_p)
-    torch.testing.assert_close(there.A_qp, back.A_pq)
-    torch.testing.assert_close(there.t_pq, back.t_qp)
-    torch.testing.assert_close(there.orthogonality, back.orthogonality)
+    forward, backward = loss(p, f_p, q, f_q), loss(q, f_q, p, f_p)
+    torch.testing.assert_close(forward.A_qp, backward.A_pq)
+    torch.testing.assert_close(forward.t_pq, backward.t_qp)
+    torch.testing.assert_close(forward.orthogonality, backward.orthogonality)
 
 
 def check_finite(terms: RigidityTerms, features: Tensor) -> None:
@@ -230,7 +230,7 @@ def check_finite(terms: RigidityTerms, features: Tensor) -> None:
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("case", ["coplanar", "three", "one", "alike", "incompatible"])
+@pytest.mark.parametrize("case", ["coplanar", "three", "one", "equal", "incompatible"])
 def test_ill_posed_pairs_are_flagged_and_finite(direction: str, dtype: torch.dtype, case: str) -> None:
     p, f_p, q, f_q = perfect(dtype)
     if case == "coplanar":
@@ -240,7 +240,7 @@ def test_ill_posed_pairs_are_flagged_and_finite(direction: str, dtype: torch.dty
     elif case in ("three", "one"):
         n = 3 if case == "three" else 1
         p, f_p, q, f_q = p[:n], f_p[:n], q[:n], f_q[:n]
-    elif case == "alike":
+    elif case == "equal":
         f_p, f_q = torch.ones_like(f_p), torch.ones_like(f_q)
     elif case == "incompatible":  # every length is stretched by far more than sigma_d: all weights are zero
         q = 100 * q
@@ -249,7 +249,7 @@ def test_ill_posed_pairs_are_flagged_and_finite(direction: str, dtype: torch.dty
     check_finite(loss(p, f_p, q, f_q), f_p)
 
 
-def test_reduced_precision_outside_does_not_reach_the_loss() -> None:
+def test_autocast_does_not_change_the_loss() -> None:
     example = imperfect(torch.float32)
     loss = RigidityLoss(sigma_d=1.0)
     with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -281,9 +281,9 @@ def chord(degrees: float) -> float:
 def test_batch_hard_by_hand() -> None:
     anchor, positive = circle(0, 90, 180), circle(10, 60, 180)
     near = [chord(10), chord(30), chord(0)]
-    everyone = [chord(60), chord(80), chord(120)]  # hardest negative of all others
-    apart = [chord(180), chord(90), chord(120)]  # the first two anchors spared each other
-    for radius, far in ((0.0, everyone), (0.1, apart)):
+    hardest = [chord(60), chord(80), chord(120)]  # hardest negative among all others
+    separated = [chord(180), chord(90), chord(120)]  # the first two anchors exclude each other
+    for radius, far in ((0.0, hardest), (0.1, separated)):
         gaps = [a - b for a, b in zip(near, far, strict=True)]
         soft = BatchHardLoss(exclusion_radius=radius, temperature=0.5)(anchor, positive, POSITIONS)
         assert soft.item() == pytest.approx(sum(math.log1p(math.exp(g / 0.5)) for g in gaps) / 3)
@@ -306,7 +306,23 @@ def test_batch_hard_gradients(margin: float | str) -> None:
     anchor, positive = (random(8, 4, seed=s).requires_grad_() for s in (1, 2))
     positions = random(8, 3, seed=3)
     assert torch.autograd.gradcheck(lambda a, b: loss(a, b, positions), (anchor, positive))
-    alike = torch.ones(8, 4, requires_grad=True)  # collapsed: log 2, or the margin
-    value = loss(alike, alike, positions.float())
+    equal = torch.ones(8, 4, requires_grad=True)  # collapsed: log 2, or the margin
+    value = loss(equal, equal, positions.float())
     assert value.item() == pytest.approx(math.log(2) if margin == "soft" else margin)
-    assert torch.autograd.grad(value, alike)[0].isfinite().all()
+    assert torch.autograd.grad(value, equal)[0].isfinite().all()
+
+
+def test_infonce_by_hand():
+    positions = torch.tensor([[0.0, 0, 0], [0.05, 0, 0], [1.0, 0, 0]])
+    anchor = torch.nn.functional.normalize(
+        torch.randn(3, 8, generator=torch.Generator().manual_seed(0)), dim=1
+    )
+    positive = torch.nn.functional.normalize(
+        torch.randn(3, 8, generator=torch.Generator().manual_seed(1)), dim=1
+    )
+    s = ((anchor @ positive.T) / 0.07).double()
+    rows = [[0, 2], [1, 2], [2, 0, 1]]  # matches to choose from in each row, the right one first
+    expected = sum(torch.logsumexp(s[k, r], 0) - s[k, k] for k, r in enumerate(rows)) / 3
+    assert InfoNCELoss()(anchor, positive, positions).item() == pytest.approx(expected.item(), rel=1e-5)
+    with pytest.raises(InputError, match="temperature"):
+        InfoNCELoss(temperature=0)

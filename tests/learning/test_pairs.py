@@ -1,222 +1,54 @@
-"""Overlapping scans are found from their points alone; different rooms are not called overlapping."""
+"""`wsdesc.pairs`: overlapping scans by path, without poses."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
-
-import numpy as np
 import pytest
-import torch
-from torch import Tensor
+from tiny_training import write_scene
+from typer.testing import CliRunner
 
-from wsdesc.cloud.neighbours import NeighbourGrid
-from wsdesc.cloud.sampling import farthest_points, voxel_downsample
-from wsdesc.core.errors import FileFormatError, InputError
-from wsdesc.core.progress import Advance
+import wsdesc
+from wsdesc import WSDescError, write_points
+from wsdesc.cli.app import app
 from wsdesc.datasets.synthetic import room_scans
-from wsdesc.learning.pairs import (
-    OverlapOptions,
-    Pair,
-    PairGraph,
-    estimate_overlap,
-    find_pairs,
-    histogram_describe,
-    pairs_by_order,
-    pairs_by_overlap,
-)
-from wsdesc.view.demo import move, pose_error
-
-
-class Rooms:
-    """Two fragments of each of two rooms, at places 0, 1 and 2, 3."""
-
-    def __init__(self) -> None:
-        self.fragments = [fragment for seed in (0, 5) for fragment in room_scans(seed, 2)]
-        points = [torch.from_numpy(fragment.points) for fragment in self.fragments]
-        self.clouds = {place: voxel_downsample(p, 0.03) for place, p in enumerate(points)}
-
-    def T_q_p(self, p: int, q: int) -> np.ndarray:
-        world = [self.fragments[place].T_world_scan for place in (p, q)]
-        return np.linalg.inv(world[1]) @ world[0]
+from wsdesc.learning.pair_graph import PairGraph
 
 
 @pytest.fixture(scope="module")
-def rooms() -> Rooms:
-    return Rooms()
+def scene(tmp_path_factory):
+    return write_scene(tmp_path_factory.mktemp("pairs") / "scene", room_scans(3, 3, resolution=0.08))
 
 
-def graph() -> PairGraph:
-    pairs = (
-        Pair(sequence=0, i=0, j=1, overlap=0.52, inliers=40),
-        Pair(sequence=0, i=1, j=3, overlap=1.0, inliers=80, origin="overlap"),
-        Pair(sequence=1, i=0, j=2),
-    )
-    return PairGraph(sequences=("kitchen", "flöör"), lengths=(4, 3), pairs=pairs, checked=5, dropped=3)
+def names(pairs):
+    return [(pair.source.stem, pair.target.stem) for pair in pairs]
 
 
-def places(pairs: list[Pair]) -> list[tuple[int, int, int]]:
-    return [(pair.sequence, pair.i, pair.j) for pair in pairs]
+def test_neighbours_in_order(scene, tmp_path):
+    pairs = wsdesc.pairs(scene, mode="order", window=1, out=tmp_path / "pairs.json")
+    assert names(pairs) == [("cloud_bin_0", "cloud_bin_1"), ("cloud_bin_1", "cloud_bin_2")]
+    assert pairs[0].overlap is None
+    assert [(p.i, p.j) for p in PairGraph.load(tmp_path / "pairs.json").pairs] == [(0, 1), (1, 2)]
 
 
-def test_order_pairs_lie_within_the_window() -> None:
-    pairs = pairs_by_order([4, 2, 0], window=2)
-    assert places(pairs) == [(0, 0, 1), (0, 0, 2), (0, 1, 2), (0, 1, 3), (0, 2, 3), (1, 0, 1)]
-    assert {(pair.origin, pair.overlap, pair.inliers) for pair in pairs} == {("order", None, None)}
+@pytest.mark.slow
+def test_overlap_check_rejects_another_room(tmp_path):
+    folder = write_scene(tmp_path / "scene", room_scans(3, 2))
+    write_points(folder / "cloud_bin_2.ply", room_scans(seed=90, count=1)[0].points)
+    (pair,) = wsdesc.pairs(folder, mode="overlap")
+    assert names([pair]) == [("cloud_bin_0", "cloud_bin_1")]
+    assert pair.overlap > 0.3
+    assert pair.inliers >= 12
 
 
-def test_unreadable_scans_leave_a_gap() -> None:
-    assert places(pairs_by_order([{0, 1, 5, 4, 9}], window=4)) == [(0, 0, 1), (0, 0, 4), (0, 1, 4), (0, 1, 5),
-                                                                  (0, 4, 5), (0, 5, 9)]  # fmt: skip
-    assert places(pairs_by_order([[0, 2, 4], [], [7]], window=1)) == []
-    with pytest.raises(InputError, match="window"):
-        pairs_by_order([3], window=0)
+def test_command_lists_pairs(scene):
+    done = CliRunner().invoke(app, ["pairs", str(scene), "--pairs", "order", "--window", "1"])
+    assert done.exit_code == 0, done.output
+    lines = [line for line in done.output.splitlines() if line.endswith("overlap not checked")]
+    assert len(lines) == 2
+    assert "cloud_bin_0.ply" in lines[0]
 
 
-def test_finds_the_overlapping_scans_and_no_others(rooms: Rooms) -> None:
-    seen: dict[str, list[int]] = {}
-
-    @contextmanager
-    def watch(name: str, total: int) -> Iterator[Advance]:
-        seen[name] = [total, 0]
-
-        def advance(done: int) -> None:
-            seen[name][1] += done
-
-        yield advance
-
-    found = pairs_by_overlap(rooms.clouds, sequence=6, progress=watch)
-    assert places(found.pairs) == [(6, 0, 1), (6, 2, 3)]
-    assert found.refused == [(0, 2), (0, 3), (1, 2), (1, 3)]
-    assert seen == {"describe scans": [4, 4], "check pairs": [6, 6]}
-    for pair in found.pairs:
-        true = _overlap(rooms, pair.i, pair.j)
-        assert pair.origin == "overlap"
-        assert pair.overlap == pytest.approx(true, abs=0.15)
-        assert pair.inliers is not None
-        assert pair.inliers >= 12
-
-
-def _overlap(rooms: Rooms, p: int, q: int) -> float:
-    """The true one, at the distance of the check."""
-    shares = []
-    for a, b in ((p, q), (q, p)):
-        moved = torch.from_numpy(move(rooms.clouds[a].numpy(), rooms.T_q_p(a, b))).float()
-        shares.append(float((NeighbourGrid.of(rooms.clouds[b]).count(moved, 0.05) > 0).float().mean()))
-    return min(shares)
-
-
-def test_an_estimate_has_the_motion_and_repeats(rooms: Rooms) -> None:
-    p, q = rooms.clouds[0], rooms.clouds[1]
-    keys_p, keys_q = (cloud[farthest_points(cloud, 600)] for cloud in (p, q))
-    features = [histogram_describe()(p, keys_p), histogram_describe()(q, keys_q)]
-    first, again = (estimate_overlap(p, q, *features, keys_p, keys_q, seed=3) for _ in range(2))
-    assert first.accepted
-    assert first[:3] == again[:3]
-    assert torch.equal(first.T_q_p, again.T_q_p)
-    degrees, metres = pose_error(first.T_q_p.numpy(), rooms.T_q_p(0, 1))
-    assert degrees < 10
-    assert metres < 0.2
-
-    scaled = [10 * t for t in (keys_p, keys_q)]  # the same in decimetres
-    tenfold = estimate_overlap(10 * p, 10 * q, *features, *scaled, unit=10, seed=3)
-    assert tenfold.overlap == pytest.approx(first.overlap, abs=0.01)
-    with pytest.raises(InputError, match="unit"):
-        estimate_overlap(p, q, *features, keys_p, keys_q, unit=0)
-
-
-def test_each_scan_of_a_candidate_is_described_once(rooms: Rooms) -> None:
-    described = []
-
-    def describe(points: Tensor, keypoints: Tensor) -> Tensor:
-        described.append(len(points))
-        return torch.zeros(len(keypoints), 4)  # says nothing: nothing can be confirmed
-
-    options = OverlapOptions(keypoints=50)
-    found = pairs_by_overlap(rooms.clouds, describe, [(1, 0), (0, 2), (0, 1)], options=options)
-    assert described == [len(rooms.clouds[place]) for place in (0, 1, 2)]
-    assert found.pairs == []
-    assert found.refused == [(0, 1), (0, 2)]
-    assert pairs_by_overlap(rooms.clouds, describe, []) == ([], [])
-    with pytest.raises(InputError, match="scan 9"):
-        pairs_by_overlap(rooms.clouds, describe, [(0, 9)])
-
-
-def test_modes(rooms: Rooms) -> None:
-    sequences = [rooms.clouds, {}]
-    order = find_pairs(sequences, "order", window=1)
-    assert places(list(order.pairs)) == [(0, 0, 1), (0, 1, 2), (0, 2, 3)]
-    assert (order.checked, order.dropped, order.lengths) == (0, 0, (4, 0))
-
-    both = find_pairs(sequences, "both", window=1, names=["two rooms", "nothing"], lengths=[4, 2])
-    assert places(list(both.pairs)) == [(0, 0, 1), (0, 2, 3)]
-    assert {pair.origin for pair in both.pairs} == {"order"}
-    assert (both.checked, both.dropped, both.lengths) == (3, 1, (4, 2))
-    assert "1 neighbours in order left out" in both.summary()
-    assert both == find_pairs(sequences, "both", window=1, names=["two rooms", "nothing"], lengths=[4, 2])
-
-    overlap = find_pairs([{0: rooms.clouds[0], 3: rooms.clouds[2]}], "overlap")
-    assert (overlap.pairs, overlap.checked, overlap.dropped) == ((), 1, 0)
-    with pytest.raises(InputError, match="order, overlap or both"):
-        find_pairs(sequences, "all")  # type: ignore[arg-type]
-
-
-def test_clouds_of_a_few_points_are_refused_not_fatal() -> None:
-    found = pairs_by_overlap({0: torch.zeros(1, 3), 1: torch.rand(5, 3), 2: torch.ones(40, 3)})
-    assert found.pairs == []
-    assert len(found.refused) == 3
-
-
-def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
-    path = tmp_path / "pairs.json"
-    graph().save(path)
-    assert PairGraph.load(path) == graph()
-    assert [p.name for p in tmp_path.iterdir()] == ["pairs.json"]
-
-
-def test_people_are_told() -> None:
-    lines = graph().summary().splitlines()
-    assert lines[0] == "3 pairs of 7 scans; 5 candidates checked"
-    assert "  kitchen: 4 scans, 2 pairs" in lines
-    assert dict(graph().histogram()) == {
-        **{f"{t / 10:.1f} … {(t + 1) / 10:.1f}": int(t in (5, 9)) for t in range(10)},
-        "not checked": 1,
-    }
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"version": 2},
-        {"pairs": None},
-        {"more": 1},
-        {"lengths": [4]},
-        {"lengths": [3, 3]},  # pair 1, 3 has no scan 3
-        {"pairs": [{"sequence": 0, "i": 1, "j": 1}]},
-        {"pairs": [{"sequence": 2, "i": 0, "j": 1}]},
-        {"pairs": [{"sequence": 0, "i": -1, "j": 1}]},
-        {"pairs": [{"sequence": 0, "i": "0", "j": 1}]},
-        {"pairs": [{"sequence": 0, "i": 0, "j": 1, "overlap": 1.5}]},
-        {"pairs": [{"sequence": 0, "i": 0, "j": 1, "overlap": float("nan")}]},
-        {"pairs": [{"sequence": 0, "i": 0, "j": 1, "origin": "truth"}]},
-        {"pairs": 2 * [{"sequence": 0, "i": 0, "j": 1}]},
-    ],
-    ids=str,
-)
-def test_a_changed_file_is_refused(tmp_path: Path, changes: dict[str, object]) -> None:
-    path = tmp_path / "pairs.json"
-    path.write_text(json.dumps({**json.loads(graph().model_dump_json()), **changes}), encoding="utf-8")
-    with pytest.raises(FileFormatError, match=r"pairs\.json: not a list of scan pairs"):
-        PairGraph.load(path)
-
-
-@pytest.mark.parametrize("content", [b"", b"[]", b"{", b"\xff\xfe\x00", 100_000 * b"[", b"null"], ids=repr)
-def test_a_damaged_file_is_refused(tmp_path: Path, content: bytes) -> None:
-    path = tmp_path / "pairs.json"
-    path.write_bytes(content)
-    with pytest.raises(FileFormatError, match=r"pairs\.json"):
-        PairGraph.load(path)
-    with pytest.raises(FileFormatError, match="cannot be read"):
-        PairGraph.load(tmp_path / "absent.json")
+def test_wrong_arguments_are_refused(scene):
+    with pytest.raises(WSDescError, match="scans"):
+        wsdesc.pairs([])
+    with pytest.raises(WSDescError, match=r"data\.pairs"):
+        wsdesc.pairs(scene, mode="all")

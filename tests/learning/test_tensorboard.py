@@ -1,4 +1,4 @@
-"""Curves for TensorBoard: the numbers of the log, each once, also when a run went on."""
+"""TensorBoard files: the numbers of the log, each once, also in a resumed run."""
 
 from __future__ import annotations
 
@@ -7,20 +7,16 @@ import sys
 from importlib.util import find_spec
 
 import pytest
-import torch
+from tiny_training import tiny
 
 from wsdesc import WSDescError
-from wsdesc.learning import tensorboard as board
-from wsdesc.learning.options import TrainOptions
-from wsdesc.learning.run import train
-from wsdesc.learning.sources import ScanPairs, drop_sparse
-from wsdesc.learning.tensorboard import Board, check_installed
-
-OPTIONS = {"descriptor": {"width": 0.0625, "resolution": 8, "support_start": 1.2}, "keypoints": 32}
+from wsdesc.learning import tensorboard
+from wsdesc.learning.run import run_training
+from wsdesc.learning.tensorboard import TensorBoardLog, check_installed
 
 
-class Fake:
-    """A writer that keeps its numbers in a file of the name TensorBoard's would have."""
+class FakeWriter:
+    """A writer of text files that are named as those of TensorBoard."""
 
     def __init__(self, folder):
         count = len(list(folder.iterdir()))
@@ -39,8 +35,8 @@ class Fake:
         self.closed = True
 
 
-def drawn(folder):
-    """All points of all files: (tag, step) to values."""
+def read_points(folder):
+    """Read all values of all files by (tag, step)."""
     points = {}
     for path in folder.glob("events*"):
         for line in path.read_text().splitlines():
@@ -49,56 +45,55 @@ def drawn(folder):
     return points
 
 
-def test_rows_become_points(tmp_path):
-    made = Board(tmp_path / "tb", [{"step": 1, "loss": 0.5}], Fake)
-    made.add({"step": 2, "loss": None, "support": float("nan"), "skipped": 3})
-    made.add({"step": 2, "held_out_loss": 0.25})
-    made.close()
-    assert drawn(tmp_path / "tb") == {
+def test_rows_become_scalars(tmp_path):
+    log = TensorBoardLog(tmp_path / "tb", [{"step": 1, "loss": 0.5}], FakeWriter)
+    log.add({"step": 2, "loss": None, "support": float("nan"), "skipped": 3})
+    log.add({"step": 2, "held_out_loss": 0.25})
+    log.close()
+    assert read_points(tmp_path / "tb") == {
         ("train/loss", 1): [0.5],
         ("train/skipped", 2): [3.0],
         ("held_out/loss", 2): [0.25],
     }
 
 
-def test_a_run_that_went_on_has_each_point_once(room, tmp_path, monkeypatch):
-    monkeypatch.setattr(board, "_writer", Fake)
+@pytest.mark.slow
+def test_resumed_run_has_each_value_once(source, tmp_path, monkeypatch):
+    monkeypatch.setattr(tensorboard, "_open_writer", FakeWriter)
     monkeypatch.setattr("wsdesc.learning.run._LOG_EVERY", 2)
-    clouds = [drop_sparse(torch.as_tensor(c), 0.3, 0.45)[::4] for c in (room.source, room.target)]
-    source = ScanPairs(clouds, [(0, 1)], seed=0)
-    options = TrainOptions.read({**OPTIONS, "steps": 6, "validate_every": 3})
-    look = {"validate": lambda trainer: {"held_out_loss": 1.0}, "tensorboard": True}
+    options = tiny(keypoints=32, steps=6, validate_every=3)
+    hooks = {"validate": lambda trainer: {"held_out_loss": 1.0}, "tensorboard": True}
 
-    def break_off(progress):
-        if progress.step == 5:  # after step 4 was logged; the last checkpoint is of step 1
+    def interrupt(progress):
+        if progress.step == 5:  # step 4 is logged, but the last checkpoint is that of step 1
             raise KeyboardInterrupt
 
-    assert train(options, source, tmp_path, stop_after=0, **look) is None
+    assert not run_training(options, source, tmp_path, stop_after=0, **hooks).finished
     with pytest.raises(KeyboardInterrupt):
-        train(options, source, tmp_path, resume=True, watch=break_off, **look)
-    assert ("train/loss", 4) in drawn(tmp_path / "tensorboard")
-    train(options, source, tmp_path, resume=True, **look)
-    points = drawn(tmp_path / "tensorboard")
+        run_training(options, source, tmp_path, resume=True, on_step=interrupt, **hooks)
+    assert ("train/loss", 4) in read_points(tmp_path / "tensorboard")
+    run_training(options, source, tmp_path, resume=True, **hooks)
+    points = read_points(tmp_path / "tensorboard")
     assert all(len(values) == 1 for values in points.values())
     assert {step for tag, step in points if tag == "train/loss"} == {2, 4, 6}
     assert {step for tag, step in points if tag == "held_out/loss"} == {3, 6}
 
 
-def test_without_the_extra_it_says_what_to_type(monkeypatch, tmp_path):
+def test_missing_extra_is_named_with_its_install_line(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "tensorboard", None)
     monkeypatch.delitem(sys.modules, "torch.utils.tensorboard", raising=False)
     with pytest.raises(WSDescError, match=r'pip install "wsdesc\[logs\]"'):
         check_installed()
     with pytest.raises(WSDescError, match=r'pip install "wsdesc\[logs\]"'):
-        Board(tmp_path)
+        TensorBoardLog(tmp_path)
 
 
 @pytest.mark.skipif(find_spec("tensorboard") is None, reason="the extra `logs` is not installed")
-def test_tensorboard_reads_what_was_written(tmp_path):
+def test_tensorboard_reads_the_files(tmp_path):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    for _ in range(2):  # the second draws anew
-        made = Board(tmp_path, [{"step": 1, "loss": 0.5}, {"step": 2, "loss": 0.25}])
-        made.close()
-    read = EventAccumulator(str(tmp_path)).Reload()
-    assert [(e.step, e.value) for e in read.Scalars("train/loss")] == [(1, 0.5), (2, 0.25)]
+    for _ in range(2):  # the second replaces the first
+        log = TensorBoardLog(tmp_path, [{"step": 1, "loss": 0.5}, {"step": 2, "loss": 0.25}])
+        log.close()
+    events = EventAccumulator(str(tmp_path)).Reload()
+    assert [(e.step, e.value) for e in events.Scalars("train/loss")] == [(1, 0.5), (2, 0.25)]

@@ -1,312 +1,188 @@
-"""Training as a whole: it learns, it stops and goes on, it keeps what it had, and processes can share it."""
+"""`wsdesc.train`: from folders to weights, without ground truth; resuming; the command."""
 
 from __future__ import annotations
 
 import json
-import os
-import signal
+import shlex
 import subprocess
 import sys
-import time
-from pathlib import Path
 
 import pytest
-import torch
+import yaml
+from tiny_training import DESCRIPTOR, tiny, write_scene
+from typer.testing import CliRunner
 
+import wsdesc
 from wsdesc import WSDesc, WSDescError
-from wsdesc.core.errors import FileFormatError
-from wsdesc.core.rng import generator_of, random_rotation
-from wsdesc.learning.checkpoint import load_checkpoint, save_checkpoint
-from wsdesc.learning.options import PRESETS, TrainOptions, preset
-from wsdesc.learning.prefetch import Feed
-from wsdesc.learning.run import read_log, train
-from wsdesc.learning.sources import MixedPairs, RoomPairs, ScanPairs, drop_sparse
-from wsdesc.learning.trainer import Trainer
+from wsdesc.cli.app import app
+from wsdesc.datasets.synthetic import room_scans
+from wsdesc.learning.options import TrainOptions
+from wsdesc.learning.training import change, resolve_options
 
-TINY = {"descriptor": {"width": 0.0625, "support_start": 1.2, "resolution": 8}, "keypoints": 40}
-
-
-def tiny(**more) -> TrainOptions:
-    return TrainOptions.read({**TINY, **more})
+POSE_FIGURES = {"held_out_inlier_ratio", "held_out_recall_005", "held_out_recall_02"}
 
 
 @pytest.fixture(scope="module")
-def source(room) -> ScanPairs:
-    clouds = [drop_sparse(torch.as_tensor(c), 0.3, 0.45)[::4] for c in (room.source, room.target)]
-    return ScanPairs(clouds, [(0, 1), (1, 0)], seed=0)
+def coarse_scene(tmp_path_factory):
+    """Three fragments of a room with few points, and poses beside them."""
+    folder = tmp_path_factory.mktemp("coarse") / "scene"
+    return write_scene(folder, room_scans(3, 3, resolution=0.08))
 
 
-def bits(path: Path) -> bytes:
-    return path.read_bytes()
+def quick(**changes):
+    data = {"unit": 1.0, "min_coverage": 0.0}
+    return tiny(**{"steps": 2, "keypoints": 24, "data": data, **changes})
 
 
-def test_what_the_optimisers_know_lies_in_memory_as_the_weights_do(tmp_path):
-    """Or fused steps on CUDA refuse it: convolutions have their channels last, files have not."""
-    first, again = Trainer(tiny()), Trainer(tiny())
-    for parameter in first.model.parameters():
-        parameter.grad = torch.ones_like(parameter)
-    first._update(go_on=True)
-    save_checkpoint(tmp_path / "state", first, 1)
-    load_checkpoint(tmp_path / "state", again)
-    for which, optimizer in again.optimizers.items():
-        before = first.optimizers[which]
-        for p, q in zip(optimizer.param_groups[0]["params"], before.param_groups[0]["params"], strict=True):
-            assert optimizer.state[p]["exp_avg"].stride() == p.stride()
-            assert all(
-                torch.equal(optimizer.state[p][name], before.state[q][name]) for name in before.state[q]
-            )
+def test_training_writes_weights_that_the_folder_names(coarse_scene, tmp_path):
+    steps = []
+    run = wsdesc.train(coarse_scene, tmp_path / "mine", options=quick(), device="cpu", on_step=steps.append)
+    assert run.finished
+    assert [state.step for state in steps] == [1, 2]
+    assert WSDesc.from_pretrained(tmp_path / "mine").options.width == DESCRIPTOR["width"]
+    assert len(json.loads((tmp_path / "mine" / "pairs.json").read_text())["pairs"]) == 3
+    saved = TrainOptions.load(tmp_path / "mine" / "options.yaml")
+    assert saved.scans == (str(coarse_scene),)
 
 
-def test_a_run_leaves_weights_options_and_a_log(source, tmp_path):
-    seen = []
-    weights = train(tiny(steps=3), source, tmp_path / "run", watch=seen.append)
-    assert [p.step for p in seen] == [1, 2, 3]
-    model = WSDesc.from_pretrained(weights)
-    assert model.options.width == 0.0625
-    assert TrainOptions.load(tmp_path / "run" / "options.yaml") == tiny(steps=3)
-    rows = [json.loads(line) for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]
-    assert rows[-1]["step"] == 3
-    assert rows[-1]["support"] == pytest.approx(model.support.size.item())
-    assert rows[-1]["support"] != 1.2
+def test_resume_uses_the_options_and_scans_of_the_run(coarse_scene, tmp_path):
+    whole = wsdesc.train([coarse_scene], tmp_path / "whole", options=quick(steps=3), device="cpu")
+    first = wsdesc.train([coarse_scene], tmp_path / "mine", options=quick(steps=3), device="cpu", minutes=0)
+    assert not first.finished
+    run = wsdesc.train(out=tmp_path / "mine", resume=True, device="cpu")
+    assert run.step == 3
+    assert run.weights.read_bytes() == whole.weights.read_bytes()
+    more = wsdesc.train(out=tmp_path / "mine", resume=True, device="cpu", steps=4)
+    assert (more.step, more.options.keypoints) == (4, 24)
 
 
-def test_stopping_and_going_on_changes_no_bit(source, tmp_path):
-    whole = train(tiny(steps=6), source, tmp_path / "whole")
-    assert train(tiny(steps=6), source, tmp_path / "parts", stop_after=0) is None
-    parts = train(tiny(steps=6), source, tmp_path / "parts", resume=True)
-    assert bits(whole) == bits(parts)
+def test_nothing_to_resume(tmp_path):
+    with pytest.raises(WSDescError, match=r"options\.yaml is missing"):
+        wsdesc.train(out=tmp_path / "none", resume=True)
+    with pytest.raises(WSDescError, match="not both"):
+        wsdesc.train(out=tmp_path, preset="small", options=quick())
+    assert list(tmp_path.iterdir()) == []
 
 
-def test_a_second_training_in_the_folder_must_be_asked_for(source, tmp_path):
-    train(tiny(steps=1), source, tmp_path)
-    with pytest.raises(WSDescError, match="resume"):
-        train(tiny(steps=1), source, tmp_path)
+def test_arguments_replace_options(tmp_path):
+    changes = {"steps": 7, "seed": None, "data": {"synthetic": 0.25, "window": None}}
+    options = resolve_options("scans", tmp_path, options=quick(seed=3), changes=changes)
+    assert (options.steps, options.seed, options.data.synthetic, options.data.unit) == (7, 3, 0.25, 1.0)
+    assert options.data.window == 4
+    assert options.scans[0].endswith("scans")
+    assert change(TrainOptions(), {"steps": None}) == TrainOptions()
 
 
-def test_a_checkpoint_of_another_configuration_is_refused(source, tmp_path):
-    train(tiny(steps=1), source, tmp_path)
-    with pytest.raises(WSDescError, match="learning_rate"):
-        train(tiny(steps=2, learning_rate=0.1), source, tmp_path, resume=True)
+def test_command_prints_how_to_continue(coarse_scene, tmp_path, monkeypatch):
+    """The printed command is complete: it runs as it is."""
+    quick(steps=3).save(tmp_path / "quick.yaml")
+    out = tmp_path / "my run"
+    command = ["train", str(coarse_scene), "--config", str(tmp_path / "quick.yaml"), "--out", str(out)]
+    stopped = CliRunner().invoke(app, [*command, "--device", "cpu", "--minutes", "0"])
+    assert stopped.exit_code == 0, stopped.output
+    (line,) = (line for line in stopped.output.splitlines() if line.startswith("stopped; continue with: "))
+    words = shlex.split(line.removeprefix("stopped; continue with: "))
+    assert words == ["wsdesc", "train", "--out", str(out), "--resume", "--device", "cpu"]
+    finished = CliRunner().invoke(app, words[1:])
+    assert finished.exit_code == 0, finished.output
+    assert f"weights: {out / 'model.safetensors'}" in finished.output
+    assert (out / "model.safetensors").is_file()
 
 
-def test_what_is_no_checkpoint_is_refused(tmp_path):
-    path = tmp_path / "checkpoint.safetensors"
-    trainer = Trainer(tiny())
-    for content in (b"", b"nonsense" * 100):
-        path.write_bytes(content)
-        with pytest.raises(WSDescError, match=r"checkpoint\.safetensors"):
-            load_checkpoint(path, trainer)
-    torch.save({"step": 1}, path)
-    with pytest.raises(WSDescError, match=r"checkpoint\.safetensors"):
-        load_checkpoint(path, trainer)
-
-
-def test_a_full_disk_leaves_the_old_checkpoint(source, tmp_path, monkeypatch):
-    trainer = Trainer(tiny())
-    path = tmp_path / "checkpoint.safetensors"
-    save_checkpoint(path, trainer, 1)
-    before = bits(path)
-
-    def no_space(*args, **options):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("pathlib.Path.write_bytes", no_space)
-    with pytest.raises(WSDescError, match="No space left"):
-        save_checkpoint(path, trainer, 2)
-    assert bits(path) == before
-    assert [p.name for p in tmp_path.iterdir()] == [path.name]
-
-
-def test_a_line_of_the_log_that_was_cut_off_is_forgotten(source, tmp_path):
-    train(tiny(steps=2), source, tmp_path)
-    log = tmp_path / "log.jsonl"
-    rows = read_log(log)
-    with log.open("a") as file:
-        file.write('{"step": 1, "lo')
-    assert read_log(log) == rows
-    train(tiny(steps=3), source, tmp_path, resume=True)
-    assert [row["step"] for row in read_log(log)] == [row["step"] for row in rows] + [3]
-    log.write_text("nonsense\n")
-    with pytest.raises(FileFormatError, match=r"log\.jsonl"):
-        train(tiny(steps=4), source, tmp_path, resume=True)
-
-
-KILLED = """
-import sys, torch
-from pathlib import Path
-from wsdesc.learning.options import TrainOptions
-from wsdesc.learning.run import read_log, train
-from wsdesc.learning.sources import ScanPairs
-
-clouds = torch.load({clouds!r}, weights_only=True)
-options = TrainOptions.load({options!r})
-train(options, ScanPairs(clouds, [(0, 1), (1, 0)], seed=0), Path({out!r}), resume=True)
-"""
-
-
-def test_kill_9_loses_at_most_one_interval(source, tmp_path):
-    options = tiny(steps=25, checkpoint_minutes=1e-3)
-    options.save(tmp_path / "options.yaml")
-    torch.save([c.contiguous() for c in source.clouds], tmp_path / "clouds.pt")
-    out = tmp_path / "run"
-    program = KILLED.format(
-        clouds=str(tmp_path / "clouds.pt"), options=str(tmp_path / "options.yaml"), out=str(out)
-    )
-    process = subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.DEVNULL)
-    patience = time.monotonic() + 60
-    while not (out / "checkpoint.safetensors").exists():
-        assert process.poll() is None, "it ended before it could be killed"
-        assert time.monotonic() < patience
-        time.sleep(0.02)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    assert not (out / "model.safetensors").exists()
-    finished = load_checkpoint(out / "checkpoint.safetensors", Trainer(options))
-    assert 1 <= finished < 25
-    resumed = train(options, source, out, resume=True)
-    assert bits(resumed) == bits(train(options, source, tmp_path / "whole"))
-
-
-def test_an_accident_is_skipped_and_counted(source, tmp_path):
-    trainer = Trainer(tiny(skip_above=1e-9))
-    before = {name: p.clone() for name, p in trainer.model.state_dict().items()}
-    report = trainer.step(Feed(source, trainer).take(0))
-    assert report.skipped
-    assert all(torch.equal(p, before[name]) for name, p in trainer.model.state_dict().items())
-    seen = []
-    train(tiny(steps=2, skip_above=1e-9), source, tmp_path, watch=seen.append)
-    assert seen[-1].skipped == 2
-
-
-SHARED = """
-import sys, torch
-from wsdesc.learning import distributed
-from wsdesc.learning.prefetch import Feed
-from wsdesc.learning.options import TrainOptions
-from wsdesc.learning.sources import ScanPairs
-from wsdesc.learning.trainer import Trainer
-
-torch.set_num_threads(1)
-clouds = torch.load({clouds!r}, weights_only=True)
-with distributed.process_group() as (rank, processes):
-    trainer = Trainer(TrainOptions.load({options!r}))
-    feed = Feed(ScanPairs(clouds, [(0, 1), (1, 0)], seed=0), trainer, rank, processes)
-    trainer.gradients(feed.take(0))
-    distributed.average_gradients(trainer.model)
-    if rank == 0:
-        torch.save([p.grad for p in trainer.model.parameters()], {out!r})
-"""
-
-
-def test_two_processes_have_the_gradients_of_one(source, tmp_path):
-    tiny().save(tmp_path / "options.yaml")
-    torch.save([c.contiguous() for c in source.clouds], tmp_path / "clouds.pt")
-    program = tmp_path / "shared.py"
-    program.write_text(
-        SHARED.format(
-            clouds=str(tmp_path / "clouds.pt"),
-            options=str(tmp_path / "options.yaml"),
-            out=str(tmp_path / "gradients.pt"),
-        )
-    )
-    command = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--standalone",
-        "--nproc-per-node=2",
-        str(program),
+@pytest.mark.slow
+def test_poses_do_not_change_a_training(tmp_path, six_fragments):
+    """Poses beside the scans are shuffled, then deleted: weights, held-out pairs and all figures without poses keep
+    their bits; only the figures of the poses change, then vanish."""
+    options = tiny(keypoints=128, steps=3, validate_every=2, data={"hold_out": 0.4})
+    scene = write_scene(tmp_path / "scene", six_fragments)
+    runs = {"a": wsdesc.train(scene, tmp_path / "a", options=options, device="cpu")}
+    poses = sorted(scene.glob("*.info.txt"))
+    texts = [p.read_text() for p in poses]
+    for path, text in zip(poses, texts[1::2] + texts[::2], strict=True):
+        path.write_text(text)
+    runs["b"] = wsdesc.train(scene, tmp_path / "b", options=options, device="cpu")
+    for path in poses:
+        path.unlink()
+    runs["c"] = wsdesc.train(scene, tmp_path / "c", options=options, device="cpu")
+    weights = [run.weights.read_bytes() for run in runs.values()]
+    assert weights[0] == weights[1] == weights[2]
+    logs = [read_timeless_log(tmp_path / name / "log.jsonl") for name in "abc"]
+    without = [[{k: v for k, v in row.items() if k not in POSE_FIGURES} for row in log] for log in logs]
+    assert without[0] == without[1] == without[2]
+    assert [row["step"] for row in logs[0] if "held_out_loss" in row] == [2, 3]
+    figures = [
+        [{k: row[k] for k in POSE_FIGURES & set(row)} for row in log if "held_out_loss" in row]
+        for log in logs
     ]
-    subprocess.run(
-        command, check=True, capture_output=True, timeout=120, env={**os.environ, "OMP_NUM_THREADS": "1"}
+    assert all(set(row) == POSE_FIGURES for row in figures[0] + figures[1])
+    assert figures[0] != figures[1]
+    assert figures[2] == [{}, {}]
+    check_summary(runs["a"], runs["c"])
+
+
+def check_summary(with_poses, without_poses):
+    """The shipped weights are validated on the same held-out pairs, and both figures are printed."""
+    assert with_poses.validation.pairs == with_poses.shipped.pairs == 6
+    assert with_poses.shipped.poses.inlier_ratio > with_poses.validation.poses.inlier_ratio
+    assert without_poses.shipped.poses is None
+    assert without_poses.shipped.rigidity == with_poses.shipped.rigidity
+    lines = with_poses.summary().splitlines()
+    assert lines[1].startswith("held out: 6 pairs: loss ")
+    assert lines[2].startswith("shipped weights indoor-fast, same pairs: 6 pairs: loss ")
+
+
+def read_timeless_log(path):
+    """Read a log without the figures that depend on the clock."""
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    return [{k: v for k, v in row.items() if k not in ("pairs_per_second", "waiting")} for row in rows]
+
+
+def test_oracle_learns_from_poses_and_needs_them(coarse_scene, tmp_path):
+    run = wsdesc.train(coarse_scene, tmp_path / "a", options=quick(steps=1), oracle="infonce", device="cpu")
+    assert TrainOptions.load(tmp_path / "a" / "options.yaml").oracle == "infonce"
+    started = wsdesc.train(
+        coarse_scene, tmp_path / "b", options=quick(steps=1), start=run.folder, device="cpu"
     )
-    shared = torch.load(tmp_path / "gradients.pt", weights_only=True)
-    trainer = Trainer(tiny(pairs_per_step=2))
-    trainer.gradients(Feed(source, trainer).take(0))
-    for ours, theirs in zip(trainer.model.parameters(), shared, strict=True):
-        scale = max(float(theirs.abs().max()), 1e-6)
-        assert float((ours.grad - theirs).abs().max()) < 1e-3 * scale + 1e-6
+    assert started.options.start == str(run.folder)
+    unposed = write_scene(tmp_path / "unposed", room_scans(3, 2, resolution=0.08))
+    for path in unposed.glob("*.info.txt"):
+        path.unlink()
+    with pytest.raises(WSDescError, match="poses"):
+        wsdesc.train(unposed, tmp_path / "c", options=quick(), oracle="infonce", device="cpu")
 
 
-def test_sources_depend_on_the_number_alone(source):
-    again = ScanPairs(source.clouds, source.pairs, seed=0)
-    for number in (5, 0, 3):
-        assert all(torch.equal(a, b) for a, b in zip(source.pair(number), again.pair(number), strict=True))
-    turns = [{id(source.pair(2 * turn + k)[0]) for k in range(2)} for turn in range(3)]
-    assert all(len(turn) == 2 for turn in turns), "each pair comes once in a round"
+def test_recipe_with_self_training_is_read_with_its_start(coarse_scene, tmp_path, monkeypatch):
+    def stop(scans, options, **hooks):
+        raise LookupError(options)
+
+    monkeypatch.setattr("wsdesc.learning.training.load_training_data", stop)
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text(yaml.safe_dump({"self_training": "infonce", "data": {"window": 8}}))
+    with pytest.raises(LookupError) as raised:
+        wsdesc.train(coarse_scene, tmp_path, options=recipe, start="indoor", steps=7, synthetic=0.25)
+    (options,) = raised.value.args
+    assert (options.start, options.steps, options.data.synthetic) == ("indoor", 7, 0.25)
+    assert (options.self_training, options.data.window) == ("infonce", 8)
 
 
-def test_synthetic_rooms_come_in_any_order_the_same(tmp_path):
-    forth, back = (RoomPairs(3, rooms=2, pairs_per_room=2, share=0.45, workers=1) for _ in range(2))
-    try:
-        first = [forth.pair(n) for n in (0, 1)]
-        second = [back.pair(n) for n in (1, 0)][::-1]
-        for a, b in zip(first, second, strict=True):
-            assert all(torch.equal(x, y) for x, y in zip(a, b, strict=True))
-        assert all(len(cloud) > 500 for pair in first for cloud in pair)
-    finally:
-        forth.close()
-        back.close()
+@pytest.mark.parametrize(
+    "arguments", [["nowhere"], ["--preset", "outdoor"], ["--config", "missing.yaml"], ["--start", "nothing"]]
+)
+def test_command_reports_wrong_arguments_before_torch_is_imported(arguments, tmp_path):
+    program = (
+        "import sys\nfrom wsdesc.cli.app import app\n"
+        "try:\n    app(sys.argv[1:])\nfinally:\n    assert 'torch' not in sys.modules\n"
+    )
+    line = [sys.executable, "-c", program, "train", *arguments, "--out", str(tmp_path / "out")]
+    done = subprocess.run(line, capture_output=True, text=True, timeout=60, cwd=tmp_path, check=False)
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.startswith("error: ")
+    assert len(done.stderr.splitlines()) == 1
+    assert not (tmp_path / "out").exists()
 
 
-def test_mixing_keeps_the_shares(source):
-    class Named:
-        def __init__(self, name):
-            self.name = name
-
-        def pair(self, number):
-            return self.name
-
-        def close(self):
-            self.closed = True
-
-    a, b = Named("a"), Named("b")
-    mixed = MixedPairs([a, b], [0.25, 0.75], seed=0)
-    drawn = [mixed.pair(n) for n in range(2000)]
-    assert 0.22 < drawn.count("a") / 2000 < 0.28
-    mixed.close()
-    assert a.closed
-    assert b.closed
-
-
-def test_sparse_points_go_whatever_the_density():
-    flat = torch.rand(6000, 3) * torch.tensor([2.0, 2.0, 0.0])
-    stray = torch.tensor([[10.0, 10.0, 10.0], [12.0, 0.0, 3.0]])
-    for cloud in (flat, flat[:2000]):
-        kept = drop_sparse(torch.cat([cloud, stray]), 0.3, 0.45)
-        assert 0.8 * len(cloud) < len(kept) <= len(cloud)
-        assert float((kept - kept.mean(0)).norm(dim=1).max()) < 2
-
-
-def test_chance_is_reproducible_and_rotations_are_proper():
-    turns = torch.stack([random_rotation(generator_of(0, n)) for n in range(200)])
-    assert torch.equal(turns[7], random_rotation(generator_of(0, 7)))
-    assert torch.allclose(turns.mT @ turns, torch.eye(3).expand(200, 3, 3), atol=1e-6)
-    assert torch.allclose(torch.linalg.det(turns), torch.ones(200), atol=1e-6)
-    assert float(turns.mean(0).abs().max()) < 0.15, "all directions alike"
-
-
-def test_presets_are_the_papers():
-    indoor, objects = preset("indoor"), preset("objects")
-    assert (indoor.steps, indoor.keypoints, indoor.descriptor.support_start) == (16_000, 512, 1.5)
-    assert (objects.steps, objects.keypoints, objects.descriptor.support_range) == (20_000, 128, (0.15, 0.75))
-    assert (indoor.learning_rate, indoor.support_weight_decay, indoor.clip) == (1e-3, 0.002, 0.5)
-    with pytest.raises(WSDescError, match="indoor"):
-        preset("outdoor")
-    assert set(PRESETS) >= {"indoor", "objects", "small"}
-
-
-def test_options_say_what_is_wrong(tmp_path):
-    path = tmp_path / "options.yaml"
-    path.write_text("loss:\n  lamda_o: 1\n")
-    with pytest.raises(WSDescError, match=r"options\.yaml.*loss\.lamda_o.*lambda_o"):
-        TrainOptions.load(path)
-    path.write_text("steps: -3\n")
-    with pytest.raises(WSDescError, match="steps"):
-        TrainOptions.load(path)
-    path.write_text("[1, 2]")
-    with pytest.raises(WSDescError, match="names and values"):
-        TrainOptions.load(path)
-    path.write_text("!!python/object/apply:os.system ['true']")
-    with pytest.raises(WSDescError, match="YAML"):
-        TrainOptions.load(path)
+def test_empty_folder_is_refused(tmp_path):
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(WSDescError, match="empty"):
+        wsdesc.train(tmp_path / "empty", tmp_path / "out", device="cpu")
+    assert not (tmp_path / "out").exists()

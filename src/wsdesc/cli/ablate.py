@@ -1,101 +1,92 @@
-"""`wsdesc ablate`: the paper's ablation study, trained and judged."""
+"""`wsdesc ablate`: train and evaluate the rows of the paper's ablation table."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wsdesc.cli.train import Device, Minutes, Scans, Seed, Synthetic
+from wsdesc.cli.options import Device
+from wsdesc.cli.training_output import (
+    Scans,
+    Seed,
+    Synthetic,
+    check_arguments,
+    training_display,
+)
 
-_ALL_ROOMS = 1_000_000  # keep those that were made: the next row asks for them again
+if TYPE_CHECKING:
+    from wsdesc.learning.run import StepHook, TrainingRun
 
 
 def ablate(
     scans: Scans = None,
     test: Annotated[
         Path | None,
-        typer.Option(help="Folder of test scenes in the layout of 3DMatch, to judge all rows on."),
+        typer.Option(help="Folder of test scenes in the layout of 3DMatch, to evaluate all rows on."),
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder of the runs and the tables.")] = Path("runs/ablation"),
     only: Annotated[
         list[str] | None,
-        typer.Option(help='A row, "w/o LRF" say, or 3DSmoothNet; repeatable. None: all but this.'),
+        typer.Option(
+            help='Row to train, for example "w/o LRF" or 3DSmoothNet; repeatable (default: all but this).'
+        ),
     ] = None,
-    config: Annotated[Path | None, typer.Option(help="YAML file of the options that all rows share.")] = None,
-    steps: Annotated[int, typer.Option(min=1, help="Of each row, the same for all.")] = 4000,
-    keypoints: Annotated[int, typer.Option(min=8, help="Of a test fragment.")] = 5000,
+    config: Annotated[Path | None, typer.Option(help="YAML file of options that all rows share.")] = None,
+    steps: Annotated[int, typer.Option(min=1, help="Number of training steps per row.")] = 4000,
+    keypoints: Annotated[int, typer.Option(min=8, help="Keypoints per test fragment.")] = 5000,
     synthetic: Synthetic = None,
     seed: Seed = None,
-    minutes: Minutes = None,
+    minutes: Annotated[
+        float | None,
+        typer.Option(min=0, help="Minutes until the training stops; the same command continues it."),
+    ] = None,
     device: Device = "auto",
 ) -> None:
-    """Train every row of the paper's ablation table alike, and the oracle, then judge them on test scans, as
-    these stand and moved at random.
+    """Train every row of the paper's ablation table and the oracle alike, then evaluate them on test scenes,
+    as they are and rotated at random.
 
-    A run that was stopped goes on where it was; finished rows are not trained again.
+    The same command continues a stopped run; finished rows are not trained again.
     """
-    from wsdesc.core.errors import InputError
-    from wsdesc.learning.ablations import EXTRA, ROWS, folder_name, train_rows
-    from wsdesc.learning.options import TrainOptions
-    from wsdesc.learning.run import WEIGHTS
+    check_arguments(device, [*(scans or []), *([] if test is None else [test])])
+    with training_display() as display:
+        from wsdesc.learning.ablations import ablate as run_ablation
 
-    rows = list(only or ROWS)
-    unknown = [row for row in rows if row not in (*ROWS, *EXTRA)]
-    if unknown:
-        raise InputError(f"no row {unknown[0]!r}: choose of {', '.join((*ROWS, *EXTRA))}")
-    base = TrainOptions.load(config) if config else TrainOptions()
-    values: dict[str, Any] = {**base.model_dump(), "steps": steps}
-    values["seed"] = base.seed if seed is None else seed
-    values["data"]["rooms"] = _ALL_ROOMS
-    if synthetic is not None:
-        values["data"]["synthetic"] = synthetic
-    base = TrainOptions.read(values)
+        def on_row(row: str, folder: Path) -> StepHook:
+            print(f"{row}: {folder}", flush=True)
+            return display.on_step()
 
-    trained = [row for row in rows if (out / folder_name(row) / WEIGHTS).is_file()]
-    for row in trained:
-        print(f"{row}: trained already, {out / folder_name(row)}")
-    unfinished = [row for row in rows if row not in trained]
+        runs = run_ablation(
+            scans or (),
+            out,
+            rows=only,
+            options=config,
+            steps=steps,
+            seed=seed,
+            synthetic=synthetic,
+            device=device,
+            minutes=minutes,
+            progress=display.progress,
+            on_row=on_row,
+        )
+    for row, run in runs.items():
+        print(
+            f"{row}: {'trained' if run.finished else f'step {run.step} of {run.options.steps}'}, {run.folder}"
+        )
+    unfinished = [row for row, run in runs.items() if not run.finished]
     if unfinished:
-        from wsdesc.cli.train import bars_and_watch, say, show_steps
-        from wsdesc.core.devices import choose_device
-        from wsdesc.learning.data import gather
-
-        with bars_and_watch() as (bars, watch):
-
-            def begin(row: str, folder: Path) -> Any:
-                say(f"{row}: {folder}")
-                return show_steps(bars, steps)
-
-            unfinished = train_rows(
-                rows,
-                base,
-                gather(list(scans or []), base, say=say, progress=watch),
-                out,
-                device=choose_device(device),
-                stop_after=60 * minutes if minutes is not None else float("inf"),
-                begin=begin,
-            )
-    if unfinished:
-        print(f"not finished: {', '.join(unfinished)}; go on with the same command")
-    finished = [row for row in rows if row not in unfinished]
+        print(f"not finished: {', '.join(unfinished)}; continue with the same command")
+    finished = {row: run for row, run in runs.items() if run.finished}
     if test is not None and finished:
-        _judge(finished, test, out, keypoints, device)
+        _evaluate(finished, test, out, keypoints, device)
 
 
-def _judge(rows: list[str], test: Path, out: Path, keypoints: int, device: str) -> None:
+def _evaluate(runs: dict[str, TrainingRun], test: Path, out: Path, keypoints: int, device: str) -> None:
     from wsdesc.cli.benchmark import threedmatch
-    from wsdesc.learning.ablations import folder_name
-    from wsdesc.learning.run import WEIGHTS
 
-    models = [f"{row}={out / folder_name(row) / WEIGHTS}" for row in rows]
+    models = [f"{row}={run.weights}" for row, run in runs.items()]
     for rotated in (False, True):
         threedmatch(
-            test,
-            model=models,
-            out=out / "results",
-            keypoints=str(keypoints),
-            rotated=rotated,
-            device=device,
+            test, model=models, out=out / "results", keypoints=str(keypoints), rotated=rotated, device=device
         )

@@ -16,12 +16,14 @@ from wsdesc.cli.ablate import ablate
 from wsdesc.cli.benchmark import app as benchmark
 from wsdesc.cli.demo import demo
 from wsdesc.cli.describe import describe
+from wsdesc.cli.distill import distill
 from wsdesc.cli.info import info
 from wsdesc.cli.match import match
 from wsdesc.cli.output import BAD_INPUT, CommandsWithExamples, CommandWithExamples
+from wsdesc.cli.pairs import pairs
 from wsdesc.cli.reconstruct import reconstruct
 from wsdesc.cli.register import register
-from wsdesc.cli.train import distill, pairs, train
+from wsdesc.cli.train import train
 from wsdesc.cli.view import view
 from wsdesc.core.errors import WSDescError
 

@@ -1,0 +1,1 @@
+"""Train descriptors: pairs from unlabelled scans, losses, trainers, self-training and distillation."""

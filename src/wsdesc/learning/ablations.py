@@ -1,8 +1,7 @@
-"""The rows of the paper's ablation table, and the oracle, as configurations of one training."""
+"""Train the rows of the paper's ablation table: the function behind `wsdesc ablate`."""
 
 from __future__ import annotations
 
-import math
 import re
 import time
 from collections.abc import Callable, Sequence
@@ -12,15 +11,26 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from wsdesc.learning.data import TrainingData
+from wsdesc.core.devices import choose_device
+from wsdesc.core.errors import InputError
+from wsdesc.core.progress import ProgressHook, no_progress
+from wsdesc.learning.data import TrainingData, load_training_data
 from wsdesc.learning.options import TrainOptions
-from wsdesc.learning.run import WEIGHTS, Source, Watch
-from wsdesc.learning.run import train as train_run
+from wsdesc.learning.run import (
+    OPTIONS_FILE,
+    WEIGHTS_FILE,
+    StepHook,
+    TrainingRun,
+    TrainingSource,
+    run_training,
+)
+from wsdesc.learning.training import Scans, change, scan_list
 
 FULL, ORACLE, SMOOTHNET = "full", "oracle", "3DSmoothNet"
+STEPS = 4000  # default number of steps per row
 
-# What each row changes, by the paper's names: LLS learned support, LP and GP supports by a local and a global
-# PointNet, LRF local frames, w the weights of matches, L_o and L_c the two terms of the loss.
+# Changes of each row, by the paper's names. LLS: learned support. LP, GP: supports by a local and a global
+# PointNet. LRF: local reference frames. w: weights of matches. L_o, L_c: terms of the loss.
 VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
     FULL: {},
     "w/o LLS": {"descriptor": {"support": "fixed"}},
@@ -34,37 +44,67 @@ VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
     "w/o L_c": {"loss": {"lambda_c": 0.0}},
 }
 ROWS = (*VARIANTS, ORACLE)
-_SUPERVISED = {ORACLE: FULL, SMOOTHNET: "w/o LLS"}  # the same, learning from poses
-EXTRA = (SMOOTHNET,)  # what the paper began from: to be asked for by name
+EXTRA_ROWS = (SMOOTHNET,)  # trained only by name
+_SUPERVISED = {ORACLE: FULL, SMOOTHNET: "w/o LLS"}  # the same variant, trained on poses
+_ALL_ROOMS = 1_000_000  # keep all synthetic rooms: each row uses them again
+
+RowHook = Callable[[str, Path], StepHook]
+"""Called with a row and its folder before its training; returns the hook of its steps."""
 
 
-def variant(name: str, base: TrainOptions) -> TrainOptions:
-    """The options `base` with what the row of this name changes."""
-    values = base.model_dump()
-    if name in _SUPERVISED:
-        values["oracle"], name = "batch-hard", _SUPERVISED[name]
-    for group, changes in VARIANTS[name].items():
-        values[group].update(changes)
-    return TrainOptions.read(values)
+def ablate(
+    scans: Scans = (),
+    out: str | Path = "runs/ablation",
+    *,
+    rows: Sequence[str] | None = None,
+    options: TrainOptions | str | Path | None = None,
+    steps: int = STEPS,
+    seed: int | None = None,
+    synthetic: float | None = None,
+    device: str = "auto",
+    minutes: float | None = None,
+    progress: ProgressHook | None = None,
+    on_row: RowHook | None = None,
+) -> dict[str, TrainingRun]:
+    """Train every row of the paper's ablation table on the same pairs in the same order.
 
+    Each row has a folder of its own below `out`. Finished rows are not trained again, and stopped ones
+    continue.
 
-def folder_name(name: str) -> str:
-    """A name that every file system takes: "w/o w_f" becomes "without-w_f"."""
-    return re.sub(r"\W+", "-", name.replace("w/o", "without").replace("w/", "with")).strip("-")
+    Args:
+        scans: folders or files of scans, in the order of their names; none: synthetic rooms.
+        out: folder of the runs.
+        rows: names of rows, for example "full", "w/o LRF", "oracle" or "3DSmoothNet"; None: all but the last.
+        options: options that all rows share, or a YAML file of them.
+        steps: number of training steps per row.
+        seed: seed of all random choices.
+        synthetic: share of steps on synthetic rooms, 0 … 1.
+        device: "cpu", "cuda" or "auto".
+        minutes: stop after this time with a checkpoint.
+        progress: hook for the steps before the training.
+        on_row: called before the training of each row; returns the hook of its steps.
 
+    Returns:
+        The run of each row, in the given order; `finished` is False for rows that are not trained yet.
 
-class _Shared:
-    """A source that outlives the rows it serves."""
-
-    def __init__(self, source: Source) -> None:
-        self._source = source
-
-    def pair(self, number: int) -> tuple[Tensor, ...]:
-        """As of the source."""
-        return self._source.pair(number)
-
-    def close(self) -> None:
-        """Not yet: another row will ask."""
+    Raises:
+        InputError: if a row is unknown or options are invalid.
+    """
+    out = Path(out)
+    names = list(rows or ROWS)
+    unknown = [row for row in names if row not in (*ROWS, *EXTRA_ROWS)]
+    if unknown:
+        raise InputError(f"unknown row {unknown[0]!r}: choose from {', '.join((*ROWS, *EXTRA_ROWS))}")
+    base = TrainOptions.load(options) if isinstance(options, str | Path) else options or TrainOptions()
+    paths = [str(Path(scan).absolute()) for scan in scan_list(scans)]
+    changes = {"steps": steps, "seed": seed, "data": {"rooms": _ALL_ROOMS, "synthetic": synthetic}}
+    base = change(base, {**changes, "scans": paths or None})
+    if all((out / folder_name(row) / WEIGHTS_FILE).is_file() for row in names):
+        return {row: _finished_run(out / folder_name(row)) for row in names}
+    chosen = choose_device(device)
+    data = load_training_data(base.scans, base, progress=progress or no_progress)
+    seconds = float("inf") if minutes is None else 60 * minutes
+    return train_rows(names, base, data, out, device=chosen, stop_after=seconds, on_row=on_row)
 
 
 def train_rows(
@@ -74,37 +114,73 @@ def train_rows(
     out: Path,
     *,
     device: str = "cpu",
-    stop_after: float = math.inf,
-    begin: Callable[[str, Path], Watch] = lambda row, folder: lambda progress: None,
-) -> list[str]:
-    """Train each row in a folder of its own below `out`, on the same pairs in the same order.
-
-    Rows that are trained already are left as they are, one that was stopped goes on. `begin` hears of a row
-    and its folder, and gives what watches its steps. Returns the rows that are not finished after
-    `stop_after` seconds. The data are closed.
-    """
-    from wsdesc.learning.oracle import posed_source
-
+    stop_after: float = float("inf"),
+    on_row: RowHook | None = None,
+) -> dict[str, TrainingRun]:
+    """Train rows on loaded data, which is closed at the end; see `ablate`."""
     end = time.monotonic() + stop_after
-    unfinished = []
+    runs: dict[str, TrainingRun] = {}
     try:
         for row in rows:
             folder = out / folder_name(row)
-            if (folder / WEIGHTS).is_file():
-                continue
             options = variant(row, base)
-            left = end - time.monotonic()
-            if left <= 0:
-                unfinished.append(row)
-                continue
-            source: Source = posed_source(data, options) if options.oracle else _Shared(data.source)
-            torch.compiler.reset()  # it compiles each piece of code for a few models alone
-            watch = begin(row, folder)
-            done = train_run(
-                options, source, folder, device=device, resume=True, stop_after=left, watch=watch
-            )
-            if done is None:
-                unfinished.append(row)
+            seconds = end - time.monotonic()
+            if (folder / WEIGHTS_FILE).is_file():
+                runs[row] = _finished_run(folder)
+            elif seconds <= 0:
+                runs[row] = TrainingRun(folder, options, 0, None)
+            else:
+                torch.compiler.reset()  # it compiles a function for a few models only
+                on_step: StepHook = on_row(row, folder) if on_row else lambda progress: None
+                runs[row] = run_training(
+                    options,
+                    _row_source(data, options),
+                    folder,
+                    device=device,
+                    resume=True,
+                    stop_after=seconds,
+                    on_step=on_step,
+                )
     finally:
         data.source.close()
-    return unfinished
+    return runs
+
+
+def variant(row: str, base: TrainOptions) -> TrainOptions:
+    """Return the options `base` with the changes of a row."""
+    changes: dict[str, Any] = dict(VARIANTS[_SUPERVISED.get(row, row)])
+    if row in _SUPERVISED:
+        changes["oracle"] = "batch-hard"
+    return change(base, changes)
+
+
+def folder_name(row: str) -> str:
+    """Return a valid file name for a row: "w/o w_f" becomes "without-w_f"."""
+    return re.sub(r"\W+", "-", row.replace("w/o", "without").replace("w/", "with")).strip("-")
+
+
+def _finished_run(folder: Path) -> TrainingRun:
+    options = TrainOptions.load(folder / OPTIONS_FILE)
+    return TrainingRun(folder, options, options.steps, folder / WEIGHTS_FILE)
+
+
+def _row_source(data: TrainingData, options: TrainOptions) -> TrainingSource:
+    if options.oracle:
+        from wsdesc.learning.oracle import oracle_source
+
+        return oracle_source(data, options)
+    return _SharedSource(data.source)
+
+
+class _SharedSource:
+    """A source that several rows use; closing it has no effect."""
+
+    def __init__(self, source: TrainingSource) -> None:
+        self._source = source
+
+    def pair(self, index: int) -> tuple[Tensor, ...]:
+        """Return the pair of the source."""
+        return self._source.pair(index)
+
+    def close(self) -> None:
+        """Do nothing: other rows need the source."""

@@ -1,4 +1,4 @@
-"""The state of a training on disk: one safetensors file, whole or absent. No pickle is ever loaded."""
+"""Save and restore the state of a training in one safetensors file. No pickle is loaded."""
 
 from __future__ import annotations
 
@@ -16,29 +16,35 @@ from wsdesc.learning.options import TrainOptions
 from wsdesc.learning.trainer import Trainer
 
 _HEADER = "wsdesc-training"
+_MAY_CHANGE = {"scans", "steps", "precision", "compile", "checkpoint_minutes", "validate_every"}
 
 
 def save_checkpoint(path: Path, trainer: Trainer, step: int) -> None:
-    """Write weights, both optimisers and the number of finished steps."""
+    """Write weights, both optimizers and the number of finished steps."""
     tensors = {f"model.{name}": tensor for name, tensor in trainer.model.state_dict().items()}
-    for which, optimizer in trainer.optimizers.items():
-        for number, state in optimizer.state_dict()["state"].items():
-            tensors |= {f"{which}.{number}.{name}": torch.as_tensor(value) for name, value in state.items()}
+    for name, optimizer in trainer.optimizers.items():
+        for index, state in optimizer.state_dict()["state"].items():
+            tensors |= {f"{name}.{index}.{key}": torch.as_tensor(value) for key, value in state.items()}
     header = json.dumps({"step": step, "options": trainer.options.model_dump(mode="json")})
     save_tensors(path, tensors, {_HEADER: header})
 
 
 def load_checkpoint(path: Path, trainer: Trainer) -> int:
-    """Bring `trainer` to the state at `path`; returns how many steps it has behind it.
+    """Restore the state of a training.
 
-    A checkpoint of another configuration is refused, naming what differs; more steps may be asked for.
+    Returns:
+        The number of finished steps.
+
+    Raises:
+        FileFormatError: if the file is no checkpoint or does not fit the model.
+        InputError: if it was saved with other options; the number of steps may differ.
     """
     header, tensors = _read(path)
-    _compare(path, header["options"], trainer.options)
+    _check_options(path, header["options"], trainer.options)
     try:
         trainer.model.load_state_dict(_below("model", tensors))
-        for which, optimizer in trainer.optimizers.items():
-            _restore(optimizer, _below(which, tensors))
+        for name, optimizer in trainer.optimizers.items():
+            _restore(optimizer, _below(name, tensors))
     except (RuntimeError, KeyError, ValueError) as error:
         raise FileFormatError(f"{path}: does not fit this training: {error}") from error
     return int(header["step"])
@@ -52,18 +58,17 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
             header = json.loads((file.metadata() or {})[_HEADER])
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         if not (isinstance(header["options"], dict) and isinstance(header["step"], int)):
-            raise ValueError("its header does not say options and steps")
+            raise ValueError("its header lacks options or step")
     except (SafetensorError, OSError, KeyError, ValueError, TypeError, RuntimeError) as error:
-        raise FileFormatError(f"{path}: not a checkpoint of a training ({error})") from error
+        raise FileFormatError(f"{path}: not a training checkpoint ({error})") from error
     return header, tensors
 
 
-def _compare(path: Path, saved: dict[str, Any], options: TrainOptions) -> None:
-    now = options.model_dump(mode="json")
-    may_change = {"steps", "precision", "compile", "checkpoint_minutes", "validate_every"}
-    differ = [key for key in now if key not in may_change and saved.get(key) != now[key]]
+def _check_options(path: Path, saved: dict[str, Any], options: TrainOptions) -> None:
+    current = options.model_dump(mode="json")
+    differ = [key for key in current if key not in _MAY_CHANGE and saved.get(key) != current[key]]
     if differ:
-        raise InputError(f"{path} was made with another configuration: {', '.join(differ)} differ")
+        raise InputError(f"{path}: saved with other options: {', '.join(differ)} differ")
 
 
 def _below(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -71,11 +76,10 @@ def _below(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _restore(optimizer: Optimizer, tensors: dict[str, Tensor]) -> None:
-    whole = optimizer.state_dict()
     state: dict[int, dict[str, Tensor]] = {}
     for name, tensor in tensors.items():
-        number, key = name.split(".", 1)
-        state.setdefault(int(number), {})[key] = tensor
-    optimizer.load_state_dict({**whole, "state": state})
-    for parameter, known in optimizer.state.items():  # fused steps on CUDA need both in the same order
-        known |= {k: torch.empty_like(parameter).copy_(v) for k, v in known.items() if v.ndim}
+        index, key = name.split(".", 1)
+        state.setdefault(int(index), {})[key] = tensor
+    optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
+    for parameter, values in optimizer.state.items():  # fused CUDA steps need the parameters' memory layout
+        values |= {k: torch.empty_like(parameter).copy_(v) for k, v in values.items() if v.ndim}

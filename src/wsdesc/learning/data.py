@@ -1,8 +1,9 @@
-"""From folders of scans to pairs a training can draw from. Poses are never looked for."""
+"""Load folders of scans as training pairs. No pose is read."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -22,7 +23,7 @@ from wsdesc.datasets.scans import LoadedScans, ScanSequence, check_enough, find_
 from wsdesc.descriptor.model import WSDesc
 from wsdesc.learning.options import DataOptions, TrainOptions
 from wsdesc.learning.overlap import Describe, OverlapOptions
-from wsdesc.learning.pairs import PairGraph, find_pairs
+from wsdesc.learning.pair_graph import PairGraph, find_pairs
 from wsdesc.learning.sources import (
     CloudPair,
     MixedPairs,
@@ -33,199 +34,219 @@ from wsdesc.learning.sources import (
     drop_sparse,
 )
 
-Say = Callable[[str], None]
+IndexPair = tuple[int, int]
+"""Indices of two clouds."""
 
-Two = tuple[int, int]  # numbers of two clouds
+_FRAME_RADIUS = 0.3  # metres
+_MIN_PAIRS_TO_HOLD_OUT = 10  # with fewer pairs, none is held out
+_MIN_SCANS_TO_HOLD_OUT = 20  # from this number on, whole scans are held out instead of pairs
 
-_FRAME_RADIUS = 0.3
-_FEWEST_TO_HOLD_OUT = 10  # pairs; of fewer all are for learning
-_FEWEST_SCANS = 20  # from which on whole scans are held out
+logger = logging.getLogger(__name__)
 
 
-class Origin(NamedTuple):
-    """How a cloud was made from a scan: cloud = scan / unit − shift, of fewer points."""
+class CloudOrigin(NamedTuple):
+    """The file of a cloud and its transformation: cloud = scan / unit − shift, with fewer points."""
 
     path: Path
     unit: float
-    shift: NDArray[np.float64]  # (3,) in the cloud's metres
+    shift: NDArray[np.float64]  # (3,) in metres
 
 
 @dataclass(frozen=True)
 class TrainingData:
-    """Where pairs come from, and some that are kept aside. What is about scans is empty without them."""
+    """A source of training pairs, and held-out pairs. Lists about scans are empty without scans."""
 
     source: PairSource
     held_out: list[CloudPair]
-    graph: PairGraph | None  # of the scans' pairs; None for shapes and synthetic rooms
-    clouds: list[Tensor] = field(default_factory=list)  # all scans, (N, 3) each
-    origins: list[Origin] = field(default_factory=list)  # and what they were made of
-    learning: list[Two] = field(default_factory=list)  # pairs of them that the source brings
-    aside: list[Two] = field(default_factory=list)  # those of `held_out`
+    graph: PairGraph | None  # None for shapes and synthetic rooms
+    clouds: list[Tensor] = field(default_factory=list)  # (N, 3) of each scan, in metres
+    origins: list[CloudOrigin] = field(default_factory=list)  # of each cloud
+    training_pairs: list[IndexPair] = field(default_factory=list)  # pairs that the source draws
+    held_out_pairs: list[IndexPair] = field(default_factory=list)  # indices of `held_out`
 
-    def unseen(self) -> list[int]:
-        """Clouds of held-out pairs that no learning pair has."""
-        seen = {cloud for pair in self.learning for cloud in pair}
-        return sorted({cloud for pair in self.aside for cloud in pair} - seen)
+    def unseen_scans(self) -> list[int]:
+        """Return the scans of held-out pairs that occur in no training pair."""
+        trained = {cloud for pair in self.training_pairs for cloud in pair}
+        return sorted({cloud for pair in self.held_out_pairs for cloud in pair} - trained)
 
 
-def gather(
-    places: list[Path],
+def load_training_data(
+    scans: Sequence[str | Path],
     options: TrainOptions,
     *,
-    say: Say = lambda line: None,
     progress: ProgressHook = no_progress,
     workers: int | None = None,
 ) -> TrainingData:
-    """Read all scans below `places` and find their pairs; without places, synthetic rooms.
+    """Read scans and find their overlapping pairs.
 
-    `say` hears what a person should know: what could not be read, which unit was found, how many pairs.
+    Logs the unreadable scans, the unit of length and the number of pairs.
+
+    Args:
+        scans: folders or files of scans; none: synthetic rooms.
+        options: options of the training.
+        progress: hook for reading, describing and checking.
+        workers: processes that make synthetic rooms; None: one less than the cores.
+
+    Raises:
+        InputError: if fewer than two scans are readable, or no two of them overlap.
     """
     data, seed = options.data, options.seed
-    rooms = RoomPairs(seed, data.rooms, data.steps_per_room, data.least_coverage, workers, far=data.far)
-    if not places:
-        say("no scans given: learning from synthetic rooms")
+    rooms = RoomPairs(
+        seed, data.rooms, data.steps_per_room, data.min_coverage, workers, far_share=data.far_share
+    )
+    if not scans:
+        logger.info("no scans given: training on synthetic rooms")
         return TrainingData(rooms, [], None)
-    sequences, readings = _read(places, say, progress)
+    sequences, readings = _read(scans, progress)
     if any(sequence.objects for sequence in sequences):
         shapes = [points for clouds, _ in readings for points in clouds.values()]
-        say(f"{len(shapes)} shapes: pairs are partial views of one shape")
+        logger.info("%d shapes: training on partial views of each shape", len(shapes))
         return TrainingData(ShapePairs(shapes, seed, data.noise), [], None)
-    clouds, origins = _ready(sequences, readings, data, say)
-    names, lengths = [s.name for s in sequences], [len(s.scans) for s in sequences]
+    sequence_clouds, origins = _prepare(sequences, readings, data)
     graph = find_pairs(
-        clouds,
+        sequence_clouds,
         data.pairs,
-        _describer(options),
-        names=names,
-        lengths=lengths,
+        _descriptor(options),
+        names=[s.name for s in sequences],
+        lengths=[len(s.scans) for s in sequences],
         window=data.window,
         seed=seed,
-        options=OverlapOptions(least_overlap=data.least_overlap),
+        options=OverlapOptions(min_overlap=data.min_overlap),
         progress=progress,
     )
     if not graph.pairs:
-        raise InputError("no two scans were found to overlap; is their order right? try other --pairs")
-    say(graph.summary())
-    flat = [cloud for some in clouds for cloud in some.values()]
-    learning, aside = divide([list(some) for some in clouds], graph, data.hold_out, seed)
-    source: PairSource = ScanPairs(flat, learning, seed)
+        raise InputError(
+            "no two scans overlap: check their order (file names), or choose pairs by order, overlap or both"
+        )
+    logger.info("%s", graph.summary())
+    clouds = [cloud for by_index in sequence_clouds for cloud in by_index.values()]
+    training, held_out = split_pairs(
+        [list(by_index) for by_index in sequence_clouds], graph, data.hold_out, seed
+    )
+    source: PairSource = ScanPairs(clouds, training, seed)
     if data.synthetic > 0:
         source = MixedPairs([source, rooms], [1 - data.synthetic, data.synthetic], seed)
-    held_out = [(flat[i], flat[j]) for i, j in aside]
-    made = TrainingData(source, held_out, graph, flat, origins, learning, aside)
-    if aside:
-        unseen = made.unseen()
-        whole = len(unseen) == len({scan for pair in aside for scan in pair})
-        of = (
-            f"of {len(unseen)} scans that are never trained on" if whole else "of scans that other pairs have"
-        )
-        say(f"{len(learning)} pairs to learn from, {len(aside)} held out, {of}")
-    return made
+    held_out_clouds = [(clouds[i], clouds[j]) for i, j in held_out]
+    loaded = TrainingData(source, held_out_clouds, graph, clouds, origins, training, held_out)
+    if held_out:
+        unseen = loaded.unseen_scans()
+        whole = len(unseen) == len({scan for pair in held_out for scan in pair})
+        scope = f"{len(unseen)} scans excluded from training" if whole else "scans that training pairs share"
+        logger.info("%d training pairs, %d held-out pairs of %s", len(training), len(held_out), scope)
+    return loaded
 
 
-def _describer(options: TrainOptions) -> Describe | None:
-    """Who describes scans for the check of their overlap: the weights to start from, where there are any."""
+def _descriptor(options: TrainOptions) -> Describe | None:
+    """Return the descriptor for the overlap check: that of the weights to start from, if any."""
     return None if options.start is None else WSDesc.from_pretrained(options.start)
 
 
-def gather_clouds(
-    places: list[Path],
-    options: TrainOptions,
-    *,
-    say: Say = lambda line: None,
-    progress: ProgressHook = no_progress,
+def load_clouds(
+    scans: Sequence[str | Path], options: TrainOptions, *, progress: ProgressHook = no_progress
 ) -> list[Tensor]:
-    """All scans below `places` as `gather` makes them ready, for whom pairs do not matter; one is enough."""
-    sequences, readings = _read(places, say, progress, pairs=False)
+    """Read scans as `load_training_data` does, without looking for pairs; one scan is enough.
+
+    Returns:
+        Points (N, 3) of each scan, in metres.
+    """
+    sequences, readings = _read(scans, progress, need_pairs=False)
     if any(sequence.objects for sequence in sequences):
         shapes = [torch.from_numpy(points).float() for clouds, _ in readings for points in clouds.values()]
-        say(f"{len(shapes)} shapes")
+        logger.info("%d shapes", len(shapes))
         return shapes
-    clouds, _ = _ready(sequences, readings, options.data, say)
-    return [cloud for some in clouds for cloud in some.values()]
+    sequence_clouds, _ = _prepare(sequences, readings, options.data)
+    return [cloud for by_index in sequence_clouds for cloud in by_index.values()]
 
 
 def _read(
-    places: list[Path], say: Say, progress: ProgressHook, pairs: bool = True
+    scans: Sequence[str | Path], progress: ProgressHook, need_pairs: bool = True
 ) -> tuple[list[ScanSequence], list[LoadedScans]]:
-    sequences = find_sequences(places)
-    if pairs:
+    sequences = find_sequences(scans)
+    if need_pairs:
         check_enough(sequences)
     with progress("read scans", sum(len(s.scans) for s in sequences)) as advance:
         readings = [read_all(sequence, lambda scan: advance(1)) for sequence in sequences]
-    problems = [problem for _, some in readings for problem in some]
+    problems = [problem for _, reasons in readings for problem in reasons]
     if problems:
-        say(
-            f"{len(problems)} scans left out: "
-            + "; ".join(problems[:5])
-            + (" …" if len(problems) > 5 else "")
-        )
-    if pairs:
+        listed = "; ".join(problems[:5]) + (" …" if len(problems) > 5 else "")
+        logger.warning("%d unreadable scans skipped: %s", len(problems), listed)
+    if need_pairs:
         check_enough(sequences, readings)
     elif not any(clouds for clouds, _ in readings):
-        raise InputError(f"no scan that can be read; the first: {problems[0]}")
+        raise InputError(f"no scan is readable; the first: {problems[0]}")
     return sequences, readings
 
 
-def _ready(
-    sequences: list[ScanSequence], readings: list[LoadedScans], data: DataOptions, say: Say
-) -> tuple[list[dict[int, Tensor]], list[Origin]]:
-    """Clouds in the model's metres, not denser than they need be, without what is sparse; and the origins of
-    all, one sequence after the other."""
-    every = [points for clouds, _ in readings for points in clouds.values()]
-    scale = measure(*every[:: max(1, len(every) // 20)])
+def _prepare(
+    sequences: list[ScanSequence], readings: list[LoadedScans], data: DataOptions
+) -> tuple[list[dict[int, Tensor]], list[CloudOrigin]]:
+    """Clean and downsample scans in metres; return clouds by index for each sequence, and all origins."""
+    scans = [points for clouds, _ in readings for points in clouds.values()]
+    scale = measure(*scans[:: max(1, len(scans) // 20)])
     unit = data.unit or scale.unit
-    say(str(scale) if data.unit is None else f"a metre is {unit:g} of the scans' own unit, as told")
-    thin = data.thin
-    if thin is None and scale.spacing / unit < INDOOR_RESOLUTION / 3:
-        thin = 0.8 * INDOOR_RESOLUTION
-    ready: list[dict[int, Tensor]] = []
+    if data.unit is None:
+        logger.info("%s", scale)
+    else:
+        logger.info("one metre is %g of the scans' unit, as given", unit)
+    voxel = data.voxel
+    if voxel is None and scale.spacing / unit < INDOOR_RESOLUTION / 3:
+        voxel = 0.8 * INDOOR_RESOLUTION
+    prepared: list[dict[int, Tensor]] = []
     origins = []
     for sequence, (clouds, _) in zip(sequences, readings, strict=True):
-        ready.append({})
-        for place, scan in clouds.items():
+        prepared.append({})
+        for index, scan in clouds.items():
             cleaned = clean(scan / unit)
             points = torch.from_numpy(cleaned.points)
-            if thin is not None:
-                points = voxel_downsample(points, thin)
-            shift = cleaned.offset + points.mean(0).double().numpy()  # which `drop_sparse` takes away
-            ready[-1][place] = drop_sparse(points, _FRAME_RADIUS, data.least_coverage)
-            origins.append(Origin(sequence.scans[place].path, unit, shift))
-    return ready, origins
+            if voxel is not None:
+                points = voxel_downsample(points, voxel)
+            shift = cleaned.offset + points.mean(0).double().numpy()  # `drop_sparse` subtracts the mean
+            prepared[-1][index] = drop_sparse(points, _FRAME_RADIUS, data.min_coverage)
+            origins.append(CloudOrigin(sequence.scans[index].path, unit, shift))
+    return prepared, origins
 
 
-def divide(
+def split_pairs(
     present: list[list[int]], graph: PairGraph, share: float, seed: int
-) -> tuple[list[Two], list[Two]]:
-    """Pairs to learn from, and pairs to look at, as numbers of the scans `present` in each sequence, one
-    sequence after the other.
+) -> tuple[list[IndexPair], list[IndexPair]]:
+    """Split pairs into training pairs and held-out pairs.
 
-    With many scans a few at the ends of sequences are held out, and pairs between those and others belong
-    to neither side: what is looked at was never learned from. With few, some pairs are held out.
+    With at least 20 scans, scans at the ends of sequences are held out; pairs of a held-out scan and another
+    one belong to neither part, so that no held-out scan is trained on. With fewer scans, pairs are held out.
+
+    Args:
+        present: indices of the readable scans of each sequence.
+        graph: pairs of these sequences.
+        share: share of scans or pairs to hold out.
+        seed: seed of the choice.
+
+    Returns:
+        Training pairs and held-out pairs, as indices into all readable scans.
     """
-    number = {(s, i): n for n, (s, i) in enumerate((s, i) for s, some in enumerate(present) for i in some)}
-    pairs = [(number[p.sequence, p.i], number[p.sequence, p.j]) for p in graph.pairs]
-    if len(number) >= _FEWEST_SCANS:
-        apart = _scans_apart([[number[s, i] for i in some] for s, some in enumerate(present)], share, seed)
-        learning = [pair for pair in pairs if not apart & set(pair)]
-        aside = [pair for pair in pairs if apart >= set(pair)]
-        if learning and aside:
-            return learning, aside
-    count = round(share * len(pairs)) if len(pairs) >= _FEWEST_TO_HOLD_OUT else 0
+    scans = [(sequence, i) for sequence, indices in enumerate(present) for i in indices]
+    cloud = {scan: index for index, scan in enumerate(scans)}
+    pairs = [(cloud[p.sequence, p.i], cloud[p.sequence, p.j]) for p in graph.pairs]
+    if len(cloud) >= _MIN_SCANS_TO_HOLD_OUT:
+        sequences = [[cloud[s, i] for i in indices] for s, indices in enumerate(present)]
+        excluded = _held_out_scans(sequences, share, seed)
+        training = [pair for pair in pairs if not excluded & set(pair)]
+        held_out = [pair for pair in pairs if excluded >= set(pair)]
+        if training and held_out:
+            return training, held_out
+    count = round(share * len(pairs)) if len(pairs) >= _MIN_PAIRS_TO_HOLD_OUT else 0
     order = torch.randperm(len(pairs), generator=generator_of(seed, 4)).tolist()
     return [pairs[n] for n in sorted(order[count:])], [pairs[n] for n in sorted(order[:count])]
 
 
-def _scans_apart(sequences: list[list[int]], share: float, seed: int) -> set[int]:
-    """That share of all scans, neighbours from an end of one sequence after another, a third of each at
-    most: at an end the fewest pairs are cut."""
+def _held_out_scans(sequences: list[list[int]], share: float, seed: int) -> set[int]:
+    """Select scans at the ends of sequences, where the fewest pairs are lost; at most a third of each."""
     generator = generator_of(seed, 4)
-    left = round(share * sum(map(len, sequences)))
-    apart: set[int] = set()
+    missing = round(share * sum(map(len, sequences)))
+    selected: set[int] = set()
     for n in torch.randperm(len(sequences), generator=generator).tolist():
         at_start = bool(torch.rand(1, generator=generator) < 0.5)
-        count = min(left, len(sequences[n]) // 3)
-        if count >= 2:  # one alone makes no pair
-            apart |= set(sequences[n][:count] if at_start else sequences[n][-count:])
-            left -= count
-    return apart
+        count = min(missing, len(sequences[n]) // 3)
+        if count >= 2:  # a single scan forms no pair
+            selected |= set(sequences[n][:count] if at_start else sequences[n][-count:])
+            missing -= count
+    return selected

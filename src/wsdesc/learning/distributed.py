@@ -1,6 +1,6 @@
-"""Several processes on one training: each learns from its own pair, all take the mean of the gradients.
+"""Share a training among several processes: each has its own pairs, and gradients are averaged.
 
-Start them with torchrun; without it there is one process and nothing here does anything.
+Processes are started by torchrun. Without it, there is one process and the functions have no effect.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 @contextmanager
 def process_group() -> Iterator[tuple[int, int]]:
-    """Join what torchrun started; yields (rank, number of processes), (0, 1) outside of it."""
+    """Join the processes that torchrun started; yields (rank, number of processes), (0, 1) outside of it."""
     if "RANK" not in os.environ or int(os.environ.get("WORLD_SIZE", "1")) < 2:
         yield 0, 1
         return
@@ -27,8 +27,13 @@ def process_group() -> Iterator[tuple[int, int]]:
         dist.destroy_process_group()
 
 
+def is_main_process() -> bool:
+    """Return True in the first process that torchrun started, and without torchrun."""
+    return os.environ.get("RANK", "0") == "0"
+
+
 def average_gradients(model: nn.Module) -> None:
-    """Replace each gradient by its mean over the processes, in one exchange; None counts as zero."""
+    """Replace each gradient by its mean over the processes; None counts as zero."""
     if not dist.is_initialized():
         return
     parameters = [p for p in model.parameters() if p.requires_grad]
@@ -40,7 +45,7 @@ def average_gradients(model: nn.Module) -> None:
 
 
 def agree(flags: Tensor) -> Tensor:
-    """The smallest value of each flag over the processes: true only where it is true for all."""
+    """Return the minimum of each flag over the processes: 1 only if it is 1 in all of them."""
     if dist.is_initialized():
         dist.all_reduce(flags, op=dist.ReduceOp.MIN)
     return flags

@@ -1,4 +1,4 @@
-"""What was made of clouds that come again and again."""
+"""Cache values that are computed from the same objects many times."""
 
 from __future__ import annotations
 
@@ -12,40 +12,44 @@ from torch import Tensor
 
 from wsdesc.cloud.neighbours import NeighbourGrid
 
-Made = TypeVar("Made")
+Value = TypeVar("Value")
 
 
-class IdentityCache(Generic[Made]):
-    """Keeps what `make` makes, of the `most` arguments asked for last. Arguments are known by being the same
-    objects, which must not change meanwhile. Several threads may ask at once."""
+class IdentityCache(Generic[Value]):
+    """Thread-safe LRU cache keyed by object identity. The objects must not be modified.
 
-    def __init__(self, make: Callable[..., Made], most: int) -> None:
-        self.make, self.most = make, most
-        self._kept: OrderedDict[tuple[int, ...], tuple[Any, Made]] = OrderedDict()
+    Args:
+        compute: function of the objects.
+        capacity: largest number of values.
+    """
+
+    def __init__(self, compute: Callable[..., Value], capacity: int) -> None:
+        self.compute, self.capacity = compute, capacity
+        self._values: OrderedDict[tuple[int, ...], tuple[Any, Value]] = OrderedDict()
         self._lock = Lock()
 
-    def of(self, *objects: Any) -> Made:
-        """`make(*objects)`, now or earlier."""
+    def get(self, *objects: Any) -> Value:
+        """Return `compute(*objects)`, cached."""
         key = tuple(map(id, objects))
         with self._lock:
-            if key in self._kept:
-                self._kept.move_to_end(key)
-                return self._kept[key][1]
-        made = self.make(*objects)
+            if key in self._values:
+                self._values.move_to_end(key)
+                return self._values[key][1]
+        value = self.compute(*objects)
         with self._lock:
-            self._kept[key] = (objects, made)  # holds the objects: ids stay theirs
-            while len(self._kept) > self.most:
-                self._kept.popitem(last=False)
-        return made
+            self._values[key] = (objects, value)  # keeps the objects alive, so that no id is reused
+            while len(self._values) > self.capacity:
+                self._values.popitem(last=False)
+        return value
 
 
-def cached_grids(device: torch.device, most: int = 1024) -> IdentityCache[NeighbourGrid]:
-    """Grids on a device of clouds (N, 3), about half a megabyte each."""
+def cached_grids(device: torch.device, capacity: int = 1024) -> IdentityCache[NeighbourGrid]:
+    """Cache the neighbour grids of clouds (N, 3) on a device, about half a megabyte each."""
 
-    def make(cloud: Tensor) -> NeighbourGrid:
+    def compute(cloud: Tensor) -> NeighbourGrid:
         grid = NeighbourGrid.of(cloud.to(device, non_blocking=True))
-        if device.type == "cuda":  # another stream may be the next to read it
+        if device.type == "cuda":  # another stream may read the grid next
             torch.cuda.current_stream(device).synchronize()
         return grid
 
-    return IdentityCache(make, most)
+    return IdentityCache(compute, capacity)

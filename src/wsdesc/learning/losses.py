@@ -1,8 +1,7 @@
-"""What a descriptor is trained with: rigidity of the motion its matches ask for, or true matches.
+"""Losses for training descriptors.
 
-`RigidityLoss` needs no ground truth. If two overlapping clouds are matched rightly, the affine map fitted
-to the matches is a rigid motion; how far it is from one is the loss. `BatchHardLoss` is the supervised
-counterpart, for comparison.
+`RigidityLoss` is the paper's loss and needs no ground truth: if two overlapping scans are matched correctly,
+the affine map fitted to the matches is rigid. `BatchHardLoss` and `InfoNCELoss` need given matches.
 """
 
 from __future__ import annotations
@@ -14,56 +13,53 @@ from torch import Tensor, nn
 
 from wsdesc.alignment.affine import fit_affine
 from wsdesc.core.errors import InputError
+from wsdesc.learning.options import Direction, Reduction
 from wsdesc.matching.soft import descriptor_distances, soft_nearest_by
 from wsdesc.matching.weights import correspondence_weights
 
-Reduction = Literal["mean", "sum"]
-Direction = Literal["published", "paper"]
-
 
 class RigidityTerms(NamedTuple):
-    """The loss and what it was made of; losses in the descriptors' precision, maps in float64."""
+    """The rigidity loss and its parts. Losses have the descriptors' precision, maps are float64."""
 
-    loss: Tensor  # λ_o · orthogonality + λ_c · cycle
-    orthogonality: Tensor
-    cycle: Tensor
+    loss: Tensor  # L = λ_o L_o + λ_c L_c
+    orthogonality: Tensor  # L_o
+    cycle: Tensor  # L_c
     A_qp: Tensor  # (3, 3) the paper's R: Q ≈ A_qp P + t_qp
-    t_qp: Tensor  # (3,)
+    t_qp: Tensor  # (3,) the paper's t
     A_pq: Tensor  # (3, 3) the paper's R': P ≈ A_pq Q + t_pq
-    t_pq: Tensor  # (3,)
+    t_pq: Tensor  # (3,) the paper's t'
     weights_p: Tensor  # (K,) of the matches of P's keypoints in Q
     weights_q: Tensor  # (L,) of the matches of Q's keypoints in P
-    well_posed: Tensor  # bool: both fits were determined; else the loss is finite and says little
+    well_posed: Tensor  # bool: the matches determine both maps; otherwise the loss is finite but meaningless
 
 
 class RigidityLoss(nn.Module):
-    """Deviation from rigidity of the affine maps between two clouds, both ways.
+    """Measure how far the affine maps between two scans P and Q deviate from rigid transformations.
 
-    Every keypoint of P has a match in Q, and every keypoint of Q one in P. Each of the two sets of
-    matches gives one map:
+    Each keypoint of P is matched softly to Q and vice versa. Each set of matches, weighted by w = w_f · w_sm,
+    gives one affine map, (R, t) from P to Q and (R', t') from Q to P. The losses are
 
-    - direction "paper": keypoints onto their matches. P's set gives P→Q, Q's set gives Q→P.
-    - direction "published": matches onto their keypoints, so that the side that carries the gradient is the
-      regressor. P's set, matches in Q onto P, gives Q→P; Q's set gives P→Q.
+    - orthogonality: L_o = ½ (‖RᵀR − I‖₁ + ‖R'ᵀR' − I‖₁),
+    - cycle consistency: L_c = ‖RR' − I‖₁ + ‖Rt' + t‖₁,
+    - total: L = λ_o L_o + λ_c L_c.
 
-    Either way `qp` is the map P→Q and the terms are those of the paper:
-
-    - orthogonality = ½ (‖A_qpᵀ A_qp − I‖₁ + ‖A_pqᵀ A_pq − I‖₁),
-    - cycle = ‖T_qp T_pq − I‖₁ = ‖A_qp A_pq − I‖₁ + ‖A_qp t_pq + t_qp‖₁, from Q to P and back.
-
-    The norms sum absolute entries. They vanish for rigid motions in any frame; else their size depends on
-    the frames' axes, and the translation of the cycle on the origin of Q as well.
+    ‖·‖₁ sums absolute entries. All terms vanish for rigid transformations. Otherwise their values depend on
+    the axes of the scans' coordinates, and ‖Rt' + t‖₁ also on the origin of Q.
 
     Args:
-        reduction: "mean" divides orthogonality by its 9 entries and cycle by the 16 of the 4×4 product, as
-            in the published experiments; "sum" is the paper's formula.
-        direction: see above.
-        use_w_f, use_w_sm: the two terms of the matches' weights, similarity and spatial agreement.
-        lambda_o, lambda_c: factors of the two terms.
-        sigma_d: difference of lengths that makes two matches incompatible, in the unit of the points.
-        unit: length that counts as 1 in the cycle's translation, in the unit of the points.
-        temperature: of the soft matches.
-        power_iterations: for the spatial agreement.
+        reduction: "mean" divides L_o by its 9 entries and L_c by the 16 entries of the 4 × 4 product, as in
+            the published experiments; "sum" is the paper's formula.
+        direction: which side of the matches is the regressor. "paper": keypoints are mapped onto their soft
+            matches, so the matches of P's keypoints give (R, t). "published": soft matches are mapped onto
+            their keypoints, so that the side that carries the gradient is the regressor; the matches of P's
+            keypoints then give (R', t').
+        use_w_f: weight matches by descriptor similarity.
+        use_w_sm: weight matches by spatial consistency (spectral matching).
+        lambda_o, lambda_c: weights λ_o and λ_c.
+        sigma_d: difference of pair distances at which two matches are incompatible, in the points' unit.
+        unit: length that counts as 1 in ‖Rt' + t‖₁, in the points' unit.
+        temperature: temperature of the soft nearest neighbour.
+        power_iterations: power iterations for w_sm.
     """
 
     def __init__(
@@ -82,9 +78,9 @@ class RigidityLoss(nn.Module):
     ) -> None:
         super().__init__()
         if reduction not in get_args(Reduction):
-            raise InputError(f'reduction must be "mean" or "sum", not {reduction!r}')
+            raise InputError(f'reduction must be "mean" or "sum", got {reduction!r}')
         if direction not in get_args(Direction):
-            raise InputError(f'direction must be "published" or "paper", not {direction!r}')
+            raise InputError(f'direction must be "published" or "paper", got {direction!r}')
         if min(sigma_d, unit, temperature) <= 0:
             raise InputError("sigma_d, unit and temperature must be positive")
         self.reduction = reduction
@@ -99,16 +95,16 @@ class RigidityLoss(nn.Module):
         self.power_iterations = power_iterations
 
     def forward(
-        self, keypoints_p: Tensor, features_p: Tensor, keypoints_q: Tensor, features_q: Tensor
+        self, keypoints_p: Tensor, descriptors_p: Tensor, keypoints_q: Tensor, descriptors_q: Tensor
     ) -> RigidityTerms:
-        """Keypoints (K, 3) and (L, 3) with their descriptors (K, C) and (L, C)."""
-        with torch.autocast(features_p.device.type, enabled=False):  # coordinates need their digits
-            return self._terms(keypoints_p, features_p, keypoints_q, features_q)
+        """Compute the loss from keypoints (K, 3), (L, 3) and their descriptors (K, C), (L, C)."""
+        with torch.autocast(descriptors_p.device.type, enabled=False):  # coordinates need full precision
+            return self._terms(keypoints_p, descriptors_p, keypoints_q, descriptors_q)
 
     def _terms(
-        self, keypoints_p: Tensor, features_p: Tensor, keypoints_q: Tensor, features_q: Tensor
+        self, keypoints_p: Tensor, descriptors_p: Tensor, keypoints_q: Tensor, descriptors_q: Tensor
     ) -> RigidityTerms:
-        distances = descriptor_distances(features_p, features_q)  # (K, L)
+        distances = descriptor_distances(descriptors_p, descriptors_q)  # (K, L)
         matched_q, weights_p = self._match(keypoints_p, keypoints_q, distances)  # (K, 3), (K,)
         matched_p, weights_q = self._match(keypoints_q, keypoints_p, distances.T)  # (L, 3), (L,)
         if self.direction == "paper":
@@ -120,9 +116,9 @@ class RigidityLoss(nn.Module):
         A_qp, t_qp = qp.A_target_source, qp.t_target_source
         A_pq, t_pq = pq.A_target_source, pq.t_target_source
 
-        orthogonality = (_off_identity(A_qp.T @ A_qp) + _off_identity(A_pq.T @ A_pq)) / 2
-        drift = (A_qp @ t_pq + t_qp).abs().sum() / self.unit
-        cycle = _off_identity(A_qp @ A_pq) + drift
+        orthogonality = (_identity_error(A_qp.T @ A_qp) + _identity_error(A_pq.T @ A_pq)) / 2
+        translation_error = (A_qp @ t_pq + t_qp).abs().sum() / self.unit
+        cycle = _identity_error(A_qp @ A_pq) + translation_error
         if self.reduction == "mean":
             orthogonality, cycle = orthogonality / 9, cycle / 16
         loss = self.lambda_o * orthogonality + self.lambda_c * cycle
@@ -141,7 +137,7 @@ class RigidityLoss(nn.Module):
         )
 
     def _match(self, keypoints: Tensor, others: Tensor, distances: Tensor) -> tuple[Tensor, Tensor]:
-        """Where the keypoints lie in the other cloud, and how far to trust it."""
+        """Return the soft matches (K, 3) of keypoints in the other scan, and their weights (K,)."""
         matches = soft_nearest_by(distances, others, self.temperature)
         weights = correspondence_weights(
             keypoints,
@@ -155,20 +151,20 @@ class RigidityLoss(nn.Module):
 
 
 class BatchHardLoss(nn.Module):
-    """Pull true matches together, push each anchor's most similar wrong match away.
+    """Pull the descriptors of matches together, push each anchor's hardest negative away.
 
-    With d₊ the distance of an anchor to its match and d₋ that to the nearest descriptor among the matches
-    of other anchors, the loss is the mean of softplus((d₊ − d₋) / temperature) for the margin "soft", else
-    that of [d₊ − d₋ + margin]₊.
+    d₊ is the distance of an anchor's descriptor to that of its match, d₋ the distance to the nearest
+    descriptor among the matches of other anchors. The loss is the mean of softplus((d₊ − d₋) / temperature)
+    for the margin "soft", and of [d₊ − d₋ + margin]₊ for a number.
 
-    Distances of unit vectors never exceed 2. A soft margin at temperature 1 is therefore nearly flat, and
-    stays for long at log 2, where all descriptors are alike; a low temperature or a margin leads out.
+    Distances of unit vectors never exceed 2. A soft margin at temperature 1 is therefore nearly flat and
+    stays near log 2, where all descriptors are equal; a low temperature or a hard margin avoids this.
 
     Args:
-        exclusion_radius: anchors up to this far from each other, in the unit of their positions, look alike
-            with good reason and are not each other's negatives.
-        margin: a distance between descriptors, or "soft".
-        temperature: of the soft margin.
+        exclusion_radius: anchors within this distance show the same surface and are not negatives of each
+            other, in the unit of their positions.
+        margin: distance between descriptors, or "soft".
+        temperature: temperature of the soft margin.
     """
 
     def __init__(
@@ -180,36 +176,76 @@ class BatchHardLoss(nn.Module):
     ) -> None:
         super().__init__()
         if isinstance(margin, str) and margin != "soft":
-            raise InputError(f'margin must be a number or "soft", not {margin!r}')
-        if temperature <= 0 or exclusion_radius < 0:
-            raise InputError("temperature must be positive, exclusion_radius not negative")
+            raise InputError(f'margin must be a number or "soft", got {margin!r}')
+        _check_match_loss(temperature, exclusion_radius)
         self.exclusion_radius = exclusion_radius
         self.margin = margin
         self.temperature = temperature
 
     def forward(self, anchor: Tensor, positive: Tensor, positions: Tensor) -> Tensor:
-        """Unit descriptors (K, C) of both sides, and where the anchors are (K, 3): the loss, a scalar.
+        """Compute the loss, a scalar.
 
-        Anchors without a negative are left out; if none has one, the loss is zero.
+        Args:
+            anchor, positive: unit descriptors (K, C) of anchors and of their matches.
+            positions: positions (K, 3) of the anchors.
+
+        Returns:
+            Mean over anchors that have a negative; 0 if none has one.
         """
         if anchor.shape != positive.shape or positions.shape != (len(anchor), 3):
             raise InputError(
-                "anchor and positive must be (K, C) and positions (K, 3), not "
+                "anchor and positive must be (K, C) and positions (K, 3), got "
                 f"{tuple(anchor.shape)}, {tuple(positive.shape)} and {tuple(positions.shape)}"
             )
         distances = descriptor_distances(anchor, positive)  # (K, K)
-        apart = torch.cdist(positions, positions, compute_mode="donot_use_mm_for_euclid_dist")
-        itself = torch.eye(len(anchor), dtype=torch.bool, device=anchor.device)
-        excluded = itself | (apart <= self.exclusion_radius)
-        counted = ~excluded.all(dim=1)
-        if not bool(counted.any()):
+        identity = torch.eye(len(anchor), dtype=torch.bool, device=anchor.device)
+        excluded = identity | _are_close(positions, self.exclusion_radius)
+        has_negative = ~excluded.all(dim=1)
+        if not bool(has_negative.any()):
             return distances.sum() * 0
-        gap = (distances.diagonal() - distances.masked_fill(excluded, torch.inf).amin(dim=1))[counted]
+        nearest_negative = distances.masked_fill(excluded, torch.inf).amin(dim=1)
+        gap = (distances.diagonal() - nearest_negative)[has_negative]
         if isinstance(self.margin, str):
             return nn.functional.softplus(gap / self.temperature).mean()
         return torch.relu(gap + self.margin).mean()
 
 
-def _off_identity(matrix: Tensor) -> Tensor:
-    """Sum of absolute entries of matrix − I."""
+class InfoNCELoss(nn.Module):
+    """Classify each anchor's match among the matches of all anchors.
+
+    With s_kl the cosine of anchor k and match l, the loss is the mean over k of
+    −log(exp(s_kk / temperature) / Σ_l exp(s_kl / temperature)).
+
+    Args:
+        exclusion_radius: see `BatchHardLoss`.
+        temperature: temperature of the softmax.
+    """
+
+    def __init__(self, *, exclusion_radius: float = 0.1, temperature: float = 0.07) -> None:
+        super().__init__()
+        _check_match_loss(temperature, exclusion_radius)
+        self.exclusion_radius, self.temperature = exclusion_radius, temperature
+
+    def forward(self, anchor: Tensor, positive: Tensor, positions: Tensor) -> Tensor:
+        """Compute the loss, a scalar; arguments as of `BatchHardLoss.forward`."""
+        identity = torch.eye(len(anchor), dtype=torch.bool, device=anchor.device)
+        excluded = _are_close(positions, self.exclusion_radius) & ~identity
+        logits = (anchor @ positive.T / self.temperature).masked_fill(excluded, -torch.inf)  # (K, K)
+        target = torch.arange(len(anchor), device=anchor.device)
+        return nn.functional.cross_entropy(logits, target)
+
+
+def _check_match_loss(temperature: float, exclusion_radius: float) -> None:
+    if temperature <= 0 or exclusion_radius < 0:
+        raise InputError("temperature must be positive, exclusion_radius not negative")
+
+
+def _are_close(positions: Tensor, radius: float) -> Tensor:
+    """Return a mask (K, K) of positions (K, 3) within the radius of each other."""
+    distances = torch.cdist(positions, positions, compute_mode="donot_use_mm_for_euclid_dist")
+    return distances <= radius
+
+
+def _identity_error(matrix: Tensor) -> Tensor:
+    """Return ‖matrix − I‖₁, the sum of absolute entries."""
     return (matrix - torch.eye(len(matrix), dtype=matrix.dtype, device=matrix.device)).abs().sum()

@@ -1,7 +1,7 @@
-"""Learning from matches: the same network and support, taught which points are one place.
+"""Train on given matches with the same network and support.
 
-Matches that come from poses make the supervised oracle, which shows what poses would add. Matches that a
-trained model finds by itself make a training without labels go on.
+Matches from ground-truth poses give the supervised oracle (`oracle.py`), matches that a trained model
+proposes give self-training (`self_training.py`).
 """
 
 from __future__ import annotations
@@ -12,114 +12,111 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
-from torch import Tensor, nn
+from torch import Tensor
 
 from wsdesc.cloud.neighbours import NeighbourGrid
 from wsdesc.cloud.sampling import farthest_points
-from wsdesc.core.errors import InputError
-from wsdesc.learning.losses import BatchHardLoss
+from wsdesc.learning.losses import BatchHardLoss, InfoNCELoss
 from wsdesc.learning.options import TrainOptions
 from wsdesc.learning.trainer import PreparedPair, Trainer
 
-MatchedPair = tuple[Tensor, Tensor, Tensor]  # p (N, 3), q (M, 3), matches (K, 2): rows of p and of q
+MatchedPair = tuple[Tensor, Tensor, Tensor]
+"""Points p (N, 3) and q (M, 3), and matches (K, 2): rows of p and of q."""
 
-WITHIN = 0.1  # metres: points no farther apart than that match, as τ1 of inliers
-FEWEST = 64  # matches; pairs with fewer teach little
+MATCH_DISTANCE = 0.1  # metres, τ1 of the inlier ratio
+MIN_MATCHES = 64  # pairs with fewer matches are left out
 
 
-class MatchedSource(Protocol):
-    """A `PairSource` whose pairs come with matches."""
+class MatchedPairSource(Protocol):
+    """A `PairSource` whose pairs have matches."""
 
-    def pair(self, number: int) -> MatchedPair:
-        """The clouds and matches that belong to this number."""
+    def pair(self, index: int) -> MatchedPair:
+        """Return the pair at this index."""
 
     def close(self) -> None:
-        """Let go of worker processes."""
+        """End worker processes."""
 
 
-def coincident(p: Tensor, q: Tensor, T_q_p: NDArray[np.float64], within: float = WITHIN) -> Tensor:
-    """Points of p (N, 3) and the point of q (M, 3) that is nearest to each: (K, 2) int64, K ≤ N."""
-    moved = p.double().cpu().numpy() @ T_q_p[:3, :3].T + T_q_p[:3, 3]
-    distance, nearest = cKDTree(q.double().cpu().numpy()).query(moved, distance_upper_bound=within)
-    there = np.flatnonzero(distance < within)
-    return torch.from_numpy(np.stack([there, nearest[there]], axis=1).astype(np.int64))
-
-
-class InfoNCELoss(nn.Module):
-    """Each anchor tells its match among the matches of all others.
+def matches_by_pose(
+    p: Tensor, q: Tensor, T_q_p: NDArray[np.float64], max_distance: float = MATCH_DISTANCE
+) -> Tensor:
+    """Match points that coincide under a pose.
 
     Args:
-        exclusion_radius: anchors up to this far from each other, in the unit of their positions, look alike
-            with good reason and are not each other's negatives.
-        temperature: of the softmax over cosines.
+        p, q: points (N, 3) and (M, 3).
+        T_q_p: pose (4, 4).
+        max_distance: largest distance of a match.
+
+    Returns:
+        (K, 2) int64: a row of p and its nearest row of q, K ≤ N.
     """
-
-    def __init__(self, *, exclusion_radius: float = 0.1, temperature: float = 0.07) -> None:
-        super().__init__()
-        if temperature <= 0 or exclusion_radius < 0:
-            raise InputError("temperature must be positive, exclusion_radius not negative")
-        self.exclusion_radius, self.temperature = exclusion_radius, temperature
-
-    def forward(self, anchor: Tensor, positive: Tensor, positions: Tensor) -> Tensor:
-        """Unit descriptors (K, C) of both sides, and where the anchors are (K, 3): the loss, a scalar."""
-        apart = torch.cdist(positions, positions, compute_mode="donot_use_mm_for_euclid_dist")
-        itself = torch.eye(len(anchor), dtype=torch.bool, device=anchor.device)
-        alike = (apart <= self.exclusion_radius) & ~itself
-        logits = (anchor @ positive.T / self.temperature).masked_fill(alike, -torch.inf)  # (K, K)
-        target = torch.arange(len(anchor), device=anchor.device)
-        return nn.functional.cross_entropy(logits, target)
+    moved = p.double().cpu().numpy() @ T_q_p[:3, :3].T + T_q_p[:3, 3]
+    distance, nearest = cKDTree(q.double().cpu().numpy()).query(moved, distance_upper_bound=max_distance)
+    matched = np.flatnonzero(distance < max_distance)
+    return torch.from_numpy(np.stack([matched, nearest[matched]], axis=1).astype(np.int64))
 
 
-class MatchedTrainer(Trainer):
-    """A trainer whose source brings matches with each pair: `MatchedSource`."""
+class MatchTrainer(Trainer):
+    """Train on the matches that a `MatchedPairSource` gives with each pair."""
 
-    terms = ("there", "back")  # what the two figures beside the loss are
+    term_names = ("p_to_q", "q_to_p")
 
     def __init__(self, options: TrainOptions, device: torch.device | str = "cpu") -> None:
         super().__init__(options, device)
-        wanted = options.oracle or options.self_training
-        self.match_loss = InfoNCELoss() if wanted == "infonce" else BatchHardLoss()
-        self._supervise = torch.compile(self._describe) if options.compile and self._cuda else self._describe
+        name = options.oracle or options.self_training
+        self.match_loss = InfoNCELoss() if name == "infonce" else BatchHardLoss()
+        self._compute_descriptors = torch.compile(self._describe) if self._compiles else self._describe
 
     @torch.no_grad()
-    def prepare(  # type: ignore[override]  # it needs more than two clouds
+    def prepare(  # type: ignore[override]  # matches are one argument more
         self, p: Tensor, q: Tensor, matches: Tensor, generator: torch.Generator
     ) -> PreparedPair:
-        """Choose keypoints of P spread over what both clouds show, and take their matches for those of Q.
+        """Sample keypoints among the matches and compute their frames.
 
-        Row k of both sets of keypoints is one place. matches: (M, 2) rows of p (N, 3) and q (M, 3).
+        Args:
+            p, q: points (N, 3) and (M, 3), in metres.
+            matches: (K, 2) rows of p and q.
+            generator: generator of the sampling.
+
+        Returns:
+            Keypoints of p and q; equal rows match.
         """
         grids = [self.grid(cloud, generator) for cloud in (p, q)]
-        rows = [_places(grid)[column.to(self.device)] for grid, column in zip(grids, matches.T, strict=True)]
-        chosen = farthest_points(grids[0].points[rows[0]], self.options.keypoints, generator)
-        scenes = [
-            self.model.prepare_grid(grid, grid.points[row[chosen]])
+        rows = [
+            _rows_in_grid(grid)[column.to(self.device)] for grid, column in zip(grids, matches.T, strict=True)
+        ]
+        sampled = farthest_points(grids[0].points[rows[0]], self.options.keypoints, generator)
+        prepared = [
+            self.model.prepare_grid(grid, grid.points[row[sampled]])
             for grid, row in zip(grids, rows, strict=True)
         ]
-        return PreparedPair(*scenes)
+        return PreparedPair(*prepared)
 
     def gradients(self, pairs: list[PreparedPair]) -> Tensor:
-        """Add the mean gradient over `pairs`; rows of loss, its value in both directions, and 1."""
-        seen = []
+        """Add the mean gradient over `pairs` to the parameters.
+
+        Returns:
+            (pairs, 4): loss, its value from p to q and from q to p, and 1.
+        """
+        rows = []
         for p, q in pairs:
-            features = self._supervise(torch.cat([self.model.voxels(p), self.model.voxels(q)]))
-            features_p, features_q = features.chunk(2)
-            there = self.match_loss(features_p, features_q, p.keypoints)
-            back = self.match_loss(features_q, features_p, q.keypoints)
-            loss = (there + back) / 2
+            descriptors = self._compute_descriptors(torch.cat([self.model.voxels(p), self.model.voxels(q)]))
+            descriptors_p, descriptors_q = descriptors.chunk(2)
+            p_to_q = self.match_loss(descriptors_p, descriptors_q, p.keypoints)
+            q_to_p = self.match_loss(descriptors_q, descriptors_p, q.keypoints)
+            loss = (p_to_q + q_to_p) / 2
             (loss / len(pairs)).backward()
-            seen.append(torch.stack([loss, there, back, torch.ones_like(loss)]).detach())
-        return torch.stack(seen)
+            rows.append(torch.stack([loss, p_to_q, q_to_p, torch.ones_like(loss)]).detach())
+        return torch.stack(rows)
 
     def _describe(self, voxels: Tensor) -> Tensor:
-        bf16 = self._cuda and self.options.precision == "bf16"
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=bf16):
-            features: Tensor = self.model.network(voxels)
-        return features
+        with self._autocast():
+            descriptors: Tensor = self.model.network(voxels)
+        return descriptors
 
 
-def _places(grid: NeighbourGrid) -> Tensor:
-    """Where in the grid each point of the original cloud is: (N,) int64."""
-    places = torch.empty_like(grid.order)
-    places[grid.order] = torch.arange(len(places), device=places.device)
-    return places
+def _rows_in_grid(grid: NeighbourGrid) -> Tensor:
+    """Return the row in the grid of each point of the original cloud: (N,) int64."""
+    rows = torch.empty_like(grid.order)
+    rows[grid.order] = torch.arange(len(rows), device=rows.device)
+    return rows

@@ -1,4 +1,7 @@
-"""Everything that defines a training, in one validated model: YAML in, YAML saved beside the run."""
+"""Options of a training: validated, read from YAML and saved beside the run.
+
+This module imports no torch, so that the command line can show help without waiting.
+"""
 
 from __future__ import annotations
 
@@ -9,88 +12,131 @@ from pydantic import Field, model_validator
 from wsdesc.core.errors import InputError
 from wsdesc.core.options import Options
 from wsdesc.descriptor.options import DescriptorOptions
-from wsdesc.learning.losses import Direction, Reduction
 
 MatchLoss = Literal["batch-hard", "infonce"]
+PairMode = Literal["order", "overlap", "both"]
+Reduction = Literal["mean", "sum"]
+Direction = Literal["published", "paper"]
 
 
 class LossOptions(Options):
-    """The rigidity loss. Lengths in metres, as those of the descriptor."""
+    """The rigidity loss. Lengths are in metres."""
 
-    reduction: Reduction = "mean"  # of matrix entries; "sum" is the paper's text
-    direction: Direction = "published"  # which side of a match is the regressor; see RigidityLoss
-    use_w_f: bool = True  # weigh matches by the similarity of descriptors
-    use_w_sm: bool = True  # and by their agreement with each other
-    lambda_o: float = Field(1.0, ge=0)  # weight of the orthogonality term
-    lambda_c: float = Field(1.0, ge=0)  # weight of the cycle term
-    sigma_d: float = Field(0.1, gt=0)  # length distortion at which two matches stop agreeing
-    temperature: float = Field(1.0, gt=0)  # of the soft nearest neighbour
+    reduction: Reduction = Field(
+        "mean", description='Reduction of matrix entries: "mean" (published code) or "sum" (paper).'
+    )
+    direction: Direction = Field(
+        "published", description='Direction of the affine fit: "published" or "paper"; see RigidityLoss.'
+    )
+    use_w_f: bool = Field(True, description="Weight matches by descriptor similarity (w_f).")
+    use_w_sm: bool = Field(True, description="Weight matches by spatial consistency (w_sm).")
+    lambda_o: float = Field(1.0, ge=0, description="Weight of the orthogonality loss L_o.")
+    lambda_c: float = Field(1.0, ge=0, description="Weight of the cycle-consistency loss L_c.")
+    sigma_d: float = Field(
+        0.1,
+        gt=0,
+        description="Difference of pair distances at which two matches are incompatible, in metres.",
+    )
+    temperature: float = Field(1.0, gt=0, description="Temperature of the soft nearest neighbour.")
 
 
 class DataOptions(Options):
-    """Where pairs come from."""
+    """The training pairs."""
 
-    pairs: Literal["order", "overlap", "both"] = "order"  # how overlapping scans are found
-    window: int = Field(4, ge=1)  # scans up to this far apart in a sequence are taken for overlapping
-    least_overlap: float = Field(0.3, ge=0, le=1)  # that a check must find in both scans of a pair
-    synthetic: float = Field(0.0, ge=0, le=1)  # share of steps on synthetic rooms; 1 where there are no scans
-    steps_per_room: int = Field(8, ge=1)  # synthetic pairs until a new room joins
-    rooms: int = Field(64, ge=1)  # synthetic rooms at hand at a time
-    far: float = Field(0.0, ge=0, le=1)  # share of synthetic pairs of which one fragment lies between
-    least_coverage: float = Field(
-        0.45, ge=0
-    )  # points with less surface around than this share of the median go
+    pairs: PairMode = Field(
+        "order",
+        description="Source of overlapping pairs: order (neighbours in a sequence), overlap (all pairs of a "
+        "sequence, checked) or both (neighbours, checked).",
+    )
+    window: int = Field(4, ge=1, description="Largest distance of two neighbours in a sequence, in scans.")
+    min_overlap: float = Field(
+        0.3, ge=0, le=1, description="Smallest estimated overlap of a checked pair, in both scans."
+    )
+    synthetic: float = Field(
+        0.0, ge=0, le=1, description="Share of steps on synthetic rooms (1 without scans)."
+    )
+    steps_per_room: int = Field(8, ge=1, description="Synthetic pairs until a new room replaces the oldest.")
+    rooms: int = Field(64, ge=1, description="Synthetic rooms to draw from at a time.")
+    far_share: float = Field(
+        0.0, ge=0, le=1, description="Share of synthetic pairs that skip one fragment and overlap less."
+    )
+    min_coverage: float = Field(
+        0.45,
+        ge=0,
+        description="Smallest surface around a point, as a share of the median; sparser points are removed.",
+    )
     unit: float | None = Field(
-        None, gt=0
-    )  # length of a metre in the scans' own measure; None: found from them
-    thin: float | None = Field(
-        None, gt=0
-    )  # metres: cells of which each keeps one point; None: only of scans far denser than they need be
-    noise: float = Field(0.0, ge=0)  # added to every second pair of views of shapes, a standard deviation
-    hold_out: float = Field(0.1, ge=0, lt=1)  # share of the pairs kept for validation
+        None, gt=0, description="Length of one metre in the scans' unit (default: measured)."
+    )
+    voxel: float | None = Field(
+        None,
+        gt=0,
+        description="Voxel size for downsampling scans, in metres (default: only for very dense scans).",
+    )
+    noise: float = Field(
+        0.0, ge=0, description="Standard deviation of the noise on every second pair of shape views."
+    )
+    hold_out: float = Field(0.1, ge=0, lt=1, description="Share of scans or pairs held out for validation.")
 
 
 class DistillOptions(Options):
-    """How a narrow network imitates a wide one."""
+    """How a narrow network learns the descriptors of a wide one."""
 
-    teacher: str | None = None  # its name or file, for the record
-    relational: float = Field(1.0, ge=0)  # weight of the similarities among descriptors, beside themselves
-    warm_up: int = Field(200, ge=0)  # steps over which the rate rises from 0
-    weight_decay: float = Field(0.01, ge=0)  # AdamW's
+    teacher: str | None = Field(None, description="Name or file of the teacher's weights.")
+    relation_weight: float = Field(
+        1.0, ge=0, description="Weight of the loss on similarities between descriptors."
+    )
+    warmup_steps: int = Field(200, ge=0, description="Steps over which the learning rate rises from 0.")
+    weight_decay: float = Field(0.01, ge=0, description="Weight decay of AdamW.")
 
 
 class TrainOptions(Options):
     """A training run. The defaults are the paper's for indoor scans."""
 
-    descriptor: DescriptorOptions = DescriptorOptions()
-    loss: LossOptions = LossOptions()
-    data: DataOptions = DataOptions()
-    steps: int = Field(16_000, ge=1)
-    pairs_per_step: int = Field(1, ge=1)  # of each process
-    keypoints: int = Field(512, ge=8)  # of each cloud, by farthest point sampling
-    learning_rate: float = Field(1e-3, gt=0)  # Adam, for the network
-    support_learning_rate: float = Field(1e-3, gt=0)  # a second Adam, for the support alone
-    support_weight_decay: float = Field(0.002, ge=0)
-    cooldown: float = Field(0.0, ge=0, le=1)  # share of the steps, the last, over which both rates fall to 0
-    clip: float = Field(0.5, gt=0)  # the gradient's norm
-    skip_above: float = Field(10.0, gt=0)  # a loss beyond this is an accident: the step is left out
-    rotate: bool = False  # turn both clouds at random in each step; with frames, descriptors do not notice
-    seed: int = Field(0, ge=0)
-    precision: Literal["float32", "bf16"] = "bf16"  # of the network on CUDA
-    compile: bool = True  # network and loss on CUDA
-    checkpoint_minutes: float = Field(3.0, gt=0)
-    validate_every: int = Field(1000, ge=1)  # steps
-    start: str | None = None  # name or file of weights that network and support begin with; None: at random
-    oracle: MatchLoss | None = None  # a loss on true matches, from poses: to compare with, never by default
-    self_training: MatchLoss | None = None  # such a loss on matches that `start` finds by itself
-    distill: DistillOptions | None = None  # a student's training, by `wsdesc distill`
+    scans: tuple[str, ...] = Field((), description="Folders or files of scans; none: synthetic rooms.")
+    descriptor: DescriptorOptions = Field(DescriptorOptions(), description="Options of the descriptor.")
+    loss: LossOptions = Field(LossOptions(), description="Options of the rigidity loss.")
+    data: DataOptions = Field(DataOptions(), description="Options of the training pairs.")
+    steps: int = Field(16_000, ge=1, description="Number of training steps.")
+    pairs_per_step: int = Field(1, ge=1, description="Pairs per step and process.")
+    keypoints: int = Field(512, ge=8, description="Keypoints per scan, by farthest point sampling.")
+    learning_rate: float = Field(1e-3, gt=0, description="Learning rate of Adam for the network.")
+    support_learning_rate: float = Field(1e-3, gt=0, description="Learning rate of Adam for the support.")
+    support_weight_decay: float = Field(0.002, ge=0, description="Weight decay of the support.")
+    cooldown: float = Field(
+        0.0, ge=0, le=1, description="Share of the steps, at the end, over which learning rates fall to 0."
+    )
+    max_gradient_norm: float = Field(0.5, gt=0, description="Largest gradient norm; longer ones are clipped.")
+    max_loss: float = Field(10.0, gt=0, description="Largest loss; a step with a larger one is skipped.")
+    rotate: bool = Field(False, description="Rotate both scans at random in each step.")
+    seed: int = Field(0, ge=0, description="Seed of all random choices.")
+    precision: Literal["float32", "bf16"] = Field(
+        "bf16", description="Precision of the network on CUDA: float32 or bf16."
+    )
+    compile: bool = Field(True, description="Compile network and loss on CUDA.")
+    checkpoint_minutes: float = Field(3.0, gt=0, description="Minutes between checkpoints.")
+    validate_every: int = Field(1000, ge=1, description="Steps between validations on held-out pairs.")
+    start: str | None = Field(
+        None, description="Weights to start from: a name, a file or a run's folder (default: random)."
+    )
+    oracle: MatchLoss | None = Field(
+        None,
+        description="Loss of the supervised oracle, which learns from ground-truth poses, for comparison: "
+        "batch-hard or infonce (default: no poses).",
+    )
+    self_training: MatchLoss | None = Field(
+        None,
+        description="Loss of self-training on matches that the weights of `start` propose: "
+        "infonce or batch-hard (default: rigidity loss).",
+    )
+    distill: DistillOptions | None = Field(None, description="Options of a distillation.")
 
     @model_validator(mode="after")
-    def _one_way(self) -> Self:
+    def _check_source_of_matches(self) -> Self:
         if self.self_training and self.oracle:
-            raise ValueError("matches come from poses (oracle) or from the model (self_training), not both")
+            raise ValueError("`oracle` and `self_training` exclude each other, not both can be set")
         if self.self_training and self.start is None:
-            raise ValueError("self_training goes on from trained weights: say which by `start`")
+            raise ValueError("`self_training` needs trained weights: name them by `start`")
         return self
 
 
@@ -98,17 +144,17 @@ PRESETS = {
     "indoor": TrainOptions(),
     "objects": TrainOptions(
         descriptor=DescriptorOptions(support_start=0.375, support_range=(0.15, 0.75)),
-        data=DataOptions(least_coverage=0.0),
+        data=DataOptions(min_coverage=0.0),
         steps=20_000,
         keypoints=128,
     ),
-    # Few keypoints lie far apart, hence the wide sigma_d. The rest let the loss fall soonest among some ten
-    # settings tried on one object with one seed: a demonstration, no advice.
     "smoothnet": TrainOptions(descriptor=DescriptorOptions(support="fixed"), oracle="batch-hard"),
+    # Few keypoints are far apart, hence the large sigma_d. The other values made the loss of one object fall
+    # fastest among about ten settings, with one seed.
     "small": TrainOptions(
         descriptor=DescriptorOptions(width=0.125, resolution=8, support_start=1.8),
         loss=LossOptions(sigma_d=0.3, temperature=0.2),
-        data=DataOptions(pairs="both", thin=0.025, hold_out=0.25),
+        data=DataOptions(pairs="both", voxel=0.025, hold_out=0.25),
         steps=240,
         keypoints=256,
         learning_rate=2e-3,
@@ -118,9 +164,16 @@ PRESETS = {
 }
 
 
-def preset(name: str) -> TrainOptions:
-    """The options of that name: "indoor" and "objects" are the paper's, "smoothnet" is 3DSmoothNet, which the
-    paper began from and which learns from poses, "small" is for a laptop's minutes."""
+def preset_options(name: str) -> TrainOptions:
+    """Return the options of a preset.
+
+    Args:
+        name: "indoor" and "objects" are the paper's settings, "smoothnet" is 3DSmoothNet (supervised by
+            poses, the paper's baseline), "small" trains in minutes on a laptop.
+
+    Raises:
+        InputError: if no preset has this name.
+    """
     if name not in PRESETS:
-        raise InputError(f"no preset {name!r}: choose {', '.join(PRESETS)}")
+        raise InputError(f"unknown preset {name!r}: choose one of {', '.join(PRESETS)}")
     return PRESETS[name]

@@ -1,5 +1,7 @@
-"""Where scans truly stand. The one file of this room that knows poses: they are reported on, and the
-supervised oracle learns from them. Nothing that learns from unlabelled scans imports it."""
+"""Ground-truth poses: for the figures on held-out pairs and for the supervised oracle.
+
+This is the only module of `wsdesc.learning` that reads poses. No weakly supervised training depends on it.
+"""
 
 from __future__ import annotations
 
@@ -12,56 +14,63 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from wsdesc.core.errors import FileFormatError, InputError
-from wsdesc.core.rng import generator_of
 from wsdesc.datasets.threedmatch import read_pose
-from wsdesc.learning.data import Origin, TrainingData
+from wsdesc.learning.data import CloudOrigin, TrainingData
 from wsdesc.learning.identity_cache import IdentityCache
-from wsdesc.learning.match_trainer import FEWEST, MatchedPair, coincident
+from wsdesc.learning.match_trainer import MIN_MATCHES, MatchedPair, matches_by_pose
 from wsdesc.learning.options import TrainOptions
-from wsdesc.learning.sources import MixedPairs, PairSource, RoomPairs, drop_sparse
+from wsdesc.learning.sources import MixedPairs, PairSource, RoomPairs, drop_sparse, room_seed, shuffled
 
-Pose = NDArray[np.float64]  # (4, 4) T_world_cloud
+Pose = NDArray[np.float64]
+"""A rigid transformation (4, 4)."""
+
+_MIN_FRAGMENT_POINTS = 2000
 
 
-def pose_of(origin: Origin) -> Pose | None:
-    """T_world_cloud from the `.info.txt` beside the scan; None where there is none that can be read."""
+def read_cloud_pose(origin: CloudOrigin) -> Pose | None:
+    """Read T_world_cloud from the `.info.txt` beside a scan; None if it is missing or unreadable."""
     path = origin.path.with_name(f"{origin.path.stem}.info.txt")
     if not path.is_file():
         return None
     try:
         T_world_scan = read_pose(path)
-    except FileFormatError:  # what is only reported must not stop a training
+    except FileFormatError:  # poses are optional and must not stop a training
         return None
     T_world_cloud = T_world_scan.copy()
     T_world_cloud[:3, 3] = T_world_scan[:3, 3] / origin.unit + T_world_scan[:3, :3] @ origin.shift
     return T_world_cloud
 
 
-def motion(T_world_p: Pose | None, T_world_q: Pose | None) -> Pose | None:
-    """T_q_p, None where a pose is missing."""
+def relative_pose(T_world_p: Pose | None, T_world_q: Pose | None) -> Pose | None:
+    """Return T_q_p, or None if a pose is missing."""
     if T_world_p is None or T_world_q is None:
         return None
     T_q_p: Pose = np.linalg.inv(T_world_q) @ T_world_p
     return T_q_p
 
 
-def held_out_motions(data: TrainingData) -> list[Pose | None]:
-    """T_q_p of each held-out pair, None where it is not known."""
-    poses = {n: pose_of(data.origins[n]) for pair in data.aside for n in pair}
-    return [motion(poses[i], poses[j]) for i, j in data.aside]
+def held_out_poses(data: TrainingData) -> list[Pose | None]:
+    """Return T_q_p of each held-out pair, None if it is unknown."""
+    poses = {n: read_cloud_pose(data.origins[n]) for pair in data.held_out_pairs for n in pair}
+    return [relative_pose(poses[i], poses[j]) for i, j in data.held_out_pairs]
 
 
-def posed_source(
+def oracle_source(
     data: TrainingData, options: TrainOptions, workers: int | None = None
 ) -> PosedPairs | PosedRooms | MixedPairs:
-    """The pairs that `data.source` brings, with their true matches."""
+    """Return the pairs of `data` with their ground-truth matches.
+
+    Raises:
+        InputError: if the scans have no poses, or are separate shapes.
+    """
     o, seed = options.data, options.seed
-    rooms = PosedRooms(seed, o.rooms, o.steps_per_room, o.least_coverage, workers, o.far)
+    rooms = PosedRooms(seed, o.rooms, o.steps_per_room, o.min_coverage, workers, o.far_share)
     if isinstance(data.source, RoomPairs):
         return rooms
     if data.graph is None:
-        raise InputError("the oracle learns from scans with poses beside them, not from separate shapes")
-    scans = PosedPairs(data.clouds, data.learning, [pose_of(origin) for origin in data.origins], seed)
+        raise InputError("oracle: needs scans with poses (.info.txt files), got separate shapes")
+    poses = [read_cloud_pose(origin) for origin in data.origins]
+    scans = PosedPairs(data.clouds, data.training_pairs, poses, seed)
     if o.synthetic == 0:
         return scans
     both = cast(list[PairSource], [scans, rooms])
@@ -69,14 +78,14 @@ def posed_source(
 
 
 class PosedPairs:
-    """Pairs of given clouds with their true matches, all of them once in each round, in an order of its own.
+    """Pairs of given scans with ground-truth matches: each pair once per epoch, in a shuffled order.
 
     Args:
-        clouds: (N, 3) each, in metres.
-        pairs: numbers of two clouds each.
-        poses: T_world_cloud (4, 4) of each cloud, None where it is not known. Pairs without a pose, or
-            with next to no match, are left out.
-        seed: of the order.
+        clouds: points (N, 3) of each scan, in metres.
+        pairs: indices of two scans each.
+        poses: T_world_cloud (4, 4) of each scan, or None. Pairs without poses or with fewer than 64 matches
+            are left out.
+        seed: seed of the order.
     """
 
     def __init__(
@@ -87,75 +96,79 @@ class PosedPairs:
         seed: int,
     ) -> None:
         self.clouds, self.seed = clouds, seed
-        motions = [(i, j, motion(poses[i], poses[j])) for i, j in pairs]
-        found = [(i, j, coincident(clouds[i], clouds[j], T)) for i, j, T in motions if T is not None]
-        self.pairs = [(i, j, matches) for i, j, matches in found if len(matches) >= FEWEST]
+        posed = [(i, j, relative_pose(poses[i], poses[j])) for i, j in pairs]
+        matched = [(i, j, matches_by_pose(clouds[i], clouds[j], T)) for i, j, T in posed if T is not None]
+        self.pairs = [(i, j, matches) for i, j, matches in matched if len(matches) >= MIN_MATCHES]
         if not self.pairs:
-            raise InputError("no two scans have poses by which they overlap; the oracle learns from poses")
+            raise InputError("oracle: no two scans have poses (.info.txt files) under which they overlap")
 
-    def pair(self, number: int) -> MatchedPair:
-        """The clouds and matches that belong to this number."""
-        turn, place = divmod(number, len(self.pairs))
-        order = torch.randperm(len(self.pairs), generator=generator_of(self.seed, 1, turn))
-        i, j, matches = self.pairs[int(order[place])]
+    def pair(self, index: int) -> MatchedPair:
+        """See `MatchedPairSource`."""
+        i, j, matches = self.pairs[shuffled(index, len(self.pairs), self.seed)]
         return self.clouds[i], self.clouds[j], matches
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing: no worker processes exist."""
 
 
 class PosedRooms:
-    """Neighbouring fragments of synthetic rooms with their true matches; arguments as of `RoomPairs`."""
+    """Pairs of fragments of synthetic rooms with ground-truth matches; arguments as of `RoomPairs`."""
 
     def __init__(
         self,
         seed: int,
         rooms: int,
         pairs_per_room: int,
-        share: float,
+        min_coverage: float,
         workers: int | None = None,
-        far: float = 0.0,
+        far_share: float = 0.0,
     ) -> None:
-        self._rooms = RoomPairs(seed, rooms, pairs_per_room, share, workers, make_posed_room, far)
-        self._own = IdentityCache(lambda both: both[:, :3].contiguous(), 2048)  # one object a cloud, always
-        self._matches = IdentityCache(lambda p, q: coincident(p[:, 3:], q[:, 3:], np.eye(4)), 4096)
+        self._rooms = RoomPairs(
+            seed, rooms, pairs_per_room, min_coverage, workers, make_posed_room, far_share
+        )
+        # One object per cloud: the trainer caches its grid by identity.
+        self._clouds = IdentityCache(lambda posed: posed[:, :3].contiguous(), 2048)
+        self._matches = IdentityCache(lambda p, q: matches_by_pose(p[:, 3:], q[:, 3:], np.eye(4)), 4096)
 
-    def pair(self, number: int) -> MatchedPair:
-        """The clouds and matches that belong to this number."""
+    def pair(self, index: int) -> MatchedPair:
+        """See `MatchedPairSource`."""
         while True:
-            p, q = self._rooms.pair(number)  # (N, 6) and (M, 6)
-            matches = self._matches.of(p, q)
-            if len(matches) >= FEWEST:  # always, of neighbours
-                return self._own.of(p), self._own.of(q), matches
-            number += 1
+            p, q = self._rooms.pair(index)  # (N, 6) and (M, 6)
+            matches = self._matches.get(p, q)
+            if len(matches) >= MIN_MATCHES:  # always, for successive fragments
+                return self._clouds.get(p), self._clouds.get(q), matches
+            index += 1
 
     def close(self) -> None:
         """End the worker processes."""
         self._rooms.close()
 
 
-def make_posed_room(seed: int, number: int, share: float) -> list[Tensor]:
-    """Two or more successive fragments of a room, each sharing enough with the one before, as (N, 6): its
-    points in the cloud's own frame, and in that of the room."""
+def make_posed_room(seed: int, index: int, min_coverage: float) -> list[Tensor]:
+    """Make two or more successive, overlapping fragments of the room that `make_room` makes.
+
+    Returns:
+        (N, 6) each: points in the fragment's frame and in the room's frame.
+    """
     from wsdesc.datasets.synthetic import room_scans
 
     for attempt in range(100):
-        room_seed = (seed * 1_000_003 + number) * 100 + attempt  # the rooms of `make_room`
-        kept: list[Tensor] = []
-        for fragment in room_scans(room_seed, 4):
-            if len(fragment.points) < 2000:
+        posed: list[Tensor] = []
+        for fragment in room_scans(room_seed(seed, index, attempt), 4):
+            if len(fragment.points) < _MIN_FRAGMENT_POINTS:
                 continue
-            points = _placed(torch.from_numpy(fragment.points), fragment.T_world_scan, share)
-            if kept and len(coincident(kept[-1][:, 3:], points[:, 3:], np.eye(4))) < FEWEST:
+            points = _posed_points(torch.from_numpy(fragment.points), fragment.T_world_scan, min_coverage)
+            if posed and len(matches_by_pose(posed[-1][:, 3:], points[:, 3:], np.eye(4))) < MIN_MATCHES:
                 break
-            kept.append(points)
-        if len(kept) >= 2:
-            return kept
-    raise RuntimeError(f"no room could be made from seed {seed}, number {number}")
+            posed.append(points)
+        if len(posed) >= 2:
+            return posed
+    raise RuntimeError(f"no room could be made from seed {seed}, index {index}")
 
 
-def _placed(points: Tensor, T_world_scan: Pose, share: float) -> Tensor:
-    cloud = drop_sparse(points, 0.3, share)  # centred
+def _posed_points(points: Tensor, T_world_scan: Pose, min_coverage: float) -> Tensor:
+    """Return the remaining points (N, 6) in the centred cloud's frame and in the world frame."""
+    cloud = drop_sparse(points, 0.3, min_coverage)  # centred
     T = torch.from_numpy(T_world_scan)
     world = (cloud + points.mean(0)).double() @ T[:3, :3].T + T[:3, 3]
     return torch.cat([cloud, world.float()], dim=1)

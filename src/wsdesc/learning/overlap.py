@@ -1,8 +1,8 @@
-"""Whether two clouds show partly the same surface, found from their points alone.
+"""Estimate the overlap of two scans from their points alone.
 
-Descriptors are matched, RANSAC finds a motion, and the clouds themselves say how much of them it brings
-together. Scans of different places agree on a few matches by chance and can share half a floor; they are
-told from overlapping ones by asking for both, many agreeing matches and much common surface.
+Descriptors are matched, RANSAC estimates a pose, and the overlap is measured under that pose. Scans of
+different places share a few matches and up to half a floor by chance; a pair is therefore accepted only with
+both many inliers and a large overlap.
 """
 
 from __future__ import annotations
@@ -22,75 +22,95 @@ from wsdesc.core.options import Options
 from wsdesc.learning.histograms import point_histograms
 from wsdesc.matching.mutual import mutual_matches
 
-Describe = Callable[[Tensor, Tensor], Tensor]  # points (N, 3), keypoints (K, 3) -> descriptors (K, C)
+Describe = Callable[[Tensor, Tensor], Tensor]
+"""Compute descriptors (K, C) of keypoints (K, 3) in points (N, 3)."""
 
 
 class OverlapOptions(Options):
     """When two scans count as overlapping. Lengths are multiplied by the unit."""
 
-    keypoints: int = Field(1000, ge=3)  # of each scan, by farthest point sampling
-    threshold: float = Field(0.05, gt=0)  # up to which a match agrees, and a point has a partner
-    iterations: int = Field(50_000, ge=1)  # of RANSAC, at most
-    least_inliers: int = Field(12, ge=3)  # agreeing matches; by chance it is 4, seldom more than 8
-    least_share: float = Field(0.05, ge=0, le=1)  # of the matches that agree
-    least_overlap: float = Field(0.3, ge=0, le=1)  # share of points with a partner, in both scans
+    keypoints: int = Field(1000, ge=3, description="Keypoints per scan, by farthest point sampling.")
+    threshold: float = Field(
+        0.05, gt=0, description="Largest distance of an inlier, and of a point from its partner, in metres."
+    )
+    iterations: int = Field(50_000, ge=1, description="Largest number of RANSAC iterations.")
+    min_inliers: int = Field(12, ge=3, description="Fewest inliers; chance gives 4, seldom more than 8.")
+    min_inlier_share: float = Field(
+        0.05, ge=0, le=1, description="Smallest share of matches that are inliers."
+    )
+    min_overlap: float = Field(
+        0.3, ge=0, le=1, description="Smallest share of points with a partner, in both scans."
+    )
 
 
 class OverlapEstimate(NamedTuple):
-    """What a check of two clouds found."""
+    """The estimated overlap of two scans and the pose behind it."""
 
-    overlap: float  # the share of points with a partner, of the cloud where it is smaller; 0 if no motion
-    inliers: int  # matches that agree with the motion
+    overlap: float  # share of points with a partner, the smaller one of both scans; 0 without a pose
+    inliers: int
     matches: int
-    T_q_p: Tensor  # (4, 4) float64, maps p into q's frame; coarse, and meaningless if not accepted
-    accepted: bool  # enough of all three to believe it
+    T_q_p: Tensor  # (4, 4) float64, coarse; meaningless if not accepted
+    accepted: bool  # inliers, their share and overlap are large enough
 
 
 @torch.no_grad()
 def estimate_overlap(
     p: Tensor | NeighbourGrid,
     q: Tensor | NeighbourGrid,
-    features_p: Tensor,
-    features_q: Tensor,
-    keys_p: Tensor,
-    keys_q: Tensor,
+    descriptors_p: Tensor,
+    descriptors_q: Tensor,
+    keypoints_p: Tensor,
+    keypoints_q: Tensor,
     unit: float = 1.0,
     seed: int = 0,
     options: OverlapOptions | None = None,
 ) -> OverlapEstimate:
-    """Whether the clouds p (N, 3) and q (M, 3) show partly the same surface, from descriptors
-    (K, C), (L, C) of keypoints (K, 3), (L, 3). Clouds should be no coarser than half the threshold."""
+    """Estimate which share of two scans shows the same surface.
+
+    Args:
+        p, q: points (N, 3) and (M, 3), no coarser than half the threshold.
+        descriptors_p, descriptors_q: (K, C) and (L, C).
+        keypoints_p, keypoints_q: (K, 3) and (L, 3).
+        unit: length of one metre in the unit of the points.
+        seed: seed of RANSAC.
+        options: thresholds.
+
+    Raises:
+        InputError: if the unit is not positive.
+    """
     options = options or OverlapOptions()
     if not unit > 0:
-        raise InputError(f"a unit must be positive, not {unit}")
-    within = options.threshold * unit
-    matches = mutual_matches(features_p, features_q)  # (M, 2)
-    found = ransac(
-        keys_p[matches[:, 0]],
-        keys_q[matches[:, 1]],
-        threshold=within,
+        raise InputError(f"unit must be positive, got {unit}")
+    threshold = options.threshold * unit
+    matches = mutual_matches(descriptors_p, descriptors_q)  # (M, 2)
+    estimate = ransac(
+        keypoints_p[matches[:, 0]],
+        keypoints_q[matches[:, 1]],
+        threshold=threshold,
         iterations=options.iterations,
         seed=seed,
     )
-    T = found.T_target_source
-    inliers, overlap = int(found.inliers.sum()), 0.0
-    if found.success:
+    T = estimate.T_target_source
+    inliers, overlap = int(estimate.inliers.sum()), 0.0
+    if estimate.success:
         p, q = (NeighbourGrid.of(cloud) if isinstance(cloud, Tensor) else cloud for cloud in (p, q))
-        overlap = min(_covered(p, q, T, within), _covered(q, p, torch.linalg.inv(T), within))
+        overlap = min(_covered(p, q, T, threshold), _covered(q, p, torch.linalg.inv(T), threshold))
     accepted = (
-        inliers >= max(options.least_inliers, options.least_share * len(matches))
-        and overlap >= options.least_overlap
+        inliers >= max(options.min_inliers, options.min_inlier_share * len(matches))
+        and overlap >= options.min_overlap
     )
     return OverlapEstimate(overlap, inliers, len(matches), T, accepted)
 
 
-def _covered(source: NeighbourGrid, target: NeighbourGrid, T_target_source: Tensor, within: float) -> float:
-    """The share of source points that have a target point within that distance after the motion."""
+def _covered(
+    source: NeighbourGrid, target: NeighbourGrid, T_target_source: Tensor, threshold: float
+) -> float:
+    """Return the share of source points with a target point within the threshold."""
     T = T_target_source.to(source.points.device)
     moved = source.points.double() @ T[:3, :3].mT + T[:3, 3]
-    return float((target.count(moved, within) > 0).double().mean())
+    return float((target.count(moved, threshold) > 0).double().mean())
 
 
 def histogram_describe(unit: float = 1.0) -> Describe:
-    """The descriptor that needs no training, at the scale of `unit`."""
+    """Return a descriptor that needs no training: point feature histograms at the scale of `unit`."""
     return partial(point_histograms, normal_radius=0.15 * unit, feature_radius=0.35 * unit)

@@ -1,4 +1,4 @@
-"""Pairs for the trainer, made ready while it works on others."""
+"""Prepare the pairs of the next steps while the trainer works on the current one."""
 
 from __future__ import annotations
 
@@ -14,33 +14,40 @@ from wsdesc.learning.trainer import PreparedPair, Trainer
 _AHEAD = 4  # steps
 
 
-class Feed:
-    """Prepared pairs of each step. On CUDA they are prepared ahead, on streams of their own; elsewhere when
-    asked for. Either way what a step gets depends on its number alone."""
+class Prefetcher:
+    """Prepare the pairs of each step: ahead of time on separate streams on CUDA, on demand on the CPU.
+
+    The pairs of a step depend only on its number.
+
+    Args:
+        source: pairs of scans.
+        trainer: trainer that prepares them.
+        rank: rank of this process.
+        processes: number of processes.
+    """
 
     def __init__(self, source: PairSource, trainer: Trainer, rank: int = 0, processes: int = 1) -> None:
         self.source, self.trainer = source, trainer
         self.rank, self.processes = rank, processes
-        self.waited = 0.0  # seconds, in all
+        self.waited = 0.0  # seconds in total
         self._threads = ThreadPoolExecutor(2) if trainer.device.type == "cuda" else None
-        if (
-            self._threads is not None
-        ):  # torch loads this library at first use, and not from two threads at once
+        if self._threads is not None:
+            # Torch loads cuSOLVER at first use, which is not safe from two threads at once.
             torch.linalg.eigh(torch.eye(3, device=trainer.device))
-        self._coming: dict[int, Future[tuple[list[PreparedPair], torch.cuda.Event]]] = {}
+        self._futures: dict[int, Future[tuple[list[PreparedPair], torch.cuda.Event]]] = {}
 
     def take(self, step: int) -> list[PreparedPair]:
-        """The pairs of this step for this process."""
+        """Return this process's pairs of a step."""
         start = time.perf_counter()
         if self._threads is None:
             pairs = self._prepare(step)
         else:
-            for number in range(step, step + _AHEAD):
-                if number not in self._coming:
-                    self._coming[number] = self._threads.submit(self._prepare_aside, number)
-            pairs, ready = self._coming.pop(step).result()
+            for ahead in range(step, step + _AHEAD):
+                if ahead not in self._futures:
+                    self._futures[ahead] = self._threads.submit(self._prepare_on_stream, ahead)
+            pairs, ready = self._futures.pop(step).result()
             torch.cuda.current_stream().wait_event(ready)
-            _hand_over(pairs)
+            _record_stream(pairs)
         self.waited += time.perf_counter() - start
         return pairs
 
@@ -54,11 +61,11 @@ class Feed:
         first = (step * self.processes + self.rank) * count
         seed = self.trainer.options.seed
         return [
-            self.trainer.prepare(*self.source.pair(number), generator_of(seed, 0, number))
-            for number in range(first, first + count)
+            self.trainer.prepare(*self.source.pair(index), generator_of(seed, 0, index))
+            for index in range(first, first + count)
         ]
 
-    def _prepare_aside(self, step: int) -> tuple[list[PreparedPair], torch.cuda.Event]:
+    def _prepare_on_stream(self, step: int) -> tuple[list[PreparedPair], torch.cuda.Event]:
         with torch.cuda.stream(torch.cuda.Stream(self.trainer.device)):
             pairs = self._prepare(step)
             ready = torch.cuda.Event()
@@ -66,8 +73,8 @@ class Feed:
         return pairs, ready
 
 
-def _hand_over(pairs: list[PreparedPair]) -> None:
-    """Tell the allocator that memory of another stream is in use on this one."""
+def _record_stream(pairs: list[PreparedPair]) -> None:
+    """Tell the allocator that the current stream uses memory of another stream."""
     stream = torch.cuda.current_stream()
     for pair in pairs:
         for scene in pair:

@@ -1,4 +1,14 @@
-"""A training run in a folder: steps, a log, checkpoints, and at the end the weights."""
+"""Run a training in a folder: steps, log, checkpoints and the final weights.
+
+Files of a run's folder:
+
+- `options.yaml`: options of the training, read again by a resumed run,
+- `pairs.json`: overlapping pairs of the scans,
+- `log.jsonl`: losses, support and held-out figures, one JSON object per line,
+- `checkpoint.safetensors`: weights, optimizers and step,
+- `model.safetensors`: the trained weights; `--model RUN_FOLDER` uses this file,
+- `tensorboard/`: curves, if requested.
+"""
 
 from __future__ import annotations
 
@@ -17,157 +27,212 @@ from wsdesc.core.atomic import atomic_write
 from wsdesc.core.errors import FileFormatError, InputError
 from wsdesc.core.folders import check_links
 from wsdesc.descriptor.model import WSDesc
+from wsdesc.descriptor.pretrained import RUN_WEIGHTS
 from wsdesc.learning import distributed
 from wsdesc.learning.checkpoint import load_checkpoint, save_checkpoint
 from wsdesc.learning.options import TrainOptions
-from wsdesc.learning.prefetch import Feed
+from wsdesc.learning.prefetch import Prefetcher
 from wsdesc.learning.sources import PairSource
-from wsdesc.learning.tensorboard import FOLDER, Board
-from wsdesc.learning.trainer import StepReport, Trainer
+from wsdesc.learning.tensorboard import FOLDER, TensorBoardLog
+from wsdesc.learning.trainer import StepResult, Trainer
+from wsdesc.learning.validation import TeacherAgreement, Validation
 
-OPTIONS, CHECKPOINT, LOG, WEIGHTS = "options.yaml", "checkpoint.safetensors", "log.jsonl", "model.safetensors"
+OPTIONS_FILE = "options.yaml"
+PAIRS_FILE = "pairs.json"
+LOG_FILE = "log.jsonl"
+CHECKPOINT_FILE = "checkpoint.safetensors"
+WEIGHTS_FILE = RUN_WEIGHTS
 _LOG_EVERY = 50  # steps
 
 
-@dataclass
-class Progress:
-    """Where a run stands, for whoever watches."""
+@dataclass(frozen=True)
+class TrainingProgress:
+    """The state of a training after a step."""
 
-    step: int  # finished ones
+    step: int  # finished steps
     steps: int
-    report: StepReport
-    skipped: int  # since the start
-    pairs_per_second: float  # since this process began
-    waiting: float  # share of the time spent on waiting for data
-    terms: tuple[str, str] = ("orthogonality", "cycle")  # what the report's two figures beside the loss are
+    result: StepResult
+    skipped: int  # steps since the start of the training
+    pairs_per_second: float  # since the start of this process
+    waiting: float  # share of the time spent waiting for data
 
 
-Watch = Callable[[Progress], None]
-Validate = Callable[[Trainer], dict[str, float]]
-Make = Callable[[TrainOptions, torch.device | str], Trainer]
+StepHook = Callable[[TrainingProgress], None]
+"""Called after each step."""
+
+ValidationHook = Callable[[Trainer], dict[str, float]]
+"""Compute figures on held-out pairs for the log; the training does not use them."""
+
+MakeTrainer = Callable[[TrainOptions, torch.device | str], Trainer]
 
 
-class Source(Protocol):
-    """What a trainer prepares its steps from: a `PairSource`, or one whose pairs come with more."""
+@dataclass(frozen=True)
+class TrainingRun:
+    """The result of a training: its folder, weights, and figures on held-out scans."""
 
-    def pair(self, number: int) -> tuple[Tensor, ...]:
-        """What belongs to this number."""
+    folder: Path
+    options: TrainOptions
+    step: int  # finished steps
+    weights: Path | None  # None if the training stopped before its last step
+    validation: Validation | None = None  # of the trained weights; None without held-out pairs
+    shipped: Validation | None = None  # of the shipped weights on the same pairs
+    shipped_name: str = ""  # name of the shipped weights
+    agreement: TeacherAgreement | None = None  # of a distilled student with its teacher
+
+    @property
+    def finished(self) -> bool:
+        """True if all steps are done."""
+        return self.weights is not None
+
+    def summary(self) -> str:
+        """Describe the run in a few lines, with the shipped weights' figures for comparison."""
+        lines = [f"{self.folder}: step {self.step} of {self.options.steps}"]
+        if self.weights is not None:
+            lines = [f"weights: {self.weights}"]
+        if self.validation is not None:
+            lines.append(f"held out: {self.validation}")
+        if self.shipped is not None:
+            lines.append(f"shipped weights {self.shipped_name}, same pairs: {self.shipped}")
+        if self.agreement is not None:
+            lines.append(f"held out: {self.agreement}")
+        return "\n".join(lines)
+
+
+class TrainingSource(Protocol):
+    """A `PairSource` or a `MatchedPairSource`, whichever the trainer needs."""
+
+    def pair(self, index: int) -> tuple[Tensor, ...]:
+        """Return the arguments of `Trainer.prepare` at this index."""
 
     def close(self) -> None:
-        """Let go of worker processes."""
+        """End worker processes."""
 
 
-def train(
+def run_training(
     options: TrainOptions,
-    source: Source,
+    source: TrainingSource,
     out: Path,
     *,
     device: torch.device | str = "cpu",
     resume: bool = False,
     stop_after: float = math.inf,
-    validate: Validate | None = None,
-    watch: Watch = lambda progress: None,
-    make: Make | None = None,
+    validate: ValidationHook | None = None,
+    on_step: StepHook = lambda progress: None,
+    make_trainer: MakeTrainer | None = None,
     tensorboard: bool = False,
-) -> Path | None:
-    """Train in the folder `out` and return the path of the weights, or None if seconds ran out before.
+) -> TrainingRun:
+    """Train in the folder `out`.
 
-    A run that was stopped goes on with `resume`, and ends with the same bits on a CPU as one that was not.
-    `validate` gives figures for the log; nothing of it flows back. `make` makes the trainer; without it the
-    options say which: the paper's, or with `options.oracle` or `options.self_training` one whose source must
-    bring matches.
-    `tensorboard` keeps curves of the log in a folder of that name.
+    A resumed run on the CPU gives the same weights, bit for bit, as an uninterrupted one.
+
+    Args:
+        options: options of the training.
+        source: training pairs; closed at the end.
+        out: folder of the run.
+        device: device of the model.
+        resume: continue from the checkpoint in `out`, if it has one.
+        stop_after: seconds after which the training stops with a checkpoint.
+        validate: figures for the log.
+        on_step: called after each step.
+        make_trainer: creates the trainer; None: `Trainer`, or `MatchTrainer` if the options set `oracle` or
+            `self_training`.
+        tensorboard: write curves for TensorBoard.
+
+    Raises:
+        InputError: if `out` has a checkpoint and `resume` is False, or the checkpoint has other options.
+        FileFormatError: if the folder cannot be written or read.
     """
     with distributed.process_group() as (rank, processes):
-        trainer = (make or _maker(options))(options, device)
-        run = _Folder(out, rank)
-        step = run.open(trainer, resume, tensorboard)
-        feed = Feed(cast(PairSource, source), trainer, rank, processes)
+        trainer = (make_trainer or _trainer_class(options))(options, device)
+        folder = _RunFolder(out, writes=rank == 0)
+        first = folder.open(trainer, resume, tensorboard)
+        prefetcher = Prefetcher(cast(PairSource, source), trainer, rank, processes)
         try:
-            step = _steps(trainer, feed, run, step, stop_after, validate, watch)
+            step = _run_steps(trainer, prefetcher, folder, first, stop_after, validate, on_step)
         finally:
-            feed.close()
+            prefetcher.close()
             source.close()
-            run.close()
-        if step < options.steps:
-            return None
-        return run.finish(trainer)
+            folder.close()
+        weights = folder.save_weights(trainer) if step >= options.steps else None
+        return TrainingRun(out, options, step, weights)
 
 
-def _maker(options: TrainOptions) -> Make:
+def _trainer_class(options: TrainOptions) -> MakeTrainer:
     if options.oracle is None and options.self_training is None:
         return Trainer
-    from wsdesc.learning.match_trainer import MatchedTrainer
+    from wsdesc.learning.match_trainer import MatchTrainer
 
-    return MatchedTrainer
+    return MatchTrainer
 
 
-def _begin(trainer: Trainer) -> None:
-    """Take over the weights that the options want to start from."""
+def _load_start(trainer: Trainer) -> None:
+    """Load the weights that `options.start` names."""
     name, options = trainer.options.start, trainer.options.descriptor
     if name is None:
         return
-    given = WSDesc.from_pretrained(name)
-    free = {"support_start", "support_range"}
-    ours, theirs = options.model_dump(exclude=free), given.options.model_dump(exclude=free)
-    differ = [key for key in ours if ours[key] != theirs[key]]
+    start = WSDesc.from_pretrained(name)
+    learned = {"support_start", "support_range"}
+    current, saved = options.model_dump(exclude=learned), start.options.model_dump(exclude=learned)
+    differ = [key for key in current if current[key] != saved[key]]
     if differ:
-        raise InputError(f"{name}: its descriptor is another one: {', '.join(differ)} differ")
-    trainer.model.load_state_dict(given.state_dict())
+        raise InputError(f"{name}: descriptor options differ from those of the training: {', '.join(differ)}")
+    trainer.model.load_state_dict(start.state_dict())
 
 
-def _steps(
+def _run_steps(
     trainer: Trainer,
-    feed: Feed,
-    run: _Folder,
+    prefetcher: Prefetcher,
+    folder: _RunFolder,
     first: int,
     stop_after: float,
-    validate: Validate | None,
-    watch: Watch,
+    validate: ValidationHook | None,
+    on_step: StepHook,
 ) -> int:
-    """Steps from `first` on; returns how many are behind when all are done or the time is up."""
+    """Run steps from `first` until all are done or the time is over; return the number of finished steps."""
     options = trainer.options
-    began = saved = time.monotonic()
-    recent: list[StepReport] = []
+    start = saved = time.monotonic()
+    recent: list[StepResult] = []
     step = first
     while step < options.steps:
-        trainer.pace(step)
-        report = trainer.step(feed.take(step))
+        trainer.set_learning_rates(step)
+        result = trainer.step(prefetcher.take(step))
         step += 1
-        run.skipped += report.skipped
-        recent.append(report)
+        folder.skipped += result.skipped
+        recent.append(result)
         now = time.monotonic()
-        pairs = (step - first) * options.pairs_per_step * feed.processes
-        progress = Progress(
-            step, options.steps, report, run.skipped, pairs / (now - began), feed.waited / (now - began)
+        seconds = max(now - start, 1e-9)
+        pairs = (step - first) * options.pairs_per_step * prefetcher.processes
+        progress = TrainingProgress(
+            step, options.steps, result, folder.skipped, pairs / seconds, prefetcher.waited / seconds
         )
-        progress.terms = getattr(trainer, "terms", progress.terms)
-        watch(progress)
+        on_step(progress)
         if step % _LOG_EVERY == 0 or step == options.steps:
-            run.log(_summary(recent, progress))
+            folder.log(_log_row(recent, progress))
             recent = []
         if validate and (step % options.validate_every == 0 or step == options.steps):
-            run.log({"step": step, **validate(trainer)})
-        late = now - began > stop_after
-        if late or step == options.steps or now - saved > 60 * options.checkpoint_minutes:
-            run.checkpoint(trainer, step)
+            folder.log({"step": step, **validate(trainer)})
+        time_over = now - start > stop_after
+        if time_over or step == options.steps or now - saved > 60 * options.checkpoint_minutes:
+            folder.save_checkpoint(trainer, step)
             saved = time.monotonic()
-        if late:
+        if time_over:
             break
     return step
 
 
-def _summary(recent: list[StepReport], progress: Progress) -> dict[str, Any]:
-    good = [r for r in recent if not r.skipped]
-    names = dict(zip(("orthogonality", "cycle"), progress.terms, strict=True))
-    means = {
-        names.get(field, field): sum(getattr(r, field) for r in good) / len(good) if good else None
-        for field in ("loss", "orthogonality", "cycle", "gradient")
-    }
+def _log_row(recent: list[StepResult], progress: TrainingProgress) -> dict[str, Any]:
+    """Average the steps since the last row; skipped steps do not count."""
+    counted = [r for r in recent if not r.skipped]
+
+    def mean(values: list[float]) -> float | None:
+        return sum(values) / len(values) if values else None
+
     return {
         "step": progress.step,
-        **means,
-        "support": recent[-1].support,
+        "loss": mean([r.loss for r in counted]),
+        **{name: mean([r.terms[name] for r in counted]) for name in progress.result.terms},
+        "gradient_norm": mean([r.gradient_norm for r in counted]),
+        "support": progress.result.support,
         "skipped": progress.skipped,
         "pairs_per_second": round(progress.pairs_per_second, 3),
         "waiting": round(progress.waiting, 4),
@@ -175,25 +240,29 @@ def _summary(recent: list[StepReport], progress: Progress) -> dict[str, Any]:
 
 
 def read_log(path: Path) -> list[dict[str, Any]]:
-    """The rows of a run's log; the line that was being written when the run was killed is none."""
+    """Read the rows of a run's log, without a last line that was cut off.
+
+    Raises:
+        FileFormatError: if the file is no log.
+    """
     try:
         lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
         return [json.loads(line) for line in lines if line.endswith(b"\n")]
     except (OSError, ValueError) as error:
-        raise FileFormatError(f"{path}: not the log of a training ({error})") from error
+        raise FileFormatError(f"{path}: not a training log ({error})") from error
 
 
-class _Folder:
+class _RunFolder:
     """The files of a run; only the first process writes them."""
 
-    def __init__(self, path: Path, rank: int) -> None:
-        self.path, self.writes = path, rank == 0
-        self.skipped = 0
-        self.board: Board | None = None
+    def __init__(self, path: Path, writes: bool) -> None:
+        self.path, self.writes = path, writes
+        self.skipped = 0  # steps
+        self.tensorboard: TensorBoardLog | None = None
 
     def open(self, trainer: Trainer, resume: bool, tensorboard: bool) -> int:
-        """Make the folder ready and return the number of steps that are done."""
-        checkpoint = self.path / CHECKPOINT
+        """Create the folder or load its checkpoint; return the number of finished steps."""
+        checkpoint = self.path / CHECKPOINT_FILE
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             check_links(self.path)
@@ -201,27 +270,28 @@ class _Folder:
             raise FileFormatError(f"{self.path}: cannot be used as a folder: {error.strerror}") from error
         if checkpoint.exists() and not resume:
             raise InputError(
-                f"{self.path}: a training was begun here; go on with --resume or choose another folder"
+                f"{self.path}: contains a training; continue it with --resume (resume=True) "
+                "or choose another folder"
             )
         step = 0
         if resume and checkpoint.exists():
             step = load_checkpoint(checkpoint, trainer)
         else:
-            _begin(trainer)
+            _load_start(trainer)
         if self.writes:
-            trainer.options.save(self.path / OPTIONS)
-            rows = self._cut_log(step)
+            trainer.options.save(self.path / OPTIONS_FILE)
+            rows = self._truncate_log(step)
             if tensorboard:
-                self.board = Board(self.path / FOLDER, rows)
+                self.tensorboard = TensorBoardLog(self.path / FOLDER, rows)
         return step
 
     def close(self) -> None:
-        if self.board is not None:
-            self.board.close()
+        if self.tensorboard is not None:
+            self.tensorboard.close()
 
-    def _cut_log(self, step: int) -> list[dict[str, Any]]:
-        """Forget what was logged after the checkpoint, and take up the count of skipped steps; the rest."""
-        path = self.path / LOG
+    def _truncate_log(self, step: int) -> list[dict[str, Any]]:
+        """Remove rows after the checkpoint, restore the count of skipped steps, return the remaining rows."""
+        path = self.path / LOG_FILE
         rows = [row for row in read_log(path) if row["step"] <= step]
         self.skipped = next((row["skipped"] for row in reversed(rows) if "skipped" in row), 0)
         with atomic_write(path) as temporary:
@@ -229,22 +299,22 @@ class _Folder:
         return rows
 
     def log(self, row: dict[str, Any]) -> None:
-        path = self.path / LOG
+        path = self.path / LOG_FILE
         try:
             if self.writes:
                 with path.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(row) + "\n")
         except OSError as error:
             raise FileFormatError(f"{path}: cannot be written: {error.strerror or error}") from error
-        if self.board is not None:
-            self.board.add(row)
+        if self.tensorboard is not None:
+            self.tensorboard.add(row)
 
-    def checkpoint(self, trainer: Trainer, step: int) -> None:
+    def save_checkpoint(self, trainer: Trainer, step: int) -> None:
         if self.writes:
-            save_checkpoint(self.path / CHECKPOINT, trainer, step)
+            save_checkpoint(self.path / CHECKPOINT_FILE, trainer, step)
 
-    def finish(self, trainer: Trainer) -> Path:
-        path = self.path / WEIGHTS
+    def save_weights(self, trainer: Trainer) -> Path:
+        path = self.path / WEIGHTS_FILE
         if self.writes:
             trainer.model.save(path)
         return path

@@ -1,7 +1,7 @@
-"""Matches that a trained model finds by itself. Nothing here knows a pose.
+"""Propose matches with a trained model, for self-training. No ground truth is used.
 
-The model registers the two clouds of a pair; where the points confirm the motion, all surface that it brings
-together is matched, also what the model did not recognise. That is what the next training learns.
+The model registers the two scans of a pair. If the overlap check accepts the pose, all points that coincide
+under it are matched, also those that the model did not match. The next training learns these matches.
 """
 
 from __future__ import annotations
@@ -17,71 +17,91 @@ from wsdesc.core.rng import generator_of
 from wsdesc.descriptor.model import WSDesc
 from wsdesc.learning.data import TrainingData
 from wsdesc.learning.identity_cache import IdentityCache, cached_grids
-from wsdesc.learning.match_trainer import FEWEST, MatchedPair, coincident
+from wsdesc.learning.match_trainer import MIN_MATCHES, MatchedPair, matches_by_pose
 from wsdesc.learning.options import TrainOptions
 from wsdesc.learning.overlap import OverlapOptions, estimate_overlap
 from wsdesc.learning.sources import PairSource
 
-CONFIRMED = OverlapOptions(
-    least_inliers=20, least_overlap=0.15
-)  # stricter in matches: a wrong motion misleads
-_CANDIDATES = 4000  # points of a cloud for which a match is looked up
-_TRIES = 50  # pairs before it is said that nothing can be found
-_MOST = 4096  # pairs remembered
+ACCEPTANCE = OverlapOptions(
+    min_inliers=20, min_overlap=0.15
+)  # more inliers: a wrong pose gives wrong matches
+_SAMPLED_POINTS = 4000  # points of a scan to match
+_MAX_ATTEMPTS = 50  # rejected pairs before the training gives up
+_CACHED_PAIRS = 4096
 
 
-class FoundPairs:
-    """The pairs of a source, with the matches that `model` finds; one whose motion is not confirmed gives
-    place to another near it in number.
+class SelfMatchedPairs:
+    """Pairs of a source with the matches that a model proposes.
+
+    A rejected pair is replaced by the one at the preceding index.
 
     Args:
-        source: of overlapping clouds (N, 3), in metres.
-        model: trained, on the device where it is to work; a copy is taken.
-        options: how a motion is found and confirmed.
+        source: pairs of overlapping clouds (N, 3), in metres.
+        model: trained model on the device to use; it is copied.
+        options: acceptance of a pose.
     """
 
-    def __init__(self, source: PairSource, model: WSDesc, options: OverlapOptions = CONFIRMED) -> None:
+    def __init__(self, source: PairSource, model: WSDesc, options: OverlapOptions = ACCEPTANCE) -> None:
         self.source, self.options = source, options
-        # Without gradients autocast keeps no copies of the weights, which threads would share unsynchronised.
+        # Without gradients, autocast keeps no copies of the weights that threads would share.
         self.model = deepcopy(model).requires_grad_(False)
         self._grids = cached_grids(next(model.parameters()).device)
-        self._matches = IdentityCache(self._find, _MOST)
+        self._matches = IdentityCache(self._propose_matches, _CACHED_PAIRS)
 
-    def pair(self, number: int) -> MatchedPair:
-        """See `MatchedSource`."""
-        for before in range(_TRIES):
-            p, q = self.source.pair(abs(number - before))
-            matches = self._matches.of(p, q)
+    def pair(self, index: int) -> MatchedPair:
+        """See `MatchedPairSource`.
+
+        Raises:
+            InputError: if the model registers none of 50 pairs.
+        """
+        for attempt in range(_MAX_ATTEMPTS):
+            p, q = self.source.pair(abs(index - attempt))
+            matches = self._matches.get(p, q)
             if matches is not None:
                 return p, q, matches
-        raise InputError(f"of {_TRIES} pairs none was confirmed: the model does not recognise these scans")
+        raise InputError(
+            f"self-training: the model of `start` registered none of {_MAX_ATTEMPTS} pairs; "
+            "train it on these scans first"
+        )
 
     def close(self) -> None:
         """Close the source."""
         self.source.close()
 
     @torch.no_grad()
-    def _find(self, p: Tensor, q: Tensor) -> Tensor | None:
-        """Matches of two clouds; None where the motion is not confirmed."""
-        grids = [self._grids.of(cloud) for cloud in (p, q)]
-        keys = [g.points[farthest_points(g.points, self.options.keypoints, generator_of(7))] for g in grids]
-        features = [
-            self.model.describe(self.model.voxels(self.model.prepare_grid(grid, keypoints))).float()
-            for grid, keypoints in zip(grids, keys, strict=True)
+    def _propose_matches(self, p: Tensor, q: Tensor) -> Tensor | None:
+        """Match two clouds (N, 3) and (M, 3): (K, 2), or None if the pose is rejected."""
+        grids = [self._grids.get(cloud) for cloud in (p, q)]
+        keypoints = [
+            g.points[farthest_points(g.points, self.options.keypoints, generator_of(7))] for g in grids
         ]
-        found = estimate_overlap(
-            grids[0], grids[1], features[0], features[1], keys[0], keys[1], options=self.options
+        descriptors = [
+            self.model.describe(self.model.voxels(self.model.prepare_grid(grid, sampled))).float()
+            for grid, sampled in zip(grids, keypoints, strict=True)
+        ]
+        estimate = estimate_overlap(
+            grids[0],
+            grids[1],
+            descriptors[0],
+            descriptors[1],
+            keypoints[0],
+            keypoints[1],
+            options=self.options,
         )
-        if not found.accepted:
+        if not estimate.accepted:
             return None
-        some = random_sample(len(p), _CANDIDATES, generator_of(8))
-        matches = coincident(p[some], q, found.T_q_p.numpy())
-        return torch.stack([some[matches[:, 0]], matches[:, 1]], dim=1) if len(matches) >= FEWEST else None
+        sampled = random_sample(len(p), _SAMPLED_POINTS, generator_of(8))
+        matches = matches_by_pose(p[sampled], q, estimate.T_q_p.numpy())
+        if len(matches) < MIN_MATCHES:
+            return None
+        return torch.stack([sampled[matches[:, 0]], matches[:, 1]], dim=1)
 
 
-def found_source(data: TrainingData, options: TrainOptions, device: torch.device | str) -> FoundPairs:
-    """The pairs that `data.source` brings, with the matches that the weights of `options.start` find."""
+def self_training_source(
+    data: TrainingData, options: TrainOptions, device: torch.device | str
+) -> SelfMatchedPairs:
+    """Return the pairs of `data` with the matches that the weights of `options.start` propose."""
     if options.start is None:
-        raise InputError("matches are found by trained weights: say which ones to start from")
+        raise InputError("self-training needs trained weights: name them by `start`")
     model = WSDesc.from_pretrained(options.start, device).accelerate(options.precision, compile=False)
-    return FoundPairs(data.source, model)
+    return SelfMatchedPairs(data.source, model)

@@ -1,5 +1,8 @@
-"""Endless supplies of overlapping pairs. What comes at a number depends on that number and the seed alone,
-so that a training can stop and go on anywhere, and several processes can share it."""
+"""Sources of overlapping pairs: scans, synthetic rooms, views of shapes, and mixtures.
+
+The pair at an index depends only on that index and the seed. A training can therefore stop and resume at any
+step, and several processes can share one source.
+"""
 
 from __future__ import annotations
 
@@ -19,150 +22,194 @@ from wsdesc.cloud.sampling import voxel_downsample
 from wsdesc.core.executors import end_with_parent
 from wsdesc.core.rng import generator_of
 
-CloudPair = tuple[Tensor, Tensor]  # (N, 3) and (M, 3), float32, in metres
-_FIRST_ROOMS = 24  # synthetic rooms to choose from at the start
-MakeRoom = Callable[[int, int, float], list[Tensor]]  # as `make_room`
+CloudPair = tuple[Tensor, Tensor]
+"""Points (N, 3) and (M, 3), float32, in metres."""
+
+MakeRoom = Callable[[int, int, float], list[Tensor]]
+"""Make the fragments of a room; arguments as of `make_room`."""
+
+_FIRST_ROOMS = 24  # synthetic rooms to draw from at the start
+_MIN_FRAGMENT_POINTS = 2000
 
 
 class PairSource(Protocol):
-    """An endless, seeded supply of pairs."""
+    """An endless, seeded sequence of pairs."""
 
-    def pair(self, number: int) -> CloudPair:
-        """The pair that belongs to this number."""
+    def pair(self, index: int) -> CloudPair:
+        """Return the pair at this index."""
 
     def close(self) -> None:
-        """Let go of worker processes."""
+        """End worker processes."""
 
 
 class ScanPairs:
-    """Pairs of given clouds, all of them once in each round, in an order of its own."""
+    """Pairs of given scans: each pair once per epoch, in an order that the seed and the epoch define.
+
+    Args:
+        clouds: points (N, 3) of each scan, in metres.
+        pairs: indices of two scans each.
+        seed: seed of the order.
+    """
 
     def __init__(self, clouds: list[Tensor], pairs: list[tuple[int, int]], seed: int) -> None:
         self.clouds, self.pairs, self.seed = clouds, pairs, seed
 
-    def pair(self, number: int) -> CloudPair:
+    def pair(self, index: int) -> CloudPair:
         """See `PairSource`."""
-        turn, place = divmod(number, len(self.pairs))
-        order = torch.randperm(len(self.pairs), generator=generator_of(self.seed, 1, turn))
-        i, j = self.pairs[int(order[place])]
+        i, j = self.pairs[shuffled(index, len(self.pairs), self.seed)]
         return self.clouds[i], self.clouds[j]
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing: no worker processes exist."""
 
 
 class RoomPairs:
-    """Fragments of synthetic rooms that follow each other or, in a share `far` of the pairs, the next but
-    one, which has less in common. Every so many pairs a new room joins and the oldest leaves; rooms are made
-    ahead by other processes, by `make`."""
+    """Pairs of successive fragments of synthetic rooms, made ahead of time by worker processes.
+
+    Args:
+        seed: seed of rooms and pairs.
+        rooms: rooms to draw from at a time.
+        pairs_per_room: pairs until a new room replaces the oldest.
+        min_coverage: see `drop_sparse`.
+        workers: number of processes; None: one less than the cores.
+        make: function that makes the fragments of a room; None: `make_room`.
+        far_share: share of pairs that skip one fragment and therefore overlap less.
+    """
 
     def __init__(
         self,
         seed: int,
         rooms: int,
         pairs_per_room: int,
-        share: float,
+        min_coverage: float,
         workers: int | None = None,
         make: MakeRoom | None = None,
-        far: float = 0.0,
+        far_share: float = 0.0,
     ) -> None:
-        self.make, self.far = make or make_room, far
-        self.seed, self.rooms, self.pairs_per_room, self.share = seed, rooms, pairs_per_room, share
+        self.make, self.far_share = make or make_room, far_share
+        self.seed, self.rooms, self.pairs_per_room = seed, rooms, pairs_per_room
+        self.min_coverage = min_coverage
         self.workers = workers if workers is not None else max(1, (os.cpu_count() or 2) - 1)
         self._made: dict[int, Future[list[Tensor]]] = {}
         self._pool: ProcessPoolExecutor | None = None
         self._lock = Lock()
 
-    def pair(self, number: int) -> CloudPair:
+    def pair(self, index: int) -> CloudPair:
         """See `PairSource`."""
-        newest = number // self.pairs_per_room + min(self.rooms, _FIRST_ROOMS) - 1
+        newest = index // self.pairs_per_room + min(self.rooms, _FIRST_ROOMS) - 1
         oldest = max(0, newest - self.rooms + 1)
-        generator = generator_of(self.seed, 2, number)
+        generator = generator_of(self.seed, 2, index)
         room = int(torch.randint(oldest, newest + 1, (1,), generator=generator))
-        with self._lock:  # other threads ask for other numbers
-            self._keep(oldest, newest + 2 * self.workers)
-            made = self._made[room]
-        fragments = made.result()
-        far = float(torch.rand(1, generator=generator)) < self.far and len(fragments) > 2
-        apart = 2 if far else 1
-        i = int(torch.randint(len(fragments) - apart, (1,), generator=generator))
-        return fragments[i], fragments[i + apart]
+        with self._lock:  # threads request other pairs at the same time
+            self._schedule(oldest, newest + 2 * self.workers)
+            future = self._made[room]
+        fragments = future.result()
+        far = float(torch.rand(1, generator=generator)) < self.far_share and len(fragments) > 2
+        gap = 2 if far else 1
+        i = int(torch.randint(len(fragments) - gap, (1,), generator=generator))
+        return fragments[i], fragments[i + gap]
 
     def close(self) -> None:
         """End the worker processes."""
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
 
-    def _keep(self, first: int, last: int) -> None:
+    def _schedule(self, first: int, last: int) -> None:
+        """Submit the rooms first … last that are missing, and forget older ones."""
         for room in [r for r in self._made if r < first]:
             del self._made[room]
         if self._pool is None:
             self._pool = room_makers(self.workers)
         for room in range(first, last + 1):
             if room not in self._made:
-                self._made[room] = self._pool.submit(self.make, self.seed, room, self.share)
+                self._made[room] = self._pool.submit(self.make, self.seed, room, self.min_coverage)
 
 
 def room_makers(workers: int) -> ProcessPoolExecutor:
-    """Processes that make rooms, each on one thread, and end with the one that started them."""
-    return ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _begin)
+    """Start single-threaded processes for making rooms; they end with their parent."""
+    return ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _init_worker)
 
 
-def _begin() -> None:
+def _init_worker() -> None:
     torch.set_num_threads(1)
     end_with_parent()
 
 
-def make_room(seed: int, number: int, share: float) -> list[Tensor]:
-    """At least two successive fragments of the room that belongs to (seed, number), cleaned for training."""
+def make_room(seed: int, index: int, min_coverage: float) -> list[Tensor]:
+    """Make two or more successive fragments (N, 3) of the room with this seed and index.
+
+    min_coverage: see `drop_sparse`.
+    """
     from wsdesc.datasets.synthetic import room_scans
 
     for attempt in range(100):
-        room_seed = (seed * 1_000_003 + number) * 100 + attempt
-        found = [torch.from_numpy(f.points) for f in room_scans(room_seed, 4) if len(f.points) >= 2000]
-        if len(found) >= 2:
-            return [drop_sparse(points, 0.3, share) for points in found]
-    raise RuntimeError(f"no room could be made from seed {seed}, number {number}")
+        fragments = room_scans(room_seed(seed, index, attempt), 4)
+        large = [torch.from_numpy(f.points) for f in fragments if len(f.points) >= _MIN_FRAGMENT_POINTS]
+        if len(large) >= 2:
+            return [drop_sparse(points, 0.3, min_coverage) for points in large]
+    raise RuntimeError(f"no room could be made from seed {seed}, index {index}")
+
+
+def room_seed(seed: int, index: int, attempt: int) -> int:
+    """Return the seed of an attempt at making a room."""
+    return (seed * 1_000_003 + index) * 100 + attempt
+
+
+def shuffled(index: int, count: int, seed: int) -> int:
+    """Map an index to an item: a new permutation of `count` items in each epoch."""
+    epoch, position = divmod(index, count)
+    order = torch.randperm(count, generator=generator_of(seed, 1, epoch))
+    return int(order[position])
 
 
 class ShapePairs:
-    """Two partial views of a shape, as in the paper's experiments on ModelNet40; every second pair noisy."""
+    """Pairs of partial views of a shape, as in the paper's experiments on ModelNet40.
+
+    Args:
+        shapes: points (N, 3) of each shape.
+        seed: seed of the order and of the views.
+        noise: standard deviation of the noise on every second pair.
+    """
 
     def __init__(self, shapes: list[NDArray[Any]], seed: int, noise: float = 0.0) -> None:
         self.shapes, self.seed, self.noise = shapes, seed, noise
 
-    def pair(self, number: int) -> CloudPair:
+    def pair(self, index: int) -> CloudPair:
         """See `PairSource`."""
         from wsdesc.datasets.modelnet40 import item_generator, partial_pair
 
-        turn, place = divmod(number, len(self.shapes))
-        order = torch.randperm(len(self.shapes), generator=generator_of(self.seed, 1, turn))
-        shape = self.shapes[int(order[place])]
+        shape = self.shapes[shuffled(index, len(self.shapes), self.seed)]
         points = min(1024, len(shape))
-        made = partial_pair(
+        views = partial_pair(
             shape,
-            item_generator(self.seed, number),
+            item_generator(self.seed, index),
             points=points,
             keep=points * 3 // 4,
-            noise=self.noise if number % 2 else 0.0,
+            noise=self.noise if index % 2 else 0.0,
         )
-        return torch.from_numpy(made.source), torch.from_numpy(made.target)
+        return torch.from_numpy(views.source), torch.from_numpy(views.target)
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing: no worker processes exist."""
 
 
 class MixedPairs:
-    """Sometimes from one source, sometimes from another, by given shares."""
+    """Pairs drawn at random from several sources.
+
+    Args:
+        sources: sources to draw from.
+        shares: probability of each source, up to a common factor.
+        seed: seed of the draws.
+    """
 
     def __init__(self, sources: list[PairSource], shares: list[float], seed: int) -> None:
         self.sources, self.seed = sources, seed
         self.bounds = torch.tensor(shares, dtype=torch.float64).cumsum(0) / sum(shares)
 
-    def pair(self, number: int) -> CloudPair:
+    def pair(self, index: int) -> CloudPair:
         """See `PairSource`."""
-        drawn = torch.rand(1, generator=generator_of(self.seed, 3, number), dtype=torch.float64)
-        return self.sources[int((drawn > self.bounds).sum())].pair(number)
+        drawn = torch.rand(1, generator=generator_of(self.seed, 3, index), dtype=torch.float64)
+        return self.sources[int((drawn > self.bounds).sum())].pair(index)
 
     def close(self) -> None:
         """Close all sources."""
@@ -170,13 +217,19 @@ class MixedPairs:
             source.close()
 
 
-def drop_sparse(points: Tensor, radius: float, share: float) -> Tensor:
-    """Leave out points that have less surface within `radius` than `share` of what the median point has.
+def drop_sparse(points: Tensor, radius: float, min_coverage: float) -> Tensor:
+    """Centre points (N, 3) and remove those with little surface around them.
 
-    Surface is counted in cells of a sixth of the radius, whatever the density. Points come back centred.
+    Args:
+        points: (N, 3).
+        radius: radius of the neighbourhood.
+        min_coverage: smallest surface within the radius, as a share of the median point's; 0 keeps all
+            points. Surface is counted in voxels of a sixth of the radius, so that it does not depend on
+            density.
     """
     points = points - points.mean(0)
-    if share > 0:
-        covered = NeighbourGrid.of(voxel_downsample(points, radius / 6)).count(points, radius).double()
-        points = points[covered >= share * covered.median()]
+    if min_coverage > 0:
+        voxels = NeighbourGrid.of(voxel_downsample(points, radius / 6))
+        coverage = voxels.count(points, radius).double()
+        points = points[coverage >= min_coverage * coverage.median()]
     return points

@@ -1,4 +1,4 @@
-"""TensorBoard's view of a run: the rows of its log as curves."""
+"""Write the log of a training for TensorBoard."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any, Protocol
 
 from wsdesc.core.errors import MissingExtraError
 
-FOLDER = "tensorboard"  # in that of the run
+FOLDER = "tensorboard"  # in the folder of the run
 _EVENTS = "events.out.tfevents.*"
 
 
-class Writer(Protocol):
-    """What is used of TensorBoard's writer."""
+class ScalarWriter(Protocol):
+    """The methods of TensorBoard's `SummaryWriter` in use."""
 
     def add_scalar(self, tag: str, scalar_value: float, global_step: int) -> None: ...
 
@@ -24,50 +24,59 @@ class Writer(Protocol):
 
 
 def check_installed() -> None:
-    """Say what is missing before anything takes time."""
+    """Check that TensorBoard is installed.
+
+    Raises:
+        MissingExtraError: if it is not.
+    """
     try:
         import torch.utils.tensorboard  # noqa: F401
     except ImportError as error:
         raise MissingExtraError("TensorBoard", "logs") from error
 
 
-class Board:
-    """Writes rows of a log for TensorBoard.
+class TensorBoardLog:
+    """Write rows of a training log as TensorBoard scalars.
 
-    The log is what counts, its picture is drawn anew whenever a run goes on: what a stop had taken back
-    is gone here, too, and nothing is there twice.
+    Old event files are replaced: a resumed run has dropped the rows after its checkpoint, and each of the
+    other rows must occur once.
+
+    Args:
+        folder: folder of the event files.
+        rows: rows logged so far.
+        make_writer: function that opens a writer; None: TensorBoard's.
     """
 
     def __init__(
         self,
         folder: Path,
         rows: Iterable[dict[str, Any]] = (),
-        make: Callable[[Path], Writer] | None = None,
+        make_writer: Callable[[Path], ScalarWriter] | None = None,
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         for old in folder.glob(_EVENTS):
             old.unlink()
-        self._writer = (make or _writer)(folder)
+        self._writer = (make_writer or _open_writer)(folder)
         for row in rows:
             self.add(row)
 
     def add(self, row: dict[str, Any]) -> None:
-        """Draw the numbers of one row."""
+        """Write the finite numbers of one row."""
         for name, value in row.items():
             if name != "step" and isinstance(value, int | float) and math.isfinite(value):
                 held_out = name.startswith("held_out_")
                 tag = f"held_out/{name.removeprefix('held_out_')}" if held_out else f"train/{name}"
                 self._writer.add_scalar(tag, float(value), row["step"])
-        self._writer.flush()  # a run may be killed at any time
+        self._writer.flush()  # the run may be killed at any time
 
     def close(self) -> None:
-        """Write what is left."""
+        """Close the writer."""
         self._writer.close()
 
 
-def _writer(folder: Path) -> Writer:
+def _open_writer(folder: Path) -> ScalarWriter:
     check_installed()
     from torch.utils.tensorboard import SummaryWriter
 
-    writer: Writer = SummaryWriter(str(folder))
+    writer: ScalarWriter = SummaryWriter(str(folder))
     return writer

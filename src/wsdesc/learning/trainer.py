@@ -1,9 +1,9 @@
-"""One step of training on pairs of overlapping clouds. Knows nothing of files or poses."""
+"""Train on pairs of overlapping scans, one step at a time. Uses neither files nor poses."""
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -20,25 +20,32 @@ from wsdesc.learning.options import TrainOptions
 
 
 class PreparedPair(NamedTuple):
-    """Two clouds with keypoints and frames: all of a step that needs no weights."""
+    """Two scans with keypoints and frames: everything of a step that does not depend on weights."""
 
     p: DescriptorInput
     q: DescriptorInput
 
 
-class StepReport(NamedTuple):
-    """What a step did: means over its pairs."""
+class StepResult(NamedTuple):
+    """The losses of one step, as means over its pairs."""
 
     loss: float
-    orthogonality: float
-    cycle: float
-    support: float  # NaN where each keypoint has its own
-    gradient: float  # norm before clipping
-    skipped: bool
+    terms: dict[str, float]  # the two parts of the loss, by name
+    support: float  # in metres; NaN if each keypoint has its own
+    gradient_norm: float  # before clipping
+    skipped: bool  # the loss or gradient was not finite, or the loss exceeded `max_loss`
 
 
 class Trainer:
-    """A model, its loss and the paper's two optimisers."""
+    """A model, the rigidity loss and the paper's two optimizers.
+
+    Args:
+        options: options of the training.
+        device: device of the model.
+    """
+
+    term_names: ClassVar[tuple[str, str]] = ("orthogonality", "cycle")
+    """Names of the two parts of the loss, for the log."""
 
     def __init__(self, options: TrainOptions, device: torch.device | str = "cpu") -> None:
         self.options = options
@@ -49,30 +56,38 @@ class Trainer:
         self.loss = RigidityLoss(**options.loss.model_dump())
         self.optimizers = self._make_optimizers()
         self._grids = cached_grids(self.device)
-        self._learn = torch.compile(self._terms) if options.compile and self._cuda else self._terms
+        self._compute_terms = torch.compile(self._terms) if self._compiles else self._terms
 
     @property
-    def _cuda(self) -> bool:
+    def _on_cuda(self) -> bool:
         return self.device.type == "cuda"
+
+    @property
+    def _compiles(self) -> bool:
+        return self.options.compile and self._on_cuda
+
+    def _autocast(self) -> torch.autocast:
+        enabled = self._on_cuda and self.options.precision == "bf16"
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=enabled)
 
     def _make_optimizers(self) -> dict[str, torch.optim.Optimizer]:
         o = self.options
         network, support = list(self.model.network.parameters()), list(self.model.support.parameters())
         optimizers: dict[str, torch.optim.Optimizer] = {
-            "network": torch.optim.Adam(network, o.learning_rate, fused=self._cuda)
+            "network": torch.optim.Adam(network, o.learning_rate, fused=self._on_cuda)
         }
         if support:
             decay = o.support_weight_decay
             optimizers["support"] = torch.optim.Adam(
-                support, o.support_learning_rate, weight_decay=decay, fused=self._cuda
+                support, o.support_learning_rate, weight_decay=decay, fused=self._on_cuda
             )
         return optimizers
 
-    def pace(self, step: int) -> None:
-        """Set the learning rates for this step: constant, then in the cooldown falling towards zero."""
+    def set_learning_rates(self, step: int) -> None:
+        """Set the learning rates of a step: constant, then falling linearly to 0 during the cooldown."""
         o = self.options
-        left = (o.steps - step) / o.steps
-        factor = min(1.0, left / o.cooldown) if o.cooldown > 0 else 1.0
+        remaining = (o.steps - step) / o.steps
+        factor = min(1.0, remaining / o.cooldown) if o.cooldown > 0 else 1.0
         rates = {"network": o.learning_rate, "support": o.support_learning_rate}
         for name, optimizer in self.optimizers.items():
             for group in optimizer.param_groups:
@@ -80,60 +95,68 @@ class Trainer:
 
     @torch.no_grad()
     def prepare(self, p: Tensor, q: Tensor, generator: torch.Generator) -> PreparedPair:
-        """Choose keypoints of two overlapping clouds (N, 3) and (M, 3), in metres, and find their frames."""
-        scenes = []
+        """Sample keypoints of two overlapping scans (N, 3), (M, 3), in metres, and compute their frames."""
+        prepared = []
         for cloud in (p, q):
             grid = self.grid(cloud, generator)
             keypoints = grid.points[farthest_points(grid.points, self.options.keypoints, generator)]
-            scenes.append(self.model.prepare_grid(grid, keypoints))
-        return PreparedPair(*scenes)
+            prepared.append(self.model.prepare_grid(grid, keypoints))
+        return PreparedPair(*prepared)
 
     def grid(self, cloud: Tensor, generator: torch.Generator) -> NeighbourGrid:
-        """The cloud (N, 3) made searchable on the device, turned if that is wanted; else built only once."""
+        """Return the neighbour grid of points (N, 3) on the device, rotated at random if the options say so.
+
+        Grids of unrotated clouds are cached.
+        """
         if self.options.rotate:
             cloud = cloud.to(self.device, non_blocking=True)
             return NeighbourGrid.of(cloud @ random_rotation(generator).to(cloud))
-        return self._grids.of(cloud)
+        return self._grids.get(cloud)
 
-    def step(self, pairs: list[PreparedPair]) -> StepReport:
-        """Learn from some pairs, together with those of other processes."""
-        rows = self.gradients(pairs)  # (pairs, 4): loss, orthogonality, cycle, well posed
+    def step(self, pairs: list[PreparedPair]) -> StepResult:
+        """Update the weights by the mean gradient over `pairs` and over those of other processes."""
+        rows = self.gradients(pairs)  # (pairs, 4)
         distributed.average_gradients(self.model)
-        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.options.clip)
-        good = (rows[:, 0] <= self.options.skip_above) & (rows[:, 3] > 0)  # NaN is not
-        fine = distributed.agree((good.all() & norm.isfinite()).float())
-        loss, orthogonality, cycle, gradient, go_on = torch.stack([*rows.mean(0)[:3], norm, fine]).tolist()
-        self._update(go_on > 0)
-        return StepReport(loss, orthogonality, cycle, self.support_size(), gradient, go_on == 0)
+        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.options.max_gradient_norm)
+        valid = (rows[:, 0] <= self.options.max_loss) & (rows[:, 3] > 0)  # False for NaN
+        all_valid = distributed.agree((valid.all() & norm.isfinite()).float())
+        loss, first, second, gradient_norm, update = torch.stack(
+            [*rows.mean(0)[:3], norm, all_valid]
+        ).tolist()
+        self._update(update > 0)
+        terms = dict(zip(self.term_names, (first, second), strict=True))
+        return StepResult(loss, terms, self.support_size(), gradient_norm, update == 0)
 
     def gradients(self, pairs: list[PreparedPair]) -> Tensor:
-        """Add the mean gradient over `pairs` to the parameters; returns what `_terms` says of each."""
-        seen = []
+        """Add the mean gradient over `pairs` to the parameters.
+
+        Returns:
+            (pairs, 4): loss, its two terms, and 1 if the matches determine the affine maps.
+        """
+        rows = []
         for p, q in pairs:
             voxels = torch.cat([self.model.voxels(p), self.model.voxels(q)])
-            terms = self._learn(voxels, p.keypoints, q.keypoints)
-            (terms[0] / len(pairs)).backward()
-            seen.append(terms.detach())
-        return torch.stack(seen)
+            row = self._compute_terms(voxels, p.keypoints, q.keypoints)
+            (row[0] / len(pairs)).backward()
+            rows.append(row.detach())
+        return torch.stack(rows)
 
     def _terms(self, voxels: Tensor, keypoints_p: Tensor, keypoints_q: Tensor) -> Tensor:
-        """From voxel grids of both clouds' keypoints to (4,): loss, its two terms, and whether well posed."""
-        with torch.autocast(
-            self.device.type, torch.bfloat16, enabled=self._cuda and self.options.precision == "bf16"
-        ):
-            features = self.model.network(voxels)
-        features_p, features_q = features.split([len(keypoints_p), len(keypoints_q)])
-        terms = self.loss(keypoints_p, features_p, keypoints_q, features_q)
+        """Compute a row of `gradients` from the voxel grids (K + L, h, h, h) of both scans' keypoints."""
+        with self._autocast():
+            descriptors = self.model.network(voxels)
+        descriptors_p, descriptors_q = descriptors.split([len(keypoints_p), len(keypoints_q)])
+        terms = self.loss(keypoints_p, descriptors_p, keypoints_q, descriptors_q)
         return torch.stack([terms.loss, terms.orthogonality, terms.cycle, terms.well_posed.to(terms.loss)])
 
     def support_size(self) -> float:
-        """The universal or fixed support's size; NaN where each keypoint has its own."""
+        """Return the universal or fixed support in metres; NaN if each keypoint has its own."""
         size = getattr(self.model.support, "size", None)
         return float(size.detach()) if isinstance(size, Tensor) else math.nan
 
-    def _update(self, go_on: bool) -> None:
+    def _update(self, update: bool) -> None:
         for optimizer in self.optimizers.values():
-            if go_on:
+            if update:
                 optimizer.step()
             optimizer.zero_grad(set_to_none=True)
         if isinstance(self.model.support, UniversalSupport):

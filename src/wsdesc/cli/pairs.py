@@ -1,0 +1,34 @@
+"""`wsdesc pairs`: list the scans that overlap."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from wsdesc.cli.options import field_option
+from wsdesc.cli.training_output import Window, check_arguments, training_display
+from wsdesc.learning.options import DataOptions
+
+
+def pairs(
+    scans: Annotated[
+        list[Path], typer.Argument(help="Folders or files of scans, in the order of their names.")
+    ],
+    mode: Annotated[str, field_option(DataOptions, "pairs", "--pairs")] = "both",
+    window: Window = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="JSON file for the pairs.")] = None,
+) -> None:
+    """List the scans that overlap, and by how much: the pairs that a training would use. Reads no poses."""
+    check_arguments("auto", scans)
+    with training_display() as display:
+        from wsdesc.learning.pairs import pairs as find_pairs
+
+        pair_mode = mode  # checked by the options
+        overlapping = find_pairs(scans, mode=pair_mode, window=window, out=out, progress=display.progress)  # type: ignore[arg-type]
+    for pair in overlapping:
+        overlap = "not checked" if pair.overlap is None else f"{pair.overlap:.2f}"
+        print(f"{pair.source} {pair.target} overlap {overlap}")
+    if out is not None:
+        print(f"written: {out}")

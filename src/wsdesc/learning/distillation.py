@@ -1,0 +1,294 @@
+"""Distill a narrow, fast network from a wide one, on any scans. Needs neither pairs nor poses."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from wsdesc.cloud.sampling import random_sample
+from wsdesc.core.devices import choose_device
+from wsdesc.core.errors import InputError
+from wsdesc.core.progress import ProgressHook, no_progress
+from wsdesc.core.rng import generator_of
+from wsdesc.descriptor.model import WSDesc
+from wsdesc.learning import distributed
+from wsdesc.learning.data import load_clouds
+from wsdesc.learning.options import DistillOptions, TrainOptions
+from wsdesc.learning.run import OPTIONS_FILE, StepHook, TrainingRun, run_training
+from wsdesc.learning.sources import CloudPair, MixedPairs, PairSource, RoomPairs, shuffled
+from wsdesc.learning.trainer import PreparedPair, Trainer
+from wsdesc.learning.training import Scans, change, resolve_options
+from wsdesc.learning.validation import compare_with_teacher
+
+WIDTH = 0.25  # default width of a student
+
+
+def distill(
+    teacher: str | Path | WSDesc,
+    scans: Scans = (),
+    out: str | Path = "runs/fast",
+    *,
+    width: float | None = None,
+    steps: int | None = None,
+    seed: int | None = None,
+    synthetic: float | None = None,
+    options: TrainOptions | None = None,
+    device: str = "auto",
+    minutes: float | None = None,
+    resume: bool = False,
+    tensorboard: bool = False,
+    progress: ProgressHook | None = None,
+    on_step: StepHook | None = None,
+) -> TrainingRun:
+    """Train a narrow network to give the descriptors of a wide one.
+
+    The student has the teacher's support and descriptor options, except for the width of the network. The
+    folder `out` receives the same files as that of `wsdesc.train`.
+
+    Args:
+        teacher: model, or its weights: a name, a file or a run's folder.
+        scans: folders or files of scans, one is enough; none: synthetic rooms.
+        out: folder of the run.
+        width: factor on the network's channels, 0.25 by default.
+        steps: number of training steps, 8 000 by default.
+        seed: seed of all random choices.
+        synthetic: share of steps on synthetic rooms, 0 … 1.
+        options: options of the training instead of `student_options`.
+        device: "cpu", "cuda" or "auto".
+        minutes: stop after this time with a checkpoint.
+        resume: continue the run in `out` with its own options and scans.
+        tensorboard: write curves for TensorBoard into the folder.
+        progress: hook for reading the scans.
+        on_step: called with a `TrainingProgress` after each step.
+
+    Returns:
+        The run, with the agreement of student and teacher on held-out scans once it is finished.
+
+    Raises:
+        InputError: if options are invalid or the folder contains another training.
+        FileFormatError: if a file cannot be read or written.
+    """
+    out = Path(out)
+    if tensorboard:
+        from wsdesc.learning.tensorboard import check_installed
+
+        check_installed()
+    model = teacher if isinstance(teacher, WSDesc) else WSDesc.from_pretrained(teacher)
+    name = None if isinstance(teacher, WSDesc) else str(teacher)
+    resolved = _resolve(model, name, scans, out, width, options, resume)
+    resolved = change(resolved, {"steps": steps, "seed": seed, "data": {"synthetic": synthetic}})
+    chosen = choose_device(device)
+    clouds = load_clouds(resolved.scans, resolved, progress=progress or no_progress) if resolved.scans else []
+    source, held_out = student_source(clouds, resolved)
+    return run_distillation(
+        model,
+        source,
+        resolved,
+        out,
+        held_out=held_out,
+        device=chosen,
+        resume=resume,
+        stop_after=float("inf") if minutes is None else 60 * minutes,
+        on_step=on_step or (lambda progress: None),
+        tensorboard=tensorboard,
+    )
+
+
+def _resolve(
+    teacher: WSDesc,
+    name: str | None,
+    scans: Scans,
+    out: Path,
+    width: float | None,
+    options: TrainOptions | None,
+    resume: bool,
+) -> TrainOptions:
+    """Return the given options, those of the run to resume, or those of a student of this width."""
+    if options is None and not (resume and (out / OPTIONS_FILE).is_file()):
+        options = student_options(teacher, width or WIDTH, distill={"teacher": name})
+    changes: dict[str, Any] = {"descriptor": {"width": width}}
+    return resolve_options(scans, out, options=options, resume=resume, changes=changes)
+
+
+def student_options(teacher: WSDesc, width: float = WIDTH, **changes: Any) -> TrainOptions:
+    """Return the options of a distillation: the teacher's descriptor, but narrower.
+
+    Args:
+        teacher: the teacher.
+        width: factor on the network's channels.
+        changes: other fields of `TrainOptions`.
+    """
+    values = {
+        "descriptor": {**teacher.options.model_dump(), "width": width},
+        "distill": DistillOptions(),
+        "steps": 8000,
+        "keypoints": 256,
+        "learning_rate": 2e-3,
+        "cooldown": 1.0,
+        **changes,
+    }
+    return TrainOptions.read(values)
+
+
+class RandomPairs:
+    """Two of the given clouds at a time, each cloud once per epoch; they need not overlap.
+
+    Args:
+        clouds: points (N, 3) each, in metres.
+        seed: seed of the order.
+    """
+
+    def __init__(self, clouds: list[Tensor], seed: int) -> None:
+        if not clouds:
+            raise InputError("clouds: no clouds to train on")
+        self.clouds, self.seed = clouds, seed
+
+    def pair(self, index: int) -> CloudPair:
+        """See `PairSource`."""
+        count = len(self.clouds)
+        first, second = (shuffled(2 * index + k, count, self.seed) for k in (0, 1))
+        return self.clouds[first], self.clouds[second]
+
+    def close(self) -> None:
+        """Do nothing: no worker processes exist."""
+
+
+def student_source(clouds: list[Tensor], options: TrainOptions) -> tuple[PairSource, list[Tensor]]:
+    """Return a source of clouds and synthetic rooms (rooms only without clouds), and held-out clouds."""
+    o, seed = options.data, options.seed
+    rooms = RoomPairs(seed, o.rooms, o.steps_per_room, o.min_coverage)
+    if not clouds:
+        return rooms, []
+    count = round(o.hold_out * len(clouds))
+    order = torch.randperm(len(clouds), generator=generator_of(seed, 4)).tolist()
+    scans = RandomPairs([clouds[n] for n in sorted(order[count:])], seed)
+    held_out = [clouds[n] for n in sorted(order[:count])]
+    if o.synthetic == 0:
+        return scans, held_out
+    return MixedPairs([scans, rooms], [1 - o.synthetic, o.synthetic], seed), held_out
+
+
+class Distiller(Trainer):
+    """Train a student's network; its support is the teacher's and stays constant.
+
+    Args:
+        teacher: model whose descriptors are the target.
+        options: options of the training.
+        device: device of both models.
+    """
+
+    term_names = ("distance", "relation")
+
+    def __init__(self, teacher: WSDesc, options: TrainOptions, device: torch.device | str = "cpu") -> None:
+        super().__init__(options, device)
+        _check_same_descriptor(teacher, self.model)
+        self.distill_options = options.distill or DistillOptions()
+        self.model.support.load_state_dict(teacher.support.state_dict())
+        self.model.support.requires_grad_(False)
+        self.teacher = _copy(teacher).to(self.device).eval().requires_grad_(False)
+        if self._on_cuda:
+            self.teacher.accelerate(options.precision, options.compile)
+        rate, decay = options.learning_rate, self.distill_options.weight_decay
+        network = list(self.model.network.parameters())
+        self.optimizers = {
+            "network": torch.optim.AdamW(network, rate, weight_decay=decay, fused=self._on_cuda)
+        }
+        self._compute_loss = torch.compile(self._imitation_loss) if self._compiles else self._imitation_loss
+
+    def set_learning_rates(self, step: int) -> None:
+        """Set the learning rate of a step: a linear warm-up, then as of every trainer."""
+        super().set_learning_rates(step)
+        factor = min(1.0, (step + 1) / (self.distill_options.warmup_steps + 1))
+        for group in self.optimizers["network"].param_groups:
+            group["lr"] *= factor
+
+    @torch.no_grad()
+    def prepare(self, p: Tensor, q: Tensor, generator: torch.Generator) -> PreparedPair:
+        """Sample random keypoints of two clouds (N, 3) and (M, 3), in metres, and compute their frames."""
+        prepared = []
+        for cloud in (p, q):
+            grid = self.grid(cloud, generator)
+            sampled = random_sample(len(cloud), self.options.keypoints, generator).to(self.device)
+            prepared.append(self.model.prepare_grid(grid, grid.points[sampled]))
+        return PreparedPair(*prepared)
+
+    def gradients(self, pairs: list[PreparedPair]) -> Tensor:
+        """Add the mean gradient over `pairs` to the parameters.
+
+        Returns:
+            (pairs, 4): loss, distance, relation and 1.
+        """
+        rows = []
+        for p, q in pairs:
+            with torch.no_grad():  # the support is constant, so both networks share the voxel grids
+                voxels = torch.cat([self.model.voxels(p), self.model.voxels(q)])
+                target = self.teacher.describe(voxels)
+            row = self._compute_loss(voxels, target)
+            (row[0] / len(pairs)).backward()
+            rows.append(row.detach())
+        return torch.stack(rows)
+
+    def _imitation_loss(self, voxels: Tensor, target: Tensor) -> Tensor:
+        """Compute a row of `gradients` from voxel grids (K, h, h, h) and the teacher's descriptors (K, C)."""
+        with self._autocast():
+            descriptors = self.model.network(voxels)
+        distance = 1 - (descriptors * target).sum(1).mean()  # half the squared distance of unit vectors
+        # Similarities decide about nearest neighbours; a common rotation of all descriptors keeps them.
+        relation = (descriptors @ descriptors.T - target @ target.T).square().mean()
+        loss = distance + self.distill_options.relation_weight * relation
+        return torch.stack([loss, distance, relation, torch.ones_like(loss)])
+
+
+def run_distillation(
+    teacher: WSDesc,
+    source: PairSource,
+    options: TrainOptions,
+    out: Path,
+    *,
+    held_out: list[Tensor] | None = None,
+    **run_options: Any,
+) -> TrainingRun:
+    """Train a student in the folder `out`; `run_options` are those of `run_training`.
+
+    Args:
+        teacher: model whose descriptors are the target.
+        source: any pairs of clouds, for example `RandomPairs`.
+        options: options of the training.
+        out: folder of the run.
+        held_out: clouds on which student and teacher are compared for the log.
+    """
+
+    def make_trainer(options: TrainOptions, device: torch.device | str) -> Trainer:
+        return Distiller(teacher, options, device)
+
+    def validate(trainer: Trainer) -> dict[str, float]:
+        return compare_with_teacher(teacher, trainer.model, held_out or [], options.seed).figures()
+
+    if held_out:
+        run_options.setdefault("validate", validate)
+    run = run_training(options, source, out, make_trainer=make_trainer, **run_options)
+    if run.weights is None or not held_out or not distributed.is_main_process():
+        return run
+    student = WSDesc.from_pretrained(run.weights)
+    return replace(run, agreement=compare_with_teacher(teacher, student, held_out, options.seed))
+
+
+def _copy(model: WSDesc) -> WSDesc:
+    """Copy a model, so that the caller's stays unchanged on its device."""
+    copy = WSDesc(**model.options.model_dump())
+    copy.load_state_dict(model.state_dict())
+    return copy
+
+
+def _check_same_descriptor(teacher: WSDesc, student: WSDesc) -> None:
+    """Raise InputError unless both models differ in width only."""
+    ours, theirs = (m.options.model_dump(exclude={"width", "support_start"}) for m in (teacher, student))
+    differ = [name for name in ours if ours[name] != theirs[name]]
+    if differ:
+        raise InputError(
+            f"a student may differ from its teacher only in width, got other {', '.join(differ)}"
+        )
