@@ -18,7 +18,12 @@ from wsdesc.core.errors import InputError
 # What to watch for coverage while it is imported. Compiled libraries are watched through what they return.
 WATCHED = [
     *("wsdesc.cloud", "wsdesc.datasets.threedmatch", "wsdesc.datasets.modelnet40", "wsdesc.datasets.hdf5"),
-    *("wsdesc.core.options", "wsdesc.core.plain_yaml", "wsdesc.learning.options", "wsdesc.learning.pair_graph"),
+    *(
+        "wsdesc.core.options",
+        "wsdesc.core.plain_yaml",
+        "wsdesc.learning.options",
+        "wsdesc.learning.pair_graph",
+    ),
     *("wsdesc.descriptor.description", "wsdesc.descriptor.pretrained"),
     *("wsdesc.evaluation.eth", "wsdesc.evaluation.scenes", "wsdesc.cli.view"),
     *("laspy", "pypcd4", "pye57", "yaml"),

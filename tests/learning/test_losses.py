@@ -148,6 +148,7 @@ def observed_pair(count: int, g: torch.Generator) -> tuple[Tensor, Tensor, Tenso
     return p, seen_p, q @ turn.T * torch.linalg.det(turn), seen_q
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("direction", "use_w_sm"), [("paper", True), ("published", False)])
 def test_linear_descriptor_learns_without_labels(direction: str, use_w_sm: bool) -> None:
     """A linear descriptor learns from the loss alone which half of its input is common to both scans."""

@@ -9,10 +9,10 @@ import sys
 
 import pytest
 import yaml
-from tiny_training import DESCRIPTOR, tiny, write_scene
 from typer.testing import CliRunner
 
 import wsdesc
+from tiny_training import DESCRIPTOR, tiny, write_scene
 from wsdesc import WSDesc, WSDescError
 from wsdesc.cli.app import app
 from wsdesc.datasets.synthetic import room_scans
@@ -91,8 +91,10 @@ def test_command_prints_how_to_continue(coarse_scene, tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_poses_do_not_change_a_training(tmp_path, six_fragments):
-    """Poses beside the scans are shuffled, then deleted: weights, held-out pairs and all figures without poses keep
-    their bits; only the figures of the poses change, then vanish."""
+    """Poses beside the scans are shuffled, then deleted.
+
+    Weights and all figures without poses keep their bits; only the figures of the poses change, then vanish.
+    """
     options = tiny(keypoints=128, steps=3, validate_every=2, data={"hold_out": 0.4})
     scene = write_scene(tmp_path / "scene", six_fragments)
     runs = {"a": wsdesc.train(scene, tmp_path / "a", options=options, device="cpu")}
