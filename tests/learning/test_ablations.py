@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 import torch
-from tiny_training import DESCRIPTOR
 from typer.testing import CliRunner
 
 import wsdesc
+from tiny_training import DESCRIPTOR
 from wsdesc import WSDesc, WSDescError, write_points
 from wsdesc.cli.app import app
 from wsdesc.datasets.synthetic import room_scans
