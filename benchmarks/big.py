@@ -21,6 +21,7 @@ import numpy as np
 
 from benchmarks.common import print_machine, print_table
 from wsdesc import read_points, write_points
+from wsdesc.core.geometry import transform
 from wsdesc.datasets.synthetic import room_pair
 
 
@@ -51,7 +52,7 @@ def main() -> None:
         seconds = time.perf_counter() - start
     result = json.loads(done.stdout)
     T = np.array(result["T_target_source"])
-    moved, true = (pair.source @ M[:3, :3].T + M[:3, 3] for M in (T, np.asarray(pair.T_target_source)))
+    moved, true = (transform(pair.source, M) for M in (T, np.asarray(pair.T_target_source)))
     print_machine()
     print_table(
         [

@@ -13,6 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
+from wsdesc.core.geometry import inverse, transform
+
 Points = NDArray[np.float64]
 FAR = 1e6  # metres from the origin, as in geographic coordinates
 QUARTER = 0.25  # of the points that are left
@@ -51,13 +53,13 @@ def rigid_motion(rng: np.random.Generator, reach: float) -> Points:
 def move_source(pair: Posed, rng: np.random.Generator) -> Posed:
     """The source in any other pose."""
     T = rigid_motion(rng, 10 * pair.unit)
-    return replace(pair, source=_moved(pair.source, T), T_target_source=pair.T_target_source @ _inverse(T))
+    return replace(pair, source=transform(pair.source, T), T_target_source=pair.T_target_source @ inverse(T))
 
 
 def move_target(pair: Posed, rng: np.random.Generator) -> Posed:
     """The target in any other pose."""
     T = rigid_motion(rng, 10 * pair.unit)
-    return replace(pair, target=_moved(pair.target, T), T_target_source=T @ pair.T_target_source)
+    return replace(pair, target=transform(pair.target, T), T_target_source=T @ pair.T_target_source)
 
 
 def permute(pair: Posed, rng: np.random.Generator) -> Posed:
@@ -126,14 +128,6 @@ LOSSY: dict[str, Disturbance] = {
     "noise up to 1 cm": add_noise,
     "outliers up to 30 %": add_outliers,
 }
-
-
-def _moved(points: Points, T: Points) -> Points:
-    return np.asarray(points @ T[:3, :3].T + T[:3, 3])
-
-
-def _inverse(T: Points) -> Points:
-    return np.asarray(np.linalg.inv(T))
 
 
 def _quarter(points: Points, rng: np.random.Generator) -> Points:

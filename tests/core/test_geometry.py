@@ -97,11 +97,12 @@ class TestInverse:
 class TestCheckRigid:
     def test_returns_poses(self):
         T = random_poses(5)
-        np.testing.assert_array_equal(check_rigid(T.tolist()), T)
+        np.testing.assert_array_equal(check_rigid(T.tolist(), batch=True), T)
+        np.testing.assert_array_equal(check_rigid(T[0]), T[0])
         assert check_rigid(np.eye(4, dtype=np.float32)).dtype == np.float64
 
     def test_accepts_four_digits(self):
-        check_rigid(np.round(random_poses(200), 4))
+        check_rigid(np.round(random_poses(200), 4), batch=True)
 
     @pytest.mark.parametrize(
         ("T", "message"),
@@ -118,12 +119,17 @@ class TestCheckRigid:
             (changed(3, 3, 2.0), "last row"),
             (2 * np.eye(4), "rigid"),
             (np.zeros((4, 4)), "rigid"),
-            (np.stack([np.eye(4), -np.eye(4)]), "rigid"),
+            ([4 * [10**400]] * 4, "matrix of numbers"),
+            (random_poses(2), "not an array of shape"),
         ],
     )
     def test_refuses(self, T, message):
         with pytest.raises(InputError, match=f"T_b_a .*{message}"):
             check_rigid(T, name="T_b_a")
+
+    def test_refuses_a_batch_with_one_wrong_pose(self):
+        with pytest.raises(InputError, match="must be rigid"):
+            check_rigid([np.eye(4), -np.eye(4)], batch=True)
 
     def test_is_rigid_answers_for_each_matrix(self):
         T = random_poses(4)

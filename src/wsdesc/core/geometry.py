@@ -6,7 +6,7 @@ points take NumPy arrays or torch tensors and return the same kind.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Floats = NDArray[np.float64]
-ArrayT = TypeVar("ArrayT", NDArray[Any], "Tensor")
+Array = NDArray[Any]
 
 NEIGHBOURS = 20  # points of a local plane: a disc of radius 2.5 voxels on a downsampled surface
 LINE_RATIO = 1e-6  # middle over largest variance below which neighbours form a line, not a surface
@@ -27,7 +27,11 @@ _RIGID_TOLERANCE = 1e-3  # admits matrices that were written with four digits
 _ROW_TOLERANCE = 1e-6  # of the last row, which is 0 0 0 1
 
 
-def transform(points: ArrayT, T: ArrayT) -> ArrayT:
+@overload
+def transform(points: Array, T: Array) -> Array: ...
+@overload
+def transform(points: Tensor, T: Tensor) -> Tensor: ...
+def transform(points: Any, T: Any) -> Any:
     """Apply poses to points.
 
     Args:
@@ -37,14 +41,16 @@ def transform(points: ArrayT, T: ArrayT) -> ArrayT:
     Returns:
         Points (N, 3) or (…, N, 3).
     """
-    moved: ArrayT = rotate(points, T) + T[..., None, :3, 3]
-    return moved
+    return rotate(points, T) + T[..., None, :3, 3]
 
 
-def rotate(vectors: ArrayT, T: ArrayT) -> ArrayT:
+@overload
+def rotate(vectors: Array, T: Array) -> Array: ...
+@overload
+def rotate(vectors: Tensor, T: Tensor) -> Tensor: ...
+def rotate(vectors: Any, T: Any) -> Any:
     """Apply the rotations of poses to vectors such as normals; shapes as in `transform`."""
-    rotated: ArrayT = vectors @ T[..., :3, :3].swapaxes(-1, -2)
-    return rotated
+    return vectors @ T[..., :3, :3].swapaxes(-1, -2)
 
 
 def inverse(T_b_a: Floats) -> Floats:
@@ -67,21 +73,22 @@ def is_rigid(T: ArrayLike) -> NDArray[np.bool_]:
     return np.asarray(finite & orthonormal & last_row & (np.linalg.det(R) > 0))
 
 
-def check_rigid(T: ArrayLike, name: str = "the pose") -> Floats:
-    """Return poses as float64, if they are rigid transformations (…, 4, 4).
+def check_rigid(T: ArrayLike, name: str = "the pose", *, batch: bool = False) -> Floats:
+    """Return a pose (4, 4) as float64, if it is a rigid transformation.
 
     Args:
-        T: the matrices.
-        name: what the error message calls them, such as an argument's name.
+        T: the matrix.
+        name: what the error message calls it, such as an argument's name.
+        batch: accept poses (…, 4, 4) of any leading shape.
 
     Raises:
         InputError: the shape is wrong, a number is not finite, or a matrix is not rigid.
     """
     try:
         T = np.asarray(T, dtype=np.float64)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise InputError(f"{name} must be a 4 × 4 matrix of numbers") from error
-    if T.shape[-2:] != (4, 4):
+    if (T.shape[-2:] if batch else T.shape) != (4, 4):
         raise InputError(f"{name} must be a 4 × 4 matrix, not an array of shape {T.shape}")
     if not np.isfinite(T).all():
         raise InputError(f"{name} contains NaN or infinity")
@@ -143,7 +150,10 @@ def pack_cell(x: Any, y: Any, z: Any) -> Any:
     return (x << 2 * CELL_BITS) | (y << CELL_BITS) | z
 
 
-def cell_keys(cells: ArrayT) -> ArrayT:
+@overload
+def cell_keys(cells: Array) -> Array: ...
+@overload
+def cell_keys(cells: Tensor) -> Tensor: ...
+def cell_keys(cells: Any) -> Any:
     """Pack integer cells (…, 3) in [0, 2²¹) into one int64 key (…) each; keys sort as cells do."""
-    key: ArrayT = pack_cell(cells[..., 0], cells[..., 1], cells[..., 2])
-    return key
+    return pack_cell(cells[..., 0], cells[..., 1], cells[..., 2])

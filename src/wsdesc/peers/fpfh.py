@@ -15,7 +15,8 @@ from scipy.spatial import cKDTree
 from torch import Tensor
 
 from wsdesc.cloud.neighbours import check_points
-from wsdesc.peers.base import Floats, check_unit, far_origin, load_package
+from wsdesc.core.geometry import Floats
+from wsdesc.peers.base import check_unit, far_origin, load_package
 
 SYSTEM = "libusb-1.0-0 libgl1 libgomp1"  # Debian packages that Open3D's wheel needs
 # Metres, the best of six settings on indoor/train. The number of neighbours is not limited, because limits of

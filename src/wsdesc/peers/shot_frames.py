@@ -15,12 +15,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from wsdesc.cloud.neighbours import LEAF, NeighbourGrid, walk_leaves
+from wsdesc.core.geometry import Floats
 from wsdesc.core.kernels import inline, kernel, run_in_chunks
 
 MIN_NEIGHBOURS = 5  # of a frame
 _LINE = 1e-9  # ratio of the middle to the largest eigenvalue below which neighbours form a line
-
-Floats = NDArray[np.float64]
 
 
 def surface_normals(grid: NeighbourGrid, radius: float) -> Floats:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from wsdesc.core.geometry import cell_keys
 from wsdesc.core.kernels import inline, kernel, run_in_chunks
 from wsdesc.datasets.synthetic.camera import Camera
 
@@ -211,8 +212,7 @@ def voxel_mean(points: NDArray[np.float32], size: float) -> NDArray[np.float32]:
         return points
     cell = np.floor(points / np.float32(size)).astype(np.int64)
     cell -= cell.min(axis=0)
-    extent = cell.max(axis=0) + 1
-    key = (cell[:, 0] * extent[1] + cell[:, 1]) * extent[2] + cell[:, 2]
+    key = cell_keys(cell)
     order = np.argsort(key, kind="stable")
     first = np.flatnonzero(np.diff(key[order], prepend=-1))
     sums = np.add.reduceat(points[order].astype(np.float64), first)
