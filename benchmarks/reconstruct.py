@@ -34,6 +34,7 @@ from scipy.spatial.transform import Rotation
 from benchmarks.common import or_explain, print_machine, print_table
 from wsdesc import read_points, write_points
 from wsdesc.core.errors import InputError
+from wsdesc.core.geometry import inverse, transform
 from wsdesc.datasets.synthetic import room_scans
 from wsdesc.datasets.synthetic.floor import floor_scans
 from wsdesc.datasets.threedmatch import find_fragments, read_log, read_pose
@@ -76,7 +77,7 @@ def disguise(points: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, 
     T = np.eye(4)
     T[:3, :3] = Rotation.from_quat(rng.normal(size=4)).as_matrix()
     T[:3, 3] = rng.uniform(-1, 1, 3) * np.ptp(points, axis=0).max()
-    return points @ T[:3, :3].T + T[:3, 3], np.linalg.inv(T)
+    return transform(points, T), inverse(T)
 
 
 def give_away(
@@ -181,9 +182,7 @@ def report(known: dict[str, Known], done: Run) -> list[tuple[str, str]]:
 def overlapping(known: dict[str, Known], reach: float) -> set[frozenset[str]]:
     """Pairs of scans, each with `SHARED` of its points within reach of the other's by their true poses."""
     moved = {
-        name: k.points @ k.T_world_scan[:3, :3].T + k.T_world_scan[:3, 3]
-        for name, k in known.items()
-        if k.T_world_scan is not None
+        name: transform(k.points, k.T_world_scan) for name, k in known.items() if k.T_world_scan is not None
     }
     trees = {name: cKDTree(points) for name, points in moved.items()}
 

@@ -13,17 +13,15 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from wsdesc.cloud.neighbours import check_points
 from wsdesc.cloud.sampling import voxel_downsample
 from wsdesc.cloud.units import INDOOR_RESOLUTION
 from wsdesc.core.errors import InputError, MissingExtraError, WSDescError
+from wsdesc.core.geometry import Floats, is_rigid
 
 _FAR = 1000.0  # metres from the origin: no viewpoint is so far away, and float32 loses digits
-
-Floats = NDArray[np.float64]
 
 
 class DescriptorPeer(Protocol):
@@ -113,9 +111,9 @@ def to_scan_frames(
     Returns:
         T_target_source (4, 4) float64, or None if `T_local` is not rigid.
     """
-    R = T_local[:3, :3]
-    if not np.isfinite(T_local).all() or not np.allclose(R @ R.T, np.eye(3), atol=1e-3):
+    if not is_rigid(T_local):
         return None
+    R = T_local[:3, :3]
     T_target_source = torch.eye(4, dtype=torch.float64)
     T_target_source[:3, :3] = torch.from_numpy(R.copy())
     T_target_source[:3, 3] = torch.from_numpy(unit * (T_local[:3, 3] + target_origin - R @ source_origin))

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from wsdesc.cloud.neighbours import NeighbourGrid
 from wsdesc.cloud.units import INDOOR_RESOLUTION
-from wsdesc.peers.base import Floats, downsample_to_metres, far_origin, load_package, to_scan_frames
+from wsdesc.core.geometry import Floats
+from wsdesc.peers.base import downsample_to_metres, far_origin, load_package, to_scan_frames
 
 _MIN_COUNT = 5  # inliers of a valid pose, and points of a scan that have a normal
 _NORMAL_RADIUS = 3 * INDOOR_RESOLUTION  # metres: KISS-Matcher's default for this voxel size

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from torch import Tensor
 
-from wsdesc.peers.base import Floats, downsample_to_metres, far_origin, to_scan_frames
+from wsdesc.core.geometry import Floats
+from wsdesc.peers.base import downsample_to_metres, far_origin, to_scan_frames
 from wsdesc.peers.fpfh import Fpfh
 
 _MIN_POINTS = 10  # of a scan
