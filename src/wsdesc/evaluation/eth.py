@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from wsdesc.cloud.scan_files import natural_order
 from wsdesc.core.errors import FileFormatError, InputError
 from wsdesc.core.executors import Executor
-from wsdesc.core.geometry import is_rigid
+from wsdesc.core.geometry import inverse, is_rigid
 from wsdesc.core.progress import ProgressHook
 from wsdesc.datasets.threedmatch import read_log
 from wsdesc.evaluation.methods import Method
@@ -95,7 +95,7 @@ def _pairs_of_poses(folder: Path) -> list[PairTruth]:
         )
     both = np.minimum(shares, shares.T)
     return [
-        PairTruth(i, j, np.linalg.inv(T_world_scan[i]) @ T_world_scan[j])
+        PairTruth(i, j, inverse(T_world_scan[i]) @ T_world_scan[j])
         for i in range(len(both))
         for j in range(i + 1, len(both))
         if both[i, j] >= MIN_OVERLAP
