@@ -268,9 +268,9 @@ def test_collections_that_cannot_be_read_are_named(tmp_path):
     reasons = [
         "train0.h5#1: none of its points",
         "train1.h5: cannot be read as HDF5",
-        "has no dataset 'data'",
+        "no dataset 'data'",
     ]
-    reasons += ["should be numbers of shape", "train4.h5: there is no such file"]
+    reasons += ["must be numbers of shape", "train4.h5: no such file"]
     assert len(problems) == len(reasons)
     for problem, reason in zip(problems, reasons, strict=True):
         assert reason in problem

@@ -11,7 +11,7 @@ from scipy.spatial import cKDTree
 
 from wsdesc.core.errors import InputError
 from wsdesc.datasets.synthetic import Room, SyntheticScan, overlap, room_pair, room_scans
-from wsdesc.datasets.synthetic.camera import Camera, look, measure
+from wsdesc.datasets.synthetic.camera import Camera, measure_depth, render
 from wsdesc.datasets.synthetic.fusion import fuse, voxel_mean
 from wsdesc.datasets.synthetic.raycast import Tree, cast
 from wsdesc.datasets.synthetic.shapes import box, bumpy, place, rounded
@@ -98,15 +98,15 @@ def test_nothing_is_seen_through_a_wall() -> None:
     class Walled(Room):
         def __init__(self) -> None:
             wall = place(box(4, 0.1, 3), (0, 2, 0))
-            self.things = [wall, place(box(1, 1, 1), (0, 4, 0)), place(rounded(0.5, 0.5, 0.5), (0, 1.4, 0.8))]
-            self.swallows = np.full(3, np.inf, dtype=np.float32)
+            self.items = [wall, place(box(1, 1, 1), (0, 4, 0)), place(rounded(0.5, 0.5, 0.5), (0, 1.4, 0.8))]
+            self.dropout_level = np.full(3, np.inf, dtype=np.float32)
 
     camera = a_camera(noise=1.0, structured_light=True)
     pose = look_at(np.array([0.3, 0.0, 1.2]), np.array([0.0, 2.0, 1.0]))[None]
     still = np.zeros((1, 2))
-    seen = look(Walled(), camera, pose, still)
-    assert set(Walled().thing_of[seen.triangle[seen.triangle >= 0]]) == {0, 2}
-    depth = measure(Walled(), camera, pose, still, np.random.default_rng(0))
+    seen = render(Walled(), camera, pose, still)
+    assert set(Walled().item_of[seen.triangle[seen.triangle >= 0]]) == {0, 2}
+    depth = measure_depth(Walled(), camera, pose, still, np.random.default_rng(0))
     points = camera.rays(pose, still) * depth[..., None] + pose[0, :3, 3]
     assert points[depth > 0][:, 1].max() < 1.95 + 0.04
     assert 0.5 < (depth > 0).mean() < 1.0
@@ -116,7 +116,7 @@ def test_what_a_camera_sees_of_a_room_lies_in_it() -> None:
     for seed in range(3):
         room = Room(seed)
         pose = look_at(np.array([0.0, 0.0, 1.5]), np.array([1.0, 0.7, 1.0]))[None]
-        seen = look(room, a_camera(), pose, np.zeros((1, 2)))
+        seen = render(room, a_camera(), pose, np.zeros((1, 2)))
         met = np.isfinite(seen.depth)
         points = (a_camera().rays(pose, np.zeros((1, 2))) * seen.depth[..., None])[met] + pose[0, :3, 3]
         # Only an open door lets one see farther: into a corridor, 2.2 m deep.
@@ -128,14 +128,14 @@ def test_what_a_camera_sees_of_a_room_lies_in_it() -> None:
 def test_noise_grows_with_depth_and_is_as_large_as_said() -> None:
     class Bare(Room):
         def __init__(self) -> None:
-            self.things = [place(box(8, 0.1, 8), (0, self.at + 0.05, -4))]
-            self.swallows = np.full(1, np.inf, dtype=np.float32)
+            self.items = [place(box(8, 0.1, 8), (0, self.at + 0.05, -4))]
+            self.dropout_level = np.full(1, np.inf, dtype=np.float32)
 
     errors = []
     for at in (1.0, 3.0):
         Bare.at = at  # type: ignore[attr-defined]
         pose = look_at(np.zeros(3), np.array([0.0, 1.0, 0.0]))[None]
-        depth = measure(Bare(), a_camera(noise=1.0), pose, np.zeros((1, 2)), np.random.default_rng(1))
+        depth = measure_depth(Bare(), a_camera(noise=1.0), pose, np.zeros((1, 2)), np.random.default_rng(1))
         errors.append((depth[depth > 0] - at).std() / (0.0012 + 0.0019 * (at - 0.4) ** 2))
     assert np.allclose(errors, 1.0, atol=0.25)
 

@@ -1,4 +1,4 @@
-"""A virtual depth camera: what a hand-held RGB-D sensor would measure of a room, faults included.
+"""A virtual depth camera: depth images of a room with the errors of a hand-held RGB-D sensor.
 
 Camera frames follow the usual convention: x right, y down, z forward.
 """
@@ -14,7 +14,7 @@ from scipy.ndimage import uniform_filter, zoom
 from wsdesc.datasets.synthetic.raycast import Hits, cast
 from wsdesc.datasets.synthetic.room import Room
 
-# Structured light measures disparity in eighths of a pixel of a 640 pixels wide image, over this baseline.
+# Structured light measures disparity in eighths of a pixel, in an image 640 pixels wide, over this baseline.
 _BASELINE = 0.075
 _SENSOR_WIDTH = 640
 _DISPARITY_STEP = 1 / 8
@@ -22,20 +22,20 @@ _DISPARITY_STEP = 1 / 8
 
 @dataclass(frozen=True)
 class Camera:
-    """One sensor: its optics, its reach, and the flaws that are its own."""
+    """One sensor: optics, range and errors."""
 
     width: int
     height: int
     focal: float  # pixels
-    near: float
-    far: float
-    structured_light: bool  # with its shadows and steps; otherwise time of flight
-    noise: float  # 1 = the usual amount
+    near: float  # metres, shortest measured depth
+    far: float  # metres, longest measured depth
+    structured_light: bool  # with shadows and depth steps; False: time of flight
+    noise: float  # factor on the standard deviation
     warp: NDArray[np.float32]  # (height, width) fixed relative error of depth per metre
 
     @classmethod
     def draw(cls, rng: np.random.Generator, width: int = 176, height: int = 132) -> Camera:
-        """A sensor of its own kind, as no two are alike."""
+        """Draw a random sensor."""
         field_of_view = np.deg2rad(rng.uniform(54, 66))
         coarse = rng.normal(size=(9, 12))
         warp = zoom(coarse, (height / 9, width / 12), order=3)[:height, :width] * rng.uniform(0.0, 0.003)
@@ -51,9 +51,11 @@ class Camera:
         )
 
     def rays(self, poses: NDArray[np.float64], shift: NDArray[np.float64]) -> NDArray[np.float32]:
-        """Rays of unit depth through all pixels, (F, H, W, 3), in the frame that poses (F, 4, 4) lead to.
+        """Compute rays of unit depth through all pixels: (F, H, W, 3), in the world frame.
 
-        Each image is shifted by a part of a pixel, (F, 2).
+        Args:
+            poses: Camera poses T_world_camera (F, 4, 4).
+            shift: Shift (F, 2) of each image, in pixels.
         """
         across, down = self.directions(poses, shift)
         return np.asarray(across[:, None] + down[:, :, None])
@@ -61,7 +63,7 @@ class Camera:
     def directions(
         self, poses: NDArray[np.float64], shift: NDArray[np.float64]
     ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """What the columns (F, W, 3) and the rows (F, H, 3) of the images add to their rays."""
+        """Compute the parts of the rays that depend on the column (F, W, 3) and on the row (F, H, 3)."""
         u = (np.arange(self.width) - (self.width - 1) / 2 + shift[:, :1]) / self.focal
         v = (np.arange(self.height) - (self.height - 1) / 2 + shift[:, 1:]) / self.focal
         right, down, forward = np.moveaxis(poses[:, None, :3, :3], -1, 0)
@@ -69,22 +71,22 @@ class Camera:
         return across.astype(np.float32), (v[:, :, None] * down).astype(np.float32)
 
 
-def look(room: Room, camera: Camera, poses: NDArray[np.float64], shift: NDArray[np.float64]) -> Hits:
-    """Faultless images (F, H, W) from camera-to-world poses (F, 4, 4)."""
+def render(room: Room, camera: Camera, poses: NDArray[np.float64], shift: NDArray[np.float64]) -> Hits:
+    """Render depth images (F, H, W) without errors, from poses T_world_camera (F, 4, 4)."""
     rays = camera.rays(poses, shift)
     origins = np.broadcast_to(poses[:, None, None, :3, 3].astype(np.float32), rays.shape)
     return cast(room.tree, origins, rays)
 
 
-def measure(
+def measure_depth(
     room: Room,
     camera: Camera,
     poses: NDArray[np.float64],
     shift: NDArray[np.float64],
     rng: np.random.Generator,
 ) -> NDArray[np.float32]:
-    """Depth images (F, H, W) as the sensor delivers them: noise, steps, shadows, holes. No measurement: 0."""
-    seen = look(room, camera, poses, shift)
+    """Simulate depth images (F, H, W) with noise, depth steps, shadows and holes; 0 means no measurement."""
+    seen = render(room, camera, poses, shift)
     shape = seen.depth.shape
     lost = seen.triangle < 0
     depth = np.where(lost, np.float32(2 * camera.far), seen.depth)
@@ -92,19 +94,19 @@ def measure(
     def uniform() -> NDArray[np.float32]:
         return rng.random(shape, dtype=np.float32)
 
-    # Depth edges: a measured pixel mixes both sides now and then, and is lost more often.
+    # Pixels at depth edges are often lost, and a few mix both sides.
     beside, step = _across_edge(depth)
     edge, chance = step > 0.03 + 0.03 * depth, uniform()
     lost |= edge & (chance < 0.4)
     mixed = edge & (chance > 0.95) & (beside < camera.far)
     depth[mixed] += ((beside - depth) * uniform())[mixed]
 
-    # Grazing light does not come back, and some materials swallow it in patches.
+    # Grazing rays return no light, and dark or shiny items have holes.
     lost |= seen.slant < 0.06 + 0.22 * uniform()
     white = rng.standard_normal(shape, dtype=np.float32)
-    lost |= 9 * uniform_filter(white, (0, 9, 9)) > room.swallows[room.thing_of[seen.triangle]]
+    lost |= 9 * uniform_filter(white, (0, 9, 9)) > room.dropout_level[room.item_of[seen.triangle]]
 
-    # Matching windows make neighbouring errors alike; the two weights keep the variance at one.
+    # Matching windows correlate the errors of neighbouring pixels; the two weights keep the variance at 1.
     white = rng.standard_normal(shape, dtype=np.float32)
     sigma = np.float32(camera.noise) * (0.0012 + 0.0019 * (depth - 0.4) ** 2)
     depth += sigma * (0.3 * white + 2.6 * uniform_filter(white, (0, 3, 3)))
@@ -121,7 +123,7 @@ def measure(
 
 
 def _across_edge(depth: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """For each pixel the depth of the neighbour that differs most, and by how much."""
+    """Find, for each pixel, the depth of the neighbour that differs most, and the difference."""
     beside, step = depth.copy(), np.zeros_like(depth)
     _, height, width = depth.shape
     framed = np.pad(depth, ((0, 0), (1, 1), (1, 1)), mode="edge")
@@ -134,6 +136,6 @@ def _across_edge(depth: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArr
 
 
 def _shadow(camera: Camera, depth: NDArray[np.float32]) -> NDArray[np.bool_]:
-    """Pixels that the projector beside the camera cannot light: something nearer stands in the way."""
+    """Find the pixels where a nearer surface blocks the light of the projector beside the camera."""
     beam = np.arange(camera.width, dtype=np.float32) + np.float32(camera.focal * _BASELINE) / depth
     return beam < np.maximum.accumulate(beam, axis=2) - 1

@@ -1,7 +1,6 @@
-"""Small things that lie about: on desks, shelves, counters and floors.
+"""Small items on desks, shelves, counters and floors.
 
-Each maker takes a generator of random numbers and returns triangles that stand on z = 0 around the
-z axis, at a size drawn anew each time.
+Each function draws a random item, which stands on z = 0 and is centred at the z axis.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ def book_stack(rng: np.random.Generator) -> Triangles:
 
 
 def leaning_books(rng: np.random.Generator) -> Triangles:
-    """A row of standing books, the last of which lean."""
+    """Build a row of standing books, the last of which lean."""
     parts, x = [], 0.0
     lean_from = rng.integers(1, 12)
     for i in range(rng.integers(3, 13)):
@@ -70,7 +69,7 @@ def bottle(rng: np.random.Generator) -> Triangles:
 
 
 def vessel(rng: np.random.Generator) -> Triangles:
-    """A vase, pot, bowl or jug: any smooth open profile."""
+    """Build a vase, pot, bowl or jug: any smooth open profile."""
     h, r = rng.uniform(0.06, 0.3), rng.uniform(0.05, 0.14)
     s = np.linspace(0, 1, 8)
     radius = r * (0.55 + 0.45 * np.sin(np.pi * (s * rng.uniform(0.5, 1.0) + rng.uniform(-0.1, 0.3))))
@@ -129,7 +128,7 @@ def desk_lamp(rng: np.random.Generator) -> Triangles:
 
 
 def leaves(rng: np.random.Generator, count: int, length: float) -> Triangles:
-    """Bent blades that spring from the origin."""
+    """Build bent blades that start at the origin."""
     s = np.linspace(0, 1, 6)[:, None]
     side = np.array([-1.0, 0.0, 1.0])[None, :]
     parts = []
@@ -152,7 +151,7 @@ def plant(rng: np.random.Generator, scale: float = 1.0) -> Triangles:
 
 
 def carton(rng: np.random.Generator, scale: float = 1.0) -> Triangles:
-    """A cardboard box, shut or with its flaps up."""
+    """Build a cardboard box, shut or with its flaps up."""
     w, d, h = scale * rng.uniform(0.08, 0.4, 3)
     if rng.random() < 0.6:
         return box(w, d, h)
@@ -174,7 +173,7 @@ def bag(rng: np.random.Generator, scale: float = 1.0) -> Triangles:
 
 
 def toy(rng: np.random.Generator) -> Triangles:
-    """A stuffed animal, more or less: a body, a head, limbs and ears."""
+    """Build a stuffed animal, more or less: a body, a head, limbs and ears."""
     s = rng.uniform(0.1, 0.3)
     parts = [
         place(rounded(0.6 * s, 0.5 * s, 0.7 * s, 1.0)),
@@ -192,7 +191,7 @@ def toy(rng: np.random.Generator) -> Triangles:
 
 
 def papers(rng: np.random.Generator) -> Triangles:
-    """Sheets, some of them curled or crumpled."""
+    """Build sheets of paper, some of them curled or crumpled."""
     parts = []
     for i in range(rng.integers(1, 7)):
         page = flat(0.21, 0.297, 7)
@@ -213,7 +212,7 @@ def cable(rng: np.random.Generator, reach: float = 0.5) -> Triangles:
 
 
 def device(rng: np.random.Generator) -> Triangles:
-    """A printer, speaker, telephone, toaster, microwave: rounded boxes upon each other, with a front."""
+    """Build a printer, speaker, telephone, toaster or microwave: stacked rounded boxes with a front."""
     w, d, h = rng.uniform((0.1, 0.1, 0.06), (0.5, 0.4, 0.35))
     parts = [rounded(w, d, h, rng.uniform(0.1, 0.4), 11)]
     for _ in range(rng.integers(1, 5)):
@@ -231,7 +230,7 @@ def device(rng: np.random.Generator) -> Triangles:
 
 
 def holder(rng: np.random.Generator) -> Triangles:
-    """A jar with pens or kitchen tools in it."""
+    """Build a jar with pens or kitchen tools in it."""
     r, h = rng.uniform(0.03, 0.06), rng.uniform(0.08, 0.15)
     parts = [lathe([(0, 0), (r, 0), (r, h), (0.9 * r, h), (0.9 * r, 0.01)])]
     for _ in range(rng.integers(2, 8)):
@@ -241,7 +240,7 @@ def holder(rng: np.random.Generator) -> Triangles:
 
 
 def fruit(rng: np.random.Generator) -> Triangles:
-    """Balls in a bowl, or loose."""
+    """Build fruit, in a bowl or loose."""
     r = rng.uniform(0.03, 0.05)
     bowl = lathe([(0, 0.0), (0.5 * 3 * r, 0.005), (3 * r, 1.6 * r), (2.9 * r, 1.6 * r), (0, 0.015)], 16)
     balls = [
@@ -255,7 +254,7 @@ def fruit(rng: np.random.Generator) -> Triangles:
 
 
 def knot(rng: np.random.Generator) -> Triangles:
-    """Headphones, handles, tools, sculptures: rings and bent tubes in odd poses."""
+    """Build headphones, handles, tools or sculptures: rings and bent tubes in random poses."""
     size = rng.uniform(0.05, 0.14)
     hoop = ring(size, size * rng.uniform(0.07, 0.3), rng.uniform(0.4, 1.0))
     lump = blob(size * rng.uniform(0.4, 1.4, 3), edge=rng.uniform(0.2, 1.0))
@@ -264,7 +263,7 @@ def knot(rng: np.random.Generator) -> Triangles:
 
 
 def pebble(rng: np.random.Generator) -> Triangles:
-    """Any lump: bread, a cap, a purse, a stone, a crumpled jacket."""
+    """Build a lump: bread, a cap, a purse, a stone or a crumpled jacket."""
     size = rng.uniform(0.06, 0.3) * rng.uniform(0.4, 1.0, 3)
     shape = bumpy(blob(size, edge=rng.uniform(0.3, 1.2), steps=11), rng, 0.2 * size.min(), 1.2 * size.max())
     shape = place(shape, yaw=rng.uniform(0, 6), pitch=rng.normal(0, 0.3))

@@ -1,4 +1,4 @@
-"""Furniture, with what lies on it: triangles that stand on z = 0, width along x, their back towards +y."""
+"""Furniture with clutter. Each piece stands on z = 0, with its width along x and its back towards +y."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from wsdesc.datasets.synthetic.shapes import (
 
 
 def table(rng: np.random.Generator, makers: list[Maker] = DESK) -> Triangles:
-    """A desk or table of any kind, under its clutter."""
+    """Build a desk or table with clutter."""
     w, d, h = rng.uniform((0.9, 0.55, 0.68), (2.0, 0.95, 0.78))
     thick = rng.uniform(0.02, 0.05)
-    if rng.random() < 0.2:  # a round one on a central foot
+    if rng.random() < 0.2:  # a round table with a central foot
         d = w = min(w, 1.3)
         top = lathe([(0, 0), (w / 2, 0), (w / 2, thick), (0, thick)], 24)
         under = join(rod(0.04, h), lathe([(0.3 * w, 0), (0.28 * w, 0.03), (0.05, 0.08)], 16))
@@ -43,7 +43,7 @@ def table(rng: np.random.Generator, makers: list[Maker] = DESK) -> Triangles:
 
 
 def fronted(rng: np.random.Generator, width: float, depth: float, height: float) -> Triangles:
-    """A closed body whose front is divided into doors or drawers with handles."""
+    """Build a closed body with doors or drawers with handles in its front."""
     parts = [box(width, depth, height)]
     columns, rows = max(1, round(width / rng.uniform(0.35, 0.7))), int(rng.integers(1, 5))
     w, h = width / columns, (height - 0.08) / rows
@@ -76,7 +76,7 @@ def wardrobe(rng: np.random.Generator) -> Triangles:
 
 
 def shelf(rng: np.random.Generator) -> Triangles:
-    """Open boards full of books and things; some have a back panel, some are wire-like frames."""
+    """Build a shelf with books and items, with a back panel or as a wire frame."""
     w, d, h = rng.uniform((0.5, 0.22, 0.8), (1.5, 0.4, 2.1))
     rows = int(rng.integers(2, 6))
     gap, thick = h / rows, rng.uniform(0.015, 0.03)
@@ -95,7 +95,7 @@ def shelf(rng: np.random.Generator) -> Triangles:
 
 
 def counter(rng: np.random.Generator) -> Triangles:
-    """A kitchen counter with sink, tap, hob and often cupboards above."""
+    """Build a kitchen counter with sink, tap, hob and often cupboards above."""
     w, d, h = rng.uniform((1.2, 0.55, 0.85), (2.6, 0.65, 0.92))
     parts = [fronted(rng, w, d, h), place(box(w + 0.02, d + 0.04, 0.04), (0, -0.01, h))]
     top = h + 0.04

@@ -1,6 +1,6 @@
-"""Depth images to points: a truncated signed distance volume, as RGB-D fragments are fused.
+"""Fuse depth images to points with a truncated signed distance volume.
 
-The volume is a grid of blocks of 4³ voxels, kept only where some image saw a surface.
+The volume is a sparse grid of blocks of 4³ voxels, which exist only near measured surfaces.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _EDGES = np.array([[e >> 2, e >> 1 & 1, e & 1] for e in range(1, 8)], dtype=np.f
 
 @kernel
 def _collect(images, across, down, centres, rays, surface):  # type: ignore[no-untyped-def]
-    """The rays of all pixels with a depth, and where they end: (N, 3) each, N of them."""
+    """Collect the rays of all pixels with a depth, and their surface points: (N, 3) each."""
     frames, height, width = images.shape
     n = 0
     for f in range(frames):
@@ -35,7 +35,7 @@ def _collect(images, across, down, centres, rays, surface):  # type: ignore[no-u
 
 @kernel
 def _mark(rays, surface, low, band, scale, index):  # type: ignore[no-untyped-def]
-    """Set `index` to 0 at the blocks of the surface, and of what lies a band before and behind it."""
+    """Set `index` to 0 at the blocks of the surface and of the band in front of and behind it."""
     for n in range(len(surface)):
         for step in range(-1, 2):
             offset = np.float32(step) * band
@@ -47,7 +47,7 @@ def _mark(rays, surface, low, band, scale, index):  # type: ignore[no-untyped-de
 
 @inline
 def _depth_at(image, u, v):  # type: ignore[no-untyped-def]
-    """Depth between four pixels if they belong to one surface, else that of the nearest; 0 if unknown."""
+    """Interpolate the depth of four pixels of one surface, or take the nearest pixel; 0 if unknown."""
     height, width = image.shape
     i, j = int(v), int(u)
     if u < 0 or v < 0 or i > height - 2 or j > width - 2:
@@ -63,7 +63,7 @@ def _depth_at(image, u, v):  # type: ignore[no-untyped-def]
 
 @inline
 def _out_of_view(p, x, y, z, reach, focal, left, top, width, height):  # type: ignore[no-untyped-def]
-    """Whether no point within `reach` of (x, y, z) is in an image of this size, by its pyramid."""
+    """Return whether the ball of radius `reach` about (x, y, z) is outside the view frustum."""
     px = p[0, 0] * x + p[0, 1] * y + p[0, 2] * z + p[0, 3]
     py = p[1, 0] * x + p[1, 1] * y + p[1, 2] * z + p[1, 3]
     depth = p[2, 0] * x + p[2, 1] * y + p[2, 2] * z + p[2, 3]
@@ -79,7 +79,7 @@ def _out_of_view(p, x, y, z, reach, focal, left, top, width, height):  # type: i
 
 @inline
 def _project(p, x, y, z, focal, left, top, u, v, depth):  # type: ignore[no-untyped-def]
-    """Pixels and depths of a block's voxels: all at once, which vector units do."""
+    """Compute pixels and depths of a block's voxels, in one loop that is vectorized."""
     ax, ay, az, a = p[0, 0], p[0, 1], p[0, 2], p[0, 3]
     bx, by, bz, b = p[1, 0], p[1, 1], p[1, 2], p[1, 3]
     cx, cy, cz, c = p[2, 0], p[2, 1], p[2, 2], p[2, 3]
@@ -94,12 +94,12 @@ def _project(p, x, y, z, focal, left, top, u, v, depth):  # type: ignore[no-unty
 def _integrate(  # type: ignore[no-untyped-def]
     start, stop, blocks, low, voxel, band, images, poses, shift, focal, value
 ):
-    """Average the truncated distances that all images give for the voxels of blocks [start, stop).
+    """Average the truncated distances of all images at the voxels of blocks [start, stop).
 
-    `poses` (F, 3, 4) map the volume's frame into each camera's. Voxels that are seen less than twice get NaN.
+    `poses` (F, 3, 4) map the frame of the volume into that of each camera. Voxels seen only once are NaN.
     """
     one, half = np.float32(1.0), np.float32((_SIDE - 1) / 2)
-    reach = np.float32(1.05 * 3**0.5) * half * voxel  # of a block's outer voxels from its middle
+    reach = np.float32(1.05 * 3**0.5) * half * voxel  # radius of a block
     height, width = images.shape[1:]
     total, weight = np.empty(_CELLS, np.float32), np.empty(_CELLS, np.float32)
     times = np.empty(_CELLS, np.int32)
@@ -109,7 +109,7 @@ def _integrate(  # type: ignore[no-untyped-def]
         x0 = np.float32(blocks[b, 0] * _SIDE)
         y0 = np.float32(blocks[b, 1] * _SIDE)
         z0 = np.float32(blocks[b, 2] * _SIDE)
-        middle = low[0] + voxel * (x0 + half), low[1] + voxel * (y0 + half), low[2] + voxel * (z0 + half)
+        centre = low[0] + voxel * (x0 + half), low[1] + voxel * (y0 + half), low[2] + voxel * (z0 + half)
         for c in range(_CELLS):
             x[c] = low[0] + voxel * (x0 + np.float32(c // (_SIDE * _SIDE)))
             y[c] = low[1] + voxel * (y0 + np.float32(c // _SIDE % _SIDE))
@@ -117,7 +117,7 @@ def _integrate(  # type: ignore[no-untyped-def]
         total[:], weight[:], times[:] = 0, 0, 0
         for f in range(len(images)):
             p = poses[f]
-            if _out_of_view(p, *middle, reach, focal, shift[f, 0], shift[f, 1], width, height):
+            if _out_of_view(p, *centre, reach, focal, shift[f, 0], shift[f, 1], width, height):
                 continue
             _project(p, x, y, z, focal, shift[f, 0], shift[f, 1], u, v, depths)
             for c in range(_CELLS):
@@ -137,19 +137,19 @@ def _integrate(  # type: ignore[no-untyped-def]
 
 @kernel
 def _cross(start, stop, blocks, index, value, crossing):  # type: ignore[no-untyped-def]
-    """How far along each of the seven edges that leave a voxel the surface lies, or NaN.
+    """Find where the surface crosses the seven edges that start at a voxel, as a share of the edge, or NaN.
 
-    Edge e, from 1 to 7, leads along x, y and z where its bits 4, 2 and 1 are set: together the edges of six
-    tetrahedra to a cube, which sample a surface densely enough that no later voxel is missed.
+    Edge e, from 1 to 7, leads along x, y and z where its bits 4, 2 and 1 are set. These are the edges of six
+    tetrahedra per cube. They sample a surface so densely that downsampling misses no voxel.
     """
     nx, ny, nz = index.shape[0] * _SIDE, index.shape[1] * _SIDE, index.shape[2] * _SIDE
     for b in range(start, stop):
         for c in range(_CELLS):
-            here = value[b, c]
+            start_value = value[b, c]
             for e in range(1, 8):
                 crossing[b, c, e - 1] = np.nan
-                # A jump from free to hidden is the rim of what was seen, not a surface; NaN fails as well.
-                if not abs(here) < 0.98:
+                # A jump from free to hidden space is no surface but the border of the volume.
+                if not abs(start_value) < 0.98:
                     continue
                 x = blocks[b, 0] * _SIDE + c // (_SIDE * _SIDE) + (e >> 2)
                 y = blocks[b, 1] * _SIDE + c // _SIDE % _SIDE + (e >> 1 & 1)
@@ -159,9 +159,9 @@ def _cross(start, stop, blocks, index, value, crossing):  # type: ignore[no-unty
                 other = index[x // _SIDE, y // _SIDE, z // _SIDE]
                 if other < 0:
                     continue
-                there = value[other, (x % _SIDE * _SIDE + y % _SIDE) * _SIDE + z % _SIDE]
-                if abs(there) < 0.98 and (here > 0) != (there > 0):
-                    crossing[b, c, e - 1] = here / (here - there)
+                end_value = value[other, (x % _SIDE * _SIDE + y % _SIDE) * _SIDE + z % _SIDE]
+                if abs(end_value) < 0.98 and (start_value > 0) != (end_value > 0):
+                    crossing[b, c, e - 1] = start_value / (start_value - end_value)
 
 
 def fuse(
@@ -172,9 +172,15 @@ def fuse(
     voxel: float,
     band: float,
 ) -> NDArray[np.float32]:
-    """Surface points (N, 3) of depth images (F, H, W), in the frame that `poses` (F, 4, 4) lead to.
+    """Fuse depth images to surface points (N, 3).
 
-    `band` is the distance at which a surface ceases to matter.
+    Args:
+        images: Depth images (F, H, W); 0 means no measurement.
+        camera: The sensor.
+        poses: Camera poses (F, 4, 4) in the frame of the result.
+        shift: Shift (F, 2) of each image, in pixels.
+        voxel: Size of a voxel, in metres.
+        band: Truncation distance, in metres.
     """
     rays = np.empty((int((images > 0).sum()), 3), dtype=np.float32)
     surface = np.empty_like(rays)
@@ -207,7 +213,7 @@ def fuse(
 
 
 def voxel_mean(points: NDArray[np.float32], size: float) -> NDArray[np.float32]:
-    """One point for each occupied voxel: the mean of those in it."""
+    """Replace the points in each voxel by their mean."""
     if len(points) == 0:
         return points
     cell = np.floor(points / np.float32(size)).astype(np.int64)

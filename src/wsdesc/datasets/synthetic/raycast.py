@@ -1,4 +1,4 @@
-"""Rays against many triangles: a bounding volume tree, built once a room, and its traversal."""
+"""Ray casting: a bounding volume tree of triangles, and its traversal."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _LEAF = 3
 
 @dataclass(frozen=True)
 class Tree:
-    """Triangles in tree order, and the nodes over them."""
+    """Triangles in tree order, and the nodes of the tree."""
 
-    triangles: NDArray[np.float32]  # (F, 3, 3): corner, and the two edges that leave it
-    source: NDArray[np.int32]  # (F,): the index a triangle had where the tree was built from
+    triangles: NDArray[np.float32]  # (F, 3, 3): a corner and the two edges from it
+    source: NDArray[np.int32]  # (F,): index of each triangle in the input
     bounds: NDArray[np.float32]  # (M, 6): low corner, high corner
-    links: NDArray[np.int32]  # (M, 2): (left child, 0); the right one follows it. In a leaf: (first, count)
+    links: NDArray[np.int32]  # (M, 2): (left child, 0), the right child is next; in a leaf (first, count)
 
     @classmethod
     def over(cls, triangles: NDArray[np.float64]) -> Tree:
@@ -38,7 +38,7 @@ class Tree:
 
 @kernel
 def _build(low, high, order, bounds, links):  # type: ignore[no-untyped-def]
-    """Split top-down where the surface area heuristic over equal bins of the longest axis is least."""
+    """Split top-down by the surface area heuristic, over equal bins along the longest axis."""
     bin_low, bin_high = np.empty((_BINS, 3), np.float32), np.empty((_BINS, 3), np.float32)
     bin_count, cost = np.empty(_BINS, np.int64), np.empty(_BINS, np.float32)
     todo = [(0, 0, len(order))]
@@ -46,14 +46,14 @@ def _build(low, high, order, bounds, links):  # type: ignore[no-untyped-def]
     while len(todo) > 0:
         node, start, stop = todo.pop()
         bounds[node, :3], bounds[node, 3:] = np.inf, -np.inf
-        least, most = np.full(3, np.float32(np.inf)), np.full(3, np.float32(-np.inf))
+        smallest, largest = np.full(3, np.float32(np.inf)), np.full(3, np.float32(-np.inf))
         for i in range(start, stop):
             for a in range(3):
                 lo, hi = low[order[i], a], high[order[i], a]
                 bounds[node, a], bounds[node, 3 + a] = min(bounds[node, a], lo), max(bounds[node, 3 + a], hi)
-                least[a], most[a] = min(least[a], lo + hi), max(most[a], lo + hi)
-        axis = np.argmax(most - least)
-        width = most[axis] - least[axis]
+                smallest[a], largest[a] = min(smallest[a], lo + hi), max(largest[a], lo + hi)
+        axis = np.argmax(largest - smallest)
+        width = largest[axis] - smallest[axis]
         links[node, 0], links[node, 1] = start, stop - start
         if stop - start <= _LEAF or width <= 0:
             continue
@@ -61,7 +61,7 @@ def _build(low, high, order, bounds, links):  # type: ignore[no-untyped-def]
 
         bin_low[:], bin_high[:], bin_count[:] = np.inf, -np.inf, 0
         for i in range(start, stop):
-            k = int((low[order[i], axis] + high[order[i], axis] - least[axis]) * scale)
+            k = int((low[order[i], axis] + high[order[i], axis] - smallest[axis]) * scale)
             bin_count[k] += 1
             for a in range(3):
                 bin_low[k, a] = min(bin_low[k, a], low[order[i], a])
@@ -83,7 +83,7 @@ def _build(low, high, order, bounds, links):  # type: ignore[no-untyped-def]
         # The first and the last bin are never empty, so neither side is.
         i, j = start, stop - 1
         while i <= j:
-            if int((low[order[i], axis] + high[order[i], axis] - least[axis]) * scale) <= best:
+            if int((low[order[i], axis] + high[order[i], axis] - smallest[axis]) * scale) <= best:
                 i += 1
             else:
                 order[i], order[j] = order[j], order[i]
@@ -116,8 +116,8 @@ def _inverse(x):  # type: ignore[no-untyped-def]
 
 
 @inline
-def _meet(triangle, origin, ray):  # type: ignore[no-untyped-def]
-    """Where a ray meets a triangle, or infinity (Möller and Trumbore)."""
+def _intersect(triangle, origin, ray):  # type: ignore[no-untyped-def]
+    """Compute the distance of the intersection of a ray and a triangle, or infinity (Möller-Trumbore)."""
     ax, ay, az = triangle[1, 0], triangle[1, 1], triangle[1, 2]
     bx, by, bz = triangle[2, 0], triangle[2, 1], triangle[2, 2]
     px, py, pz = ray[1] * bz - ray[2] * by, ray[2] * bx - ray[0] * bz, ray[0] * by - ray[1] * bx
@@ -127,7 +127,7 @@ def _meet(triangle, origin, ray):  # type: ignore[no-untyped-def]
     inv = np.float32(1.0) / det
     tx, ty, tz = origin[0] - triangle[0, 0], origin[1] - triangle[0, 1], origin[2] - triangle[0, 2]
     u = (tx * px + ty * py + tz * pz) * inv
-    # A hair of tolerance, so that no ray slips between two triangles that share an edge.
+    # A small tolerance: no ray may pass between two triangles that share an edge.
     if u < -1e-5 or u > 1.00001:
         return np.float32(np.inf)
     qx, qy, qz = ty * az - tz * ay, tz * ax - tx * az, tx * ay - ty * ax
@@ -140,7 +140,7 @@ def _meet(triangle, origin, ray):  # type: ignore[no-untyped-def]
 
 @inline
 def _cosine(triangle, ray):  # type: ignore[no-untyped-def]
-    """The cosine between a ray and the normal of a triangle, without its sign."""
+    """Compute the absolute cosine between a ray and the normal of a triangle."""
     a, b = triangle[1], triangle[2]
     nx, ny, nz = a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]
     length = (nx * nx + ny * ny + nz * nz) * (ray[0] * ray[0] + ray[1] * ray[1] + ray[2] * ray[2])
@@ -149,7 +149,7 @@ def _cosine(triangle, ray):  # type: ignore[no-untyped-def]
 
 @kernel
 def _cast(start, stop, origins, rays, triangles, bounds, links, depth, hit, slant):  # type: ignore[no-untyped-def]
-    """The nearest triangle for rays [start, stop): see `cast` for what is found out about it."""
+    """Find the nearest triangle of rays [start, stop); see `cast`."""
     stack_node, stack_near = np.empty(256, np.int32), np.empty(256, np.float32)
     for r in range(start, stop):
         origin, ray = origins[r], rays[r]
@@ -165,7 +165,7 @@ def _cast(start, stop, origins, rays, triangles, bounds, links, depth, hit, slan
             node = stack_node[top]
             first, count = links[node, 0], links[node, 1]
             for i in range(first, first + count):
-                t = _meet(triangles[i], origin, ray)
+                t = _intersect(triangles[i], origin, ray)
                 if t < best:
                     best, which = t, i
             if count == 0:
@@ -187,15 +187,15 @@ def _cast(start, stop, origins, rays, triangles, bounds, links, depth, hit, slan
 
 @dataclass(frozen=True)
 class Hits:
-    """What each ray met first."""
+    """First intersection of each ray."""
 
-    depth: NDArray[np.float32]  # distance in ray lengths, infinity where nothing is met
-    triangle: NDArray[np.int32]  # index in the tree, -1 where nothing is met
+    depth: NDArray[np.float32]  # distance in ray lengths; infinity without an intersection
+    triangle: NDArray[np.int32]  # index in the tree; -1 without an intersection
     slant: NDArray[np.float32]  # cosine of the angle between the ray and the surface normal
 
 
 def cast(tree: Tree, origins: NDArray[np.float32], rays: NDArray[np.float32]) -> Hits:
-    """Follow rays, both arrays (…, 3), to the nearest surface; the results have the shape (…)."""
+    """Intersect rays with the triangles; origins and rays are (…, 3), results (…)."""
     shape = rays.shape[:-1]
     depth, slant = np.empty(shape, dtype=np.float32), np.empty(shape, dtype=np.float32)
     hit = np.empty(shape, dtype=np.int32)

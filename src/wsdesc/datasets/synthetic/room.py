@@ -1,4 +1,4 @@
-"""A room: a shell of walls with openings, what hangs on them, and furniture with its clutter."""
+"""A synthetic room: walls with openings and fixtures, and furniture with clutter."""
 
 from __future__ import annotations
 
@@ -33,42 +33,42 @@ _BY_WALL: dict[str, list[Maker]] = {
     "bedroom": [bed, bed, wardrobe, cabinet, table, chair, coat_rack, floor_lamp, sofa, shelf],
     "workshop": [table, table, shelf, shelf, cartons, cartons, bicycle, bicycle, cabinet, drum, bin_, chair],
 }
-_IN_THE_MIDDLE: list[Maker] = [
+_CENTRE: list[Maker] = [
     table, table, table, sofa, drum, office_chair, chair, cartons, bicycle, shelf, big_plant,
 ]  # fmt: skip
 
 
 class Room:
-    """The room that belongs to a seed. The floor is z = 0 and its middle the origin of the world."""
+    """A random room, in metres; z is up, the origin of the world is the centre of the floor."""
 
     def __init__(self, seed: int) -> None:
         rng = np.random.default_rng([seed, 0x0A])
         self.size: NDArray[np.float64] = rng.uniform((2.6, 2.4, 2.3), (6.5, 5.0, 3.1))
         self.kind = str(rng.choice(list(_BY_WALL)))
-        self.things: list[Triangles] = []  # each occludes, and returns light or swallows it, as one
-        self._taken: list[NDArray[np.float64]] = []  # (4,) low and high corner of a footprint
+        self.items: list[Triangles] = []  # the shell first
+        self._taken: list[NDArray[np.float64]] = []  # (4,) low and high corner of each footprint
 
         self._build_shell(rng)
         self._furnish_walls(rng)
-        self._furnish_middle(rng)
+        self._furnish_centre(rng)
         for _ in range(rng.integers(0, 25)):
-            thing = FLOOR[rng.integers(len(FLOOR))](rng)
-            self._stand(thing, rng.uniform(-0.48, 0.48, 2) * self.size[:2], rng.uniform(0, 2 * np.pi))
+            item = FLOOR[rng.integers(len(FLOOR))](rng)
+            self._stand(item, rng.uniform(-0.48, 0.48, 2) * self.size[:2], rng.uniform(0, 2 * np.pi))
 
-        # Dark and shiny things lose their pixels where a unit random field passes a level of their own.
-        level = rng.uniform(-0.3, 1.5, len(self.things))
-        self.swallows = np.where(rng.random(len(self.things)) < 0.12, level, np.inf).astype(np.float32)
-        self.swallows[0] = np.inf
+        # Dark and shiny items lose pixels where a unit random field exceeds the item's level.
+        level = rng.uniform(-0.3, 1.5, len(self.items))
+        self.dropout_level = np.where(rng.random(len(self.items)) < 0.12, level, np.inf).astype(np.float32)
+        self.dropout_level[0] = np.inf
 
     @cached_property
     def tree(self) -> Tree:
-        """The triangles of all things, ready to be seen."""
-        return Tree.over(np.concatenate(self.things))
+        """Bounding volume tree of the triangles of all items."""
+        return Tree.over(np.concatenate(self.items))
 
     @cached_property
-    def thing_of(self) -> NDArray[np.int32]:
-        """Which thing a triangle of the tree belongs to; the shell is thing 0."""
-        owner = np.repeat(np.arange(len(self.things)), [len(thing) for thing in self.things])
+    def item_of(self) -> NDArray[np.int32]:
+        """Item (F,) of each triangle of the tree; the shell is item 0."""
+        owner = np.repeat(np.arange(len(self.items)), [len(item) for item in self.items])
         return owner[self.tree.source].astype(np.int32)
 
     def _build_shell(self, rng: np.random.Generator) -> None:
@@ -91,48 +91,48 @@ class Room:
             shade = place(blob(rng.uniform(0.2, 0.5, 3)), (0, 0, -sag - 0.3))
             lamp = join(bar((0, 0, 0), (0, 0, -sag), 0.008, 5), shade)
             fixtures.append(place(lamp, (*rng.normal(0, 0.4, 2), height)))
-        self.things += [join(*shell), *fixtures]
+        self.items += [join(*shell), *fixtures]
 
     def _furnish_walls(self, rng: np.random.Generator) -> None:
         makers = _BY_WALL[self.kind]
         for _ in range(int(rng.uniform(1.2, 4.0) * self.size[:2].sum())):
-            thing = makers[rng.integers(len(makers))](rng)
+            item = makers[rng.integers(len(makers))](rng)
             side = int(rng.integers(4))
             across, out = self.size[[0, 1]] if side % 2 == 0 else self.size[[1, 0]]
-            back = thing[..., 1].max()
+            back = item[..., 1].max()
             gap = abs(rng.normal(0, 0.05)) + (rng.uniform(0.1, 0.8) if rng.random() < 0.15 else 0.0)
             x, y = rng.uniform(-0.5, 0.5) * across, out / 2 - back - gap - 0.02
             yaw = side * np.pi / 2
             xy = np.array([x * np.cos(yaw) - y * np.sin(yaw), x * np.sin(yaw) + y * np.cos(yaw)])
             lean = rng.normal(0, 0.04) if rng.random() < 0.7 else rng.normal(0, 0.3)
-            desk = self._stand(thing, xy, yaw + lean)
-            if desk and thing[..., 2].max() < 1.6 and rng.random() < 0.6:
+            desk = self._stand(item, xy, yaw + lean)
+            if desk and item[..., 2].max() < 1.6 and rng.random() < 0.6:
                 seat = (office_chair if rng.random() < 0.6 else chair)(rng)
                 forward = np.array([np.sin(yaw), -np.cos(yaw)]) * rng.uniform(0.6, 0.9)
                 self._stand(seat, xy + forward, yaw + np.pi + rng.normal(0, 0.6))
 
-    def _furnish_middle(self, rng: np.random.Generator) -> None:
+    def _furnish_centre(self, rng: np.random.Generator) -> None:
         for _ in range(int(rng.uniform(0.1, 0.8) * self.size[0] * self.size[1])):
-            thing = _IN_THE_MIDDLE[rng.integers(len(_IN_THE_MIDDLE))](rng)
+            item = _CENTRE[rng.integers(len(_CENTRE))](rng)
             xy, yaw = rng.uniform(-0.36, 0.36, 2) * self.size[:2], rng.uniform(0, 2 * np.pi)
-            if self._stand(thing, xy, yaw) and np.ptp(thing[..., 0]) > 1.0:
+            if self._stand(item, xy, yaw) and np.ptp(item[..., 0]) > 1.0:
                 for _ in range(rng.integers(0, 5)):
                     around, reach = rng.uniform(0, 2 * np.pi), rng.uniform(0.6, 1.0)
                     at = xy + reach * np.array([np.cos(around), np.sin(around)])
                     self._stand(chair(rng), at, around + rng.normal(-np.pi / 2, 0.4))
 
-    def _stand(self, thing: Triangles, xy: NDArray[np.float64], yaw: float) -> bool:
-        """Put a thing on the floor, unless it would leave the room or stand in another."""
-        thing = place(thing, (*xy, 0.0), yaw=yaw)
-        low, high = extent(thing)
+    def _stand(self, item: Triangles, xy: NDArray[np.float64], yaw: float) -> bool:
+        """Put an item on the floor; return False if it would leave the room or intersect another item."""
+        item = place(item, (*xy, 0.0), yaw=yaw)
+        low, high = extent(item)
         reach = np.maximum(-low, high)
         if (reach > self.size * (0.5, 0.5, 1.0) - 0.01).any():
             return False
-        # Corners of a rotated footprint are mostly empty: a tenth of overlap is let pass.
+        # Corners of a rotated footprint are mostly empty: tolerate an overlap of a tenth.
         slack = 0.1 * (high - low)[:2]
         for taken in self._taken:
             if (low[:2] + slack < taken[2:]).all() and (high[:2] - slack > taken[:2]).all():
                 return False
         self._taken.append(np.concatenate([low[:2] + slack, high[:2] - slack]))
-        self.things.append(thing)
+        self.items.append(item)
         return True

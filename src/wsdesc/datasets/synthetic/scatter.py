@@ -1,4 +1,4 @@
-"""Clutter strewn over a surface, and which clutter belongs where."""
+"""Scatter clutter over a surface; lists of the clutter for each kind of surface."""
 
 from __future__ import annotations
 
@@ -57,16 +57,16 @@ def scatter(
     count: int,
     room_above: float = 9.0,
 ) -> Triangles:
-    """`count` things strewn over a rectangle around the origin; what is too high or too wide is left out."""
+    """Scatter up to `count` items over a rectangle about the origin; items that do not fit are left out."""
     parts: list[Triangles] = []
     taken: list[tuple[float, float, float]] = []
     for _ in range(count):
-        thing = makers[rng.integers(len(makers))](rng)
-        # Things on a desk mostly face its front, a few lie any way.
+        item = makers[rng.integers(len(makers))](rng)
+        # Most items on a desk face its front.
         yaw = rng.normal(0, 0.3) if rng.random() < 0.7 else rng.uniform(0, 2 * np.pi)
-        thing = place(thing, yaw=yaw)
-        low, high = extent(thing)
-        thing = thing - np.array([*(low + high)[:2] / 2, 0.0])
+        item = place(item, yaw=yaw)
+        low, high = extent(item)
+        item = item - np.array([*(low + high)[:2] / 2, 0.0])
         half = (high - low)[:2] / 2
         room = np.array([width, depth]) / 2 - 0.8 * half
         if high[2] > room_above or room.min() < 0:
@@ -76,6 +76,6 @@ def scatter(
             x, y = rng.uniform(-room, room)
             if all((x - a) ** 2 + (y - b) ** 2 > (reach + c) ** 2 for a, b, c in taken):
                 taken.append((x, y, reach))
-                parts.append(thing + np.array([x, y, 0.0]))
+                parts.append(item + np.array([x, y, 0.0]))
                 break
     return join(*parts)

@@ -1,4 +1,4 @@
-"""Furniture that people sit and lie on, and the soft things found there."""
+"""Chairs, sofas, beds and other seats, with pillows and coats."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from wsdesc.datasets.synthetic.shapes import (
 
 
 def chair(rng: np.random.Generator) -> Triangles:
-    """A four-legged chair with a slatted, solid or curved back; a third carry something."""
+    """Build a four-legged chair with a slatted, solid or curved back; a third carry an item."""
     w, d, h = rng.uniform((0.38, 0.38, 0.42), (0.5, 0.48, 0.48))
     parts = [legs(rng, w, d, h), place(rounded(w, d, 0.05, rng.uniform(0.2, 0.5)), (0, 0, h - 0.02))]
     up, kind = rng.uniform(0.35, 0.55), rng.integers(3)
@@ -74,7 +74,7 @@ def office_chair(rng: np.random.Generator) -> Triangles:
 
 
 def coat(rng: np.random.Generator) -> Triangles:
-    """A garment that hangs, with folds."""
+    """Build a hanging garment with folds."""
     w, h = rng.uniform(0.3, 0.5), rng.uniform(0.5, 0.9)
     front = bumpy(cloth(w, h, rng, rng.uniform(0.02, 0.05), rng.uniform(1.5, 4)), rng, 0.03, 0.3)
     return join(front, place(front, (0, rng.uniform(0.03, 0.1), 0), yaw=np.pi))
@@ -89,7 +89,7 @@ FLOPPY: list[Maker] = [pillow, clutter.bag, clutter.pebble, clutter.toy, clutter
 
 
 def sofa(rng: np.random.Generator) -> Triangles:
-    """A sofa or, one seat wide, an armchair."""
+    """Build a sofa, or an armchair."""
     seats, seat = int(rng.integers(1, 4)), rng.uniform(0.5, 0.7)
     w, d, h, edge = seats * seat, rng.uniform(0.75, 0.95), rng.uniform(0.3, 0.42), rng.uniform(0.15, 0.5)
     parts = [place(rounded(w + 0.1, d, h, 0.15))]
@@ -131,7 +131,7 @@ def bed(rng: np.random.Generator) -> Triangles:
 
 
 def drum(rng: np.random.Generator) -> Triangles:
-    """A stool, pouf, drum or heater: something round at knee height."""
+    """Build a stool, pouf, drum or heater: a round item of knee height."""
     r, h = rng.uniform(0.15, 0.3), rng.uniform(0.3, 0.6)
     if rng.random() < 0.5:
         return bumpy(rounded(2 * r, 2 * r, h, rng.uniform(0.3, 0.8), 13), rng, 0.02, 0.4)

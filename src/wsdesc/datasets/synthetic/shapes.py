@@ -1,7 +1,6 @@
-"""Surfaces as plain triangles: the few shapes that everything in a synthetic room is made of.
+"""Basic shapes of synthetic rooms, as triangles.
 
-A shape is an array (F, 3, 3): F triangles, three corners each, in metres, z up. Joining two shapes is
-concatenating them, and moving one is moving its corners; no bookkeeping of indices is needed.
+A shape is an array (F, 3, 3): F triangles with three corners each, in metres, z up.
 """
 
 from __future__ import annotations
@@ -20,18 +19,18 @@ _UNIT_BOX = _CORNERS[np.array([[f[0], f[i], f[i + 1]] for f in _FACES for i in (
 
 
 def join(*shapes: Triangles) -> Triangles:
-    """Several shapes as one."""
+    """Join shapes."""
     return np.concatenate(shapes) if shapes else np.zeros((0, 3, 3))
 
 
 def extent(shape: Triangles) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The low and the high corner of the box around a shape."""
+    """Compute the low and the high corner of the bounding box."""
     x, y, z = np.ascontiguousarray(shape.reshape(-1, 3).T)
     return np.array([x.min(), y.min(), z.min()]), np.array([x.max(), y.max(), z.max()])
 
 
 def rotation(yaw: float = 0.0, pitch: float = 0.0, roll: float = 0.0) -> NDArray[np.float64]:
-    """Turn by roll about x, then pitch about y, then yaw about z (radians)."""
+    """Compute the rotation (3, 3) by roll about x, then pitch about y, then yaw about z (radians)."""
     (cy, cp, cr), (sy, sp, sr) = np.cos([yaw, pitch, roll]), np.sin([yaw, pitch, roll])
     return np.array(
         [
@@ -45,20 +44,20 @@ def rotation(yaw: float = 0.0, pitch: float = 0.0, roll: float = 0.0) -> NDArray
 def place(
     shape: Triangles, at: ArrayLike = (0.0, 0.0, 0.0), yaw: float = 0.0, pitch: float = 0.0, roll: float = 0.0
 ) -> Triangles:
-    """The shape turned about its origin, then carried to `at`."""
-    # einsum, not BLAS: its bits do not depend on the number of threads.
+    """Rotate a shape about its origin, then translate it to `at`."""
+    # einsum, not BLAS: its result does not depend on the number of threads.
     turned: Triangles = np.einsum("fvi,ji->fvj", shape, rotation(yaw, pitch, roll))
     return turned + np.asarray(at, dtype=np.float64)
 
 
 def sheet(grid: NDArray[np.float64]) -> Triangles:
-    """Two triangles for each cell of a (U, V, 3) grid of points."""
+    """Build two triangles for each cell of a grid of points (U, V, 3)."""
     a, b, c, d = grid[:-1, :-1], grid[1:, :-1], grid[1:, 1:], grid[:-1, 1:]
     return np.stack([a, b, c, a, c, d], axis=2).reshape(-1, 3, 3)
 
 
 def flat(width: float, depth: float, steps: int = 2) -> Triangles:
-    """A horizontal rectangle around the origin."""
+    """Build a horizontal rectangle about the origin."""
     x, y = np.meshgrid(
         np.linspace(-width / 2, width / 2, steps), np.linspace(-depth / 2, depth / 2, steps), indexing="ij"
     )
@@ -66,12 +65,12 @@ def flat(width: float, depth: float, steps: int = 2) -> Triangles:
 
 
 def box(width: float, depth: float, height: float) -> Triangles:
-    """A box that stands on z = 0 around the z axis."""
+    """Build a box that stands on z = 0, centred at the z axis."""
     return np.asarray(_UNIT_BOX * np.array([width, depth, height]))
 
 
 def rounded(width: float, depth: float, height: float, edge: float = 0.3, steps: int = 9) -> Triangles:
-    """A superellipsoid standing on z = 0: `edge` 0.1 is nearly a box, 1 an ellipsoid."""
+    """Build a superellipsoid that stands on z = 0: `edge` 0.1 is nearly a box, 1 an ellipsoid."""
     u = np.linspace(-np.pi / 2, np.pi / 2, steps)[:, None]
     v = np.linspace(-np.pi, np.pi, 2 * steps - 1)[None, :]
 
@@ -85,30 +84,30 @@ def rounded(width: float, depth: float, height: float, edge: float = 0.3, steps:
 
 
 def blob(size: NDArray[np.float64], edge: float = 1.0, steps: int = 9) -> Triangles:
-    """`rounded`, for a size (3,) that was drawn in one go."""
+    """Build a `rounded` shape of size (3,)."""
     width, depth, height = size
     return rounded(width, depth, height, edge, steps)
 
 
 def lathe(profile: Sequence[tuple[float, float]], sides: int = 14) -> Triangles:
-    """The surface that a profile of (radius, height) sweeps around the z axis."""
+    """Build the surface of revolution of a profile of (radius, height) about the z axis."""
     radius, height = np.array(profile).T[:, :, None]
     angle = np.linspace(0, 2 * np.pi, sides + 1)[None, :]
     return sheet(np.stack([radius * np.cos(angle), radius * np.sin(angle), height + 0 * angle], axis=-1))
 
 
 def rod(radius: float, height: float, top: float | None = None, sides: int = 10) -> Triangles:
-    """A closed cylinder, or a frustum where the `top` radius differs."""
+    """Build a closed cylinder, or a frustum with another `top` radius."""
     top = radius if top is None else top
     return lathe([(0, 0), (radius, 0), (top, height), (0, height)], sides)
 
 
 def tube(path: ArrayLike, radius: float, sides: int = 7) -> Triangles:
-    """A hose of constant radius along a path (K, 3)."""
+    """Build a tube of constant radius along a path (K, 3)."""
     path = np.asarray(path, dtype=np.float64)
     along = np.gradient(path, axis=0)
     along /= np.linalg.norm(along, axis=1, keepdims=True) + 1e-12
-    # The coordinate axis that the path follows least makes a side direction that never vanishes.
+    # The coordinate axis least parallel to the path: its cross product never vanishes.
     axis = np.eye(3)[np.argmin(np.abs(along).max(axis=0))]
     side = np.cross(along, axis)
     side /= np.linalg.norm(side, axis=1, keepdims=True) + 1e-12
@@ -119,12 +118,12 @@ def tube(path: ArrayLike, radius: float, sides: int = 7) -> Triangles:
 
 
 def bar(start: ArrayLike, end: ArrayLike, radius: float, sides: int = 7) -> Triangles:
-    """A straight tube between two points."""
+    """Build a straight tube between two points."""
     return tube(np.array([start, end], dtype=np.float64), radius, sides)
 
 
 def ring(radius: float, thickness: float, share: float = 1.0, sides: int = 24) -> Triangles:
-    """A torus, or the first `share` of one, in the x-z plane around the origin."""
+    """Build a torus, or the first `share` of it, in the x-z plane about the origin."""
     angle = np.linspace(0, 2 * np.pi * share, sides + 1)
     circle = np.stack([np.cos(angle), np.zeros_like(angle), np.sin(angle)], axis=-1)
     side = np.linspace(0, 2 * np.pi, 8)[None, :, None]
@@ -133,7 +132,7 @@ def ring(radius: float, thickness: float, share: float = 1.0, sides: int = 24) -
 
 
 def bumpy(shape: Triangles, rng: np.random.Generator, amplitude: float, wavelength: float) -> Triangles:
-    """The shape with every corner displaced by a smooth random field, so that joined corners stay joined."""
+    """Displace every corner by a smooth random field; joined corners stay joined."""
     waves = rng.normal(size=(6, 3)) * (2 * np.pi / wavelength) * rng.uniform(0.4, 1.0, (6, 1))
     strength = rng.normal(size=(6, 3)) * (amplitude / np.sqrt(6))
     phase = rng.uniform(0, 2 * np.pi, 6)
@@ -144,7 +143,7 @@ def bumpy(shape: Triangles, rng: np.random.Generator, amplitude: float, waveleng
 def cloth(
     width: float, height: float, rng: np.random.Generator, wave: float = 0.03, folds: float = 6.0
 ) -> Triangles:
-    """A hanging sheet in the x-z plane from z = 0 up, with folds that widen downwards."""
+    """Build a hanging sheet in the x-z plane above z = 0, with folds that widen downwards."""
     count = int(np.clip(8 * folds, 12, 60))
     s, z = np.meshgrid(np.linspace(0, 1, count), np.linspace(0, 1, 6), indexing="ij")
     bend = s * folds + 0.3 * np.sin(2 * np.pi * s + rng.uniform(0, 6)) + 0.15 * z * rng.normal()
@@ -153,7 +152,7 @@ def cloth(
 
 
 def legs(rng: np.random.Generator, width: float, depth: float, height: float) -> Triangles:
-    """Four legs, round or square, straight or splayed, now and then tied by bars."""
+    """Build four legs, round or square, straight or splayed, sometimes with cross bars."""
     thick, splay = rng.uniform(0.015, 0.035), rng.uniform(0, 0.06) * (rng.random() < 0.4)
     feet, tops = [], []
     for sx in (-1, 1):

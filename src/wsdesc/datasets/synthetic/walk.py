@@ -1,4 +1,4 @@
-"""Where a person carries the camera through a room: smooth, a little shaky, looking at things."""
+"""Camera paths of a person who walks through a room and looks at items."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from wsdesc.datasets.synthetic.camera import Camera, look
+from wsdesc.datasets.synthetic.camera import Camera, render
 from wsdesc.datasets.synthetic.room import Room
 
 _TRIES = 40
 
 
 def look_at(eye: NDArray[np.float64], gaze: NDArray[np.float64], roll: float = 0.0) -> NDArray[np.float64]:
-    """The pose of a camera at `eye` that looks at `gaze`, its picture turned by `roll` radians."""
+    """Compute the pose of a camera at `eye` that looks at `gaze`, rotated by `roll` radians."""
     forward = gaze - eye
     forward /= np.linalg.norm(forward)
     right = np.cross(forward, [0.0, 0.0, 1.0])
@@ -32,13 +32,13 @@ def look_at(eye: NDArray[np.float64], gaze: NDArray[np.float64], roll: float = 0
 def stations(
     room: Room, camera: Camera, rng: np.random.Generator, pace: float
 ) -> Iterator[NDArray[np.float64]]:
-    """An endless chain of views (7,): eye, gaze, roll, each of which sees something worth scanning."""
+    """Yield an endless chain of views (7,): eye, gaze, roll. Each of them sees enough to scan."""
     scout = replace(camera, width=32, height=24, focal=camera.focal * 32 / camera.width)
     half = np.array([*room.size[:2] / 2 - 0.25, np.inf])
     step_eye, step_gaze = pace * rng.uniform(0.1, 0.5), pace * rng.uniform(0.2, 1.2)
-    busy = rng.uniform(0.1, 0.55)  # the share of the picture that should not be bare wall or floor
-    away = rng.uniform(1.3, 3.2)  # the median depth should be less
-    details = np.concatenate(room.things[1:])[:, 0]  # small things have many triangles, walls a few
+    busy = rng.uniform(0.1, 0.55)  # smallest share of the image with detail
+    away = rng.uniform(1.3, 3.2)  # largest median depth, in metres
+    details = np.concatenate(room.items[1:])[:, 0]  # small items have many triangles, walls few
     now: NDArray[np.float64] | None = None
     while True:
         best, best_score = np.zeros(7), -np.inf
@@ -58,7 +58,7 @@ def stations(
                 roll = 0.7 * now[6] + rng.normal(0, 0.07)
             eye = np.clip(eye, -half, half)
             eye[2] = np.clip(eye[2], 0.6, 2.0)
-            score = _worth(room, camera, scout, look_at(eye, gaze, roll), busy, away)
+            score = _score_view(room, camera, scout, look_at(eye, gaze, roll), busy, away)
             if score > best_score:
                 best, best_score = np.array([*eye, *gaze, roll]), score
             if score >= 0:
@@ -67,14 +67,14 @@ def stations(
         yield now
 
 
-def _worth(
+def _score_view(
     room: Room, camera: Camera, scout: Camera, pose: NDArray[np.float64], busy: float, away: float
 ) -> float:
-    """Zero for a view with enough within reach, nothing too close and not too bare; else below zero."""
-    depth = np.minimum(look(room, scout, pose[None], np.zeros((1, 2))).depth[0], 2 * camera.far)
+    """Score a view: 0 if enough is in range, nothing is too close and there is detail; else negative."""
+    depth = np.minimum(render(room, scout, pose[None], np.zeros((1, 2))).depth[0], 2 * camera.far)
     reached = (depth > camera.near) & (depth < camera.far)
     close, middle = np.quantile(depth, [0.03, 0.5])
-    # Inverse depth is linear on a plane: where it bends, there is something to see.
+    # Inverse depth is linear on a plane: its second differences are large at details.
     inverse = 1 / np.maximum(depth, 0.1)
     bends = np.abs(np.diff(inverse, 2, axis=1))[1:-1] + np.abs(np.diff(inverse, 2, axis=0))[:, 1:-1] > 0.012
     shortfall = (reached.mean() - 0.65, bends.mean() - busy, close - 0.5, middle - 0.9, away - middle)
@@ -82,7 +82,7 @@ def _worth(
 
 
 def path(chain: list[NDArray[np.float64]], times: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Views (T, 7) at times in [0, 1] between the second and the third of four stations (Catmull and Rom)."""
+    """Interpolate views (T, 7) at times in [0, 1] between views 2 and 3 of 4 (Catmull-Rom spline)."""
     a, b, c, d = chain
     t = times[:, None]
     return 0.5 * (2 * b + (c - a) * t + (2 * a - 5 * b + 4 * c - d) * t**2 + (3 * b - a - 3 * c + d) * t**3)

@@ -1,4 +1,4 @@
-"""Walls: doors and windows with their frames, and what hangs on the rest."""
+"""Walls with doors, windows and fixtures."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Hole = tuple[float, float, float, float]  # x from, x to, z from, z to
 def wall(
     rng: np.random.Generator, length: float, height: float, must_open: bool
 ) -> tuple[Triangles, list[Triangles]]:
-    """A wall in the plane y = 0 around the z axis, outdoors at +y, and what is fixed to it."""
+    """Build a wall in the plane y = 0, centred at the z axis, outdoors at +y; and its fixtures."""
     holes: list[Hole] = []
     parts: list[Triangles] = []
     extras: list[Triangles] = []
@@ -58,7 +58,7 @@ def _upright(x0: float, x1: float, z0: float, z1: float, y: float = 0.0) -> Tria
 
 
 def _frame(hole: Hole, depth: float, trim: float) -> list[Triangles]:
-    """The reveal of an opening and the mouldings around it."""
+    """Build the reveal of an opening and the mouldings around it."""
     x0, x1, z0, z1 = hole
     parts = []
     for x in (x0, x1):
@@ -77,7 +77,7 @@ def _door(rng: np.random.Generator, hole: Hole) -> tuple[Triangles, list[Triangl
     leaf += [place(panel, (w / 2, 0, z)) for z in rows]
     swing = 0.0 if rng.random() < 0.5 else rng.uniform(-2.0, 0.0)
     parts = _frame(hole, 0.14, rng.uniform(0.04, 0.1))
-    # What an open door shows: a corridor.
+    # A corridor behind the open door.
     far, reach = rng.uniform(1.0, 2.2), rng.uniform(0.6, 2.0)
     a, b = x0 - reach, x1 + reach
     parts.append(_upright(a, b, 0, z1 + 0.2, far))
@@ -112,7 +112,7 @@ def _window(rng: np.random.Generator, hole: Hole) -> tuple[Triangles, list[Trian
 
 
 def _fixture(rng: np.random.Generator, hole: Hole, height: float) -> list[Triangles]:
-    """Something on a wall: pictures, a board, a shelf with books, pipes, hooks with coats."""
+    """Build a fixture of a wall: pictures, a board, a shelf with books, pipes, or hooks with coats."""
     x0, x1, z0, z1 = hole
     w, middle, kind = x1 - x0, (x0 + x1) / 2, rng.integers(5)
     if kind == 0:
