@@ -16,6 +16,7 @@ from torch import Tensor
 
 from wsdesc.cloud.neighbours import NeighbourGrid
 from wsdesc.cloud.sampling import farthest_points
+from wsdesc.core.geometry import transform
 from wsdesc.learning.losses import BatchHardLoss, InfoNCELoss
 from wsdesc.learning.options import TrainOptions
 from wsdesc.learning.trainer import PreparedPair, Trainer
@@ -50,7 +51,7 @@ def matches_by_pose(
     Returns:
         (K, 2) int64: a row of p and its nearest row of q, K ≤ N.
     """
-    moved = p.double().cpu().numpy() @ T_q_p[:3, :3].T + T_q_p[:3, 3]
+    moved = transform(p.double().cpu().numpy(), T_q_p)
     distance, nearest = cKDTree(q.double().cpu().numpy()).query(moved, distance_upper_bound=max_distance)
     matched = np.flatnonzero(distance < max_distance)
     return torch.from_numpy(np.stack([matched, nearest[matched]], axis=1).astype(np.int64))

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from wsdesc.core.errors import FileFormatError, InputError
+from wsdesc.core.geometry import inverse, transform
 from wsdesc.datasets.threedmatch import read_pose
 from wsdesc.learning.data import CloudOrigin, TrainingData
 from wsdesc.learning.identity_cache import IdentityCache
@@ -45,7 +46,7 @@ def relative_pose(T_world_p: Pose | None, T_world_q: Pose | None) -> Pose | None
     """Return T_q_p, or None if a pose is missing."""
     if T_world_p is None or T_world_q is None:
         return None
-    T_q_p: Pose = np.linalg.inv(T_world_q) @ T_world_p
+    T_q_p: Pose = inverse(T_world_q) @ T_world_p
     return T_q_p
 
 
@@ -170,5 +171,5 @@ def _posed_points(points: Tensor, T_world_scan: Pose, min_coverage: float) -> Te
     """Return the remaining points (N, 6) in the centred cloud's frame and in the world frame."""
     cloud = drop_sparse(points, 0.3, min_coverage)  # centred
     T = torch.from_numpy(T_world_scan)
-    world = (cloud + points.mean(0)).double() @ T[:3, :3].T + T[:3, 3]
+    world = transform((cloud + points.mean(0)).double(), T)
     return torch.cat([cloud, world.float()], dim=1)

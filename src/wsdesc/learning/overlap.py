@@ -18,6 +18,7 @@ from torch import Tensor
 from wsdesc.alignment.ransac import ransac
 from wsdesc.cloud.neighbours import NeighbourGrid
 from wsdesc.core.errors import InputError
+from wsdesc.core.geometry import transform
 from wsdesc.core.options import Options
 from wsdesc.learning.histograms import point_histograms
 from wsdesc.matching.mutual import mutual_matches
@@ -107,7 +108,7 @@ def _covered(
 ) -> float:
     """Return the share of source points with a target point within the threshold."""
     T = T_target_source.to(source.points.device)
-    moved = source.points.double() @ T[:3, :3].mT + T[:3, 3]
+    moved = transform(source.points.double(), T)
     return float((target.count(moved, threshold) > 0).double().mean())
 
 
