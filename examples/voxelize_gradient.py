@@ -1,9 +1,9 @@
-"""The voxelization layer alone: its value, and its derivative by the size of the grid, checked by hand.
+"""Differentiate the voxelization layer with respect to the support, and compare with finite differences.
 
     python examples/voxelize_gradient.py
 
-The fast layer leaves out pairs of point and voxel less probable than 0.001. That costs a few per cent of the
-derivative; the plain layer without the cut-off agrees with finite differences.
+The default layer ignores pairs of point and voxel with a probability below 0.001. This changes the derivative
+by a few per cent; without the cut-off, it agrees with finite differences.
 """
 
 import torch
@@ -14,7 +14,7 @@ from wsdesc.datasets.synthetic import room_pair
 
 points = voxel_downsample(torch.from_numpy(room_pair(seed=0).source), 0.1)  # (N, 3)
 keypoints = points[farthest_points(points, 4)]  # (K, 3)
-frames = local_frames(points, keypoints)  # axes (K, 3, 3), reliable (K,)
+frames = local_frames(points, keypoints)  # frames (K, 3, 3), reliable (K,)
 
 
 def occupancy(support: torch.Tensor, **options: object) -> torch.Tensor:
@@ -23,11 +23,11 @@ def occupancy(support: torch.Tensor, **options: object) -> torch.Tensor:
 
 
 side = torch.tensor(1.0, requires_grad=True)
-fast = occupancy(side)
-fast.backward()
+default = occupancy(side)
+default.backward()
 
 exact_side = torch.tensor(1.0, dtype=torch.float64, requires_grad=True)
-exact = occupancy(exact_side, cutoff=None)  # every pair, in plain torch
+exact = occupancy(exact_side, cutoff=None)  # all pairs, in plain torch
 exact.backward()
 
 step = 1e-3
@@ -35,6 +35,6 @@ with torch.no_grad():
     above, below = (occupancy(exact_side + change, cutoff=None) for change in (step, -step))
 
 print(f"{len(points)} points, {len(keypoints)} keypoints, {int(frames.reliable.sum())} reliable frames")
-print(f"fast layer:          occupancy {fast.item():.5f}, derivative by the support {side.grad.item():+.5f}")
+print(f"default:             occupancy {default.item():.5f}, derivative {side.grad.item():+.5f}")
 print(f"without the cut-off: occupancy {exact.item():.5f}, derivative {exact_side.grad.item():+.5f}")
 print(f"finite differences:  derivative {((above - below) / (2 * step)).item():+.5f}")

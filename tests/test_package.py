@@ -1,4 +1,4 @@
-"""The package from outside: its names, and that importing it is quick."""
+"""The package `wsdesc`: its public names, and what importing it loads."""
 
 from __future__ import annotations
 
@@ -27,23 +27,34 @@ def test_every_public_name_resolves() -> None:
     assert set(wsdesc._MODULE_OF) == set(wsdesc.__all__)
 
 
-def test_a_star_import_gives_exactly_the_public_names() -> None:
+def test_star_import_gives_the_public_names() -> None:
     names: dict[str, object] = {}
     exec("from wsdesc import *", names)
     assert set(names) - {"__builtins__"} == set(wsdesc.__all__)
 
 
-def test_importing_does_not_wait_for_torch() -> None:
+def test_import_loads_no_heavy_library() -> None:
     heavy = "{'torch', 'numba', 'numpy', 'scipy', 'matplotlib', 'pydantic'}"
     assert python(f"import sys, wsdesc; print(sorted({heavy} & set(sys.modules)))") == "[]"
 
 
-def test_an_error_can_be_named_without_torch() -> None:
+def test_error_type_is_available_without_torch() -> None:
     code = "import sys, wsdesc; wsdesc.WSDescError; print('torch' in sys.modules)"
     assert python(code) == "False"
 
 
-def test_an_unknown_name() -> None:
+@pytest.mark.parametrize("name", ["alignment", "matching", "registration", "view"])
+def test_packages_are_available_after_import(name: str) -> None:
+    assert python(f"import wsdesc; print(wsdesc.{name}.__name__)") == f"wsdesc.{name}"
+
+
+def test_package_is_typed() -> None:
+    from importlib.resources import files
+
+    assert files("wsdesc").joinpath("py.typed").is_file()
+
+
+def test_unknown_name() -> None:
     with pytest.raises(AttributeError, match="wsdesk"):
         _ = wsdesc.wsdesk  # type: ignore[attr-defined]
     with pytest.raises(ImportError):
@@ -51,7 +62,7 @@ def test_an_unknown_name() -> None:
     assert not hasattr(wsdesc, "torch")
 
 
-def test_the_version_is_that_of_the_distribution() -> None:
+def test_version_is_that_of_the_distribution() -> None:
     from importlib.metadata import version
 
     assert wsdesc.__version__ == version("wsdesc")

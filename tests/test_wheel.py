@@ -1,4 +1,4 @@
-"""What users install: only what belongs there, the same bytes each time, working on its own."""
+"""The wheel: its content, its reproducibility, and a registration from an installed copy."""
 
 import json
 import os
@@ -16,7 +16,7 @@ from wsdesc.cloud.files import write_points
 
 ROOT = Path(__file__).parents[1]
 LOCK = ROOT / "requirements-dev.lock"
-KINDS = {".py", ".js", ".html", ".md", ".json", ".safetensors", ".typed"}
+EXTENSIONS = {".py", ".js", ".html", ".md", ".json", ".safetensors", ".typed"}
 
 
 def build(tree: Path, out: Path) -> Path:
@@ -31,25 +31,30 @@ def wheel(tmp_path_factory) -> Path:
     return build(ROOT, tmp_path_factory.mktemp("wheel"))
 
 
-def test_it_holds_the_package_and_nothing_else(wheel):
+@pytest.mark.slow
+def test_wheel_holds_the_package_only(wheel):
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
         texts = b"".join(archive.read(n) for n in names if Path(n).suffix in {".py", ".md", ".json"})
         metadata = archive.read(next(n for n in names if n.endswith("METADATA"))).decode()
     code = [name for name in names if ".dist-info/" not in name]
     source = ROOT / "src"
-    there = {p.relative_to(source).as_posix() for p in (source / "wsdesc").rglob("*") if p.is_file()}
-    assert set(code) <= there
-    assert {Path(name).suffix for name in code} <= KINDS
-    assert {name for name in there if name.endswith((".py", ".safetensors"))} <= set(code)
+    files = {p.relative_to(source).as_posix() for p in (source / "wsdesc").rglob("*") if p.is_file()}
+    assert set(code) <= files
+    assert {Path(name).suffix for name in code} <= EXTENSIONS
+    shipped = (".py", ".safetensors", ".js", ".html", "py.typed")
+    assert {name for name in files if name.endswith(shipped)} <= set(code)
+    assert "wsdesc/py.typed" in code
+    assert "wsdesc/view/assets/controls.js" in code
     assert not [name for name in names if "__pycache__" in name or ".." in name or name.startswith("/")]
     assert str(ROOT).encode() not in texts
     assert "Requires-Dist: torch" in metadata
     assert wheel.stat().st_size < 20e6
 
 
-def test_it_is_the_same_wherever_and_whenever_it_is_built(wheel, tmp_path):
-    tree = tmp_path / "elsewhere"
+@pytest.mark.slow
+def test_wheel_is_reproducible(wheel, tmp_path):
+    tree = tmp_path / "copy"
     tree.mkdir()
     for name in ("pyproject.toml", "README.md", "LICENSE", ".gitignore"):
         shutil.copy(ROOT / name, tree)
@@ -59,8 +64,9 @@ def test_it_is_the_same_wherever_and_whenever_it_is_built(wheel, tmp_path):
     assert build(tree, tmp_path / "out").read_bytes() == wheel.read_bytes()
 
 
-def test_it_registers_from_an_environment_of_its_own(wheel, tmp_path, room):
-    """The dependencies are those of this environment, put behind the installed package; its source is not."""
+@pytest.mark.slow
+def test_installed_wheel_registers_scans(wheel, tmp_path, room):
+    """Install the wheel into a new environment; the dependencies are those of the current one."""
     home = tmp_path / "environment"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(home)], check=True, timeout=120)
     python = home / "bin" / "python"
@@ -68,22 +74,24 @@ def test_it_registers_from_an_environment_of_its_own(wheel, tmp_path, room):
     subprocess.run([sys.executable, "-m", "pip", *install], check=True, timeout=120)
     site = next(home.glob("lib/*/site-packages"))
     libraries = [path for path in sys.path if Path(path).name in ("site-packages", "dist-packages")]
-    (site / "dependencies.pth").write_text("\n".join(libraries))  # whose own .pth files are not read
+    (site / "dependencies.pth").write_text("\n".join(libraries))  # their own .pth files are ignored
 
     environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
     options = {"cwd": tmp_path, "env": environment, "capture_output": True, "text": True, "timeout": 300}
-    where = subprocess.run([python, "-c", "import wsdesc; print(wsdesc.__file__)"], **options)
-    assert where.stdout.startswith(str(site)), where.stderr
+    imported = subprocess.run([python, "-c", "import wsdesc; print(wsdesc.__file__)"], **options)
+    assert imported.stdout.startswith(str(site)), imported.stderr
     write_points(tmp_path / "a.ply", room.source)
     write_points(tmp_path / "b.ply", room.target)
-    done = subprocess.run([home / "bin" / "wsdesc", "register", "a.ply", "b.ply", "-o", "T.json"], **options)
+    command = [home / "bin" / "wsdesc", "register", "a.ply", "b.ply", "-o", "T.json", "--save", "page.html"]
+    done = subprocess.run(command, **options)
     assert done.returncode == 0, done.stdout + done.stderr
+    assert "<html" in (tmp_path / "page.html").read_text(encoding="utf-8")
     T_target_source = np.array(json.loads((tmp_path / "T.json").read_text())["T_target_source"])
     assert np.abs(T_target_source - room.T_target_source).max() < 0.1
 
 
 def requirements() -> list[Requirement]:
-    """Of the package, its tests and the fuzzing."""
+    """Return the requirements of the package, its tests and the fuzzing."""
     import tomllib
 
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -93,11 +101,11 @@ def requirements() -> list[Requirement]:
 
 def test_every_dependency_has_both_bounds():
     for requirement in requirements():
-        signs = {part.operator for part in requirement.specifier}
-        assert ">=" in signs and "<" in signs, requirement  # noqa: PT018
+        operators = {part.operator for part in requirement.specifier}
+        assert ">=" in operators and "<" in operators, requirement  # noqa: PT018
 
 
-def test_the_lock_is_of_these_requirements():
+def test_lock_file_meets_the_requirements():
     locked = {}
     for line in LOCK.read_text().splitlines():
         if not line.startswith("#"):
@@ -108,5 +116,6 @@ def test_the_lock_is_of_these_requirements():
     for requirement in requirements():
         name = requirement.name.lower().replace("_", "-")
         if name != "torch":
+            assert name in locked, f"{name} is not locked: run `make lock`"
             assert requirement.specifier.contains(locked[name]), f"{requirement}: run `make lock`"
     assert "://" not in LOCK.read_text()

@@ -197,6 +197,8 @@ def test_different_units_are_reported(files, tmp_path):
     one = run("register", tmp_path / "mm.npy", files / "b.las", *FEW)
     assert one.exit_code == 1
     assert "different units" in one.stderr
+    assert "no alignment found" in one.stdout
+    assert "Try --resolution" not in one.stderr  # it would not help
 
 
 @pytest.mark.parametrize(

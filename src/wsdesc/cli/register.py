@@ -25,6 +25,7 @@ from wsdesc.cli.options import (
     View,
 )
 from wsdesc.cli.output import exit_unless, print_table, print_warnings, print_written, progress_bars
+from wsdesc.descriptor.options import DEFAULT_MODEL
 from wsdesc.registration.options import RegisterOptions
 
 if TYPE_CHECKING:
@@ -102,8 +103,8 @@ def register(
             if view or save is not None:
                 scene = _draw(result, clouds, (source, target), save)
     print_registration(result, (source, target), [out, aligned, picture, save], as_json)
-    if not result.success:
-        print(_suggestion(result), file=sys.stderr)
+    if not result.success and result.matches:
+        print(_suggestion(result, model, keypoints or max(_DEFAULTS.keypoints)), file=sys.stderr)
     if view and scene is not None:
         from wsdesc.cli.view import serve_page
 
@@ -127,15 +128,17 @@ def _print_table(result: Registration, files: tuple[Path, Path]) -> None:
     import numpy as np
     from scipy.spatial.transform import Rotation
 
+    rows = [("source", str(files[0])), ("target", str(files[1]))]
+    if not result.success and not result.inliers:
+        print_table("registration", [*rows, ("result", "no alignment found")])
+        return
     T = result.T_target_source
     degrees = float(np.degrees(Rotation.from_matrix(T[:3, :3]).magnitude()))
     matrix = "\n".join(" ".join(f"{value:12.6f}" for value in row) for row in T)
     print(f"T_target_source\n{matrix}\n")
     verdict = "success" if result.success else "NO success"
     steps = ", ".join(f"{name} {seconds:.2f}" for name, seconds in result.timings.items())
-    rows = [
-        ("source", str(files[0])),
-        ("target", str(files[1])),
+    rows += [
         ("confidence", f"{result.confidence:.3f} ({verdict})"),
         ("pose", f"rotation {degrees:.2f}°, translation {np.linalg.norm(T[:3, 3]):.4g}"),
         ("overlap", f"{result.overlap:.0%} of the source, rmse {result.rmse:.3g}"),
@@ -146,10 +149,15 @@ def _print_table(result: Registration, files: tuple[Path, Path]) -> None:
     print_table("registration", rows)
 
 
-def _suggestion(result: Registration) -> str:
-    """Say in terms of the command's options what to try after a result without success."""
-    finer = f"--resolution {result.resolution / 2:.2g} (was {result.resolution:.2g})"
-    return f"Try {finer}, --keypoints 8000, or --model indoor."
+def _suggestion(result: Registration, model: str, keypoints: int) -> str:
+    """Say which options to try after a result without success."""
+    options = [
+        f"--resolution {result.resolution / 2:.2g} (was {result.resolution:.2g})",
+        f"--keypoints {2 * keypoints}",
+    ]
+    if model == DEFAULT_MODEL:
+        options.append("--model indoor, which is slower")
+    return "Try " + ", or ".join(options) + "."
 
 
 def _draw(
