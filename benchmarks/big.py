@@ -1,9 +1,9 @@
-"""Memory and time of `wsdesc register` on two scans of millions of points.
+"""Measure memory and time of `wsdesc register` on two scans with millions of points.
 
     python -m benchmarks.big [--points 10000000]
 
-Scans of a synthetic room, each point repeated with a millimetre of noise, are written as ply and registered
-by the command in a process of its own, whose peak memory is that of reading, registering and nothing else.
+Two scans of a synthetic room are made denser with a millimetre of noise and written as ply. The command
+registers them in a separate process, so that its peak memory includes only reading and registering.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from wsdesc.datasets.synthetic import room_pair
 
 
 def dense(points: np.ndarray, count: int, seed: int) -> np.ndarray:
-    """`count` points (count, 3) float32 around the given ones."""
+    """Sample points (count, 3) float32 around the given ones."""
     rng = np.random.default_rng(seed)
     chosen = points[rng.integers(len(points), size=count)]
     return chosen + rng.normal(0, 0.001, (count, 3)).astype(np.float32)
@@ -36,7 +36,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--points", type=int, default=10_000_000, help="of each scan")
+    parser.add_argument("--points", type=int, default=10_000_000, help="points per scan")
     count = parser.parse_args().points
     pair = room_pair(0)
     with tempfile.TemporaryDirectory() as folder:
@@ -52,19 +52,19 @@ def main() -> None:
         seconds = time.perf_counter() - start
     result = json.loads(done.stdout)
     T = np.array(result["T_target_source"])
-    moved, true = (transform(pair.source, M) for M in (T, np.asarray(pair.T_target_source)))
+    moved, expected = (transform(pair.source, M) for M in (T, np.asarray(pair.T_target_source)))
     print_machine()
     print_table(
         [
-            ("points of each scan", f"{count:,}"),
+            ("points per scan", f"{count:,}"),
             (
                 "peak memory",
-                f"{resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 2**20:.2f} GiB (bound 4)",
+                f"{resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 2**20:.2f} GiB (limit 4)",
             ),
             ("whole command", f"{seconds:.1f} s"),
-            ("reading both files alone", f"{reading:.1f} s"),
+            ("reading both files only", f"{reading:.1f} s"),
             ("steps", ", ".join(f"{name} {value:.1f} s" for name, value in result["timings"].items())),
-            ("farthest point off by", f"{np.linalg.norm(moved - true, axis=1).max():.3f} m"),
+            ("largest point error", f"{np.linalg.norm(moved - expected, axis=1).max():.3f} m"),
             ("confidence", f"{result['confidence']:.3f}"),
         ]
     )

@@ -1,4 +1,4 @@
-"""Nothing is written outside the folder that was named, whatever the input calls things."""
+"""No input makes WSDesc read or write files outside of the folders that it was given."""
 
 import io
 import json
@@ -17,33 +17,33 @@ from wsdesc.evaluation.results import BenchmarkResults
 
 @pytest.fixture
 def outside(tmp_path) -> Path:
-    """A file of somebody's, beside the folder of results."""
+    """Return a file beside the folder of results, which must not change."""
     (tmp_path / "results").mkdir()
-    (tmp_path / "precious.txt").write_text("mine")
-    return tmp_path / "precious.txt"
+    (tmp_path / "private.txt").write_text("unchanged")
+    return tmp_path / "private.txt"
 
 
 @pytest.mark.parametrize("name", ["journal.jsonl", "merged.ply", ".lock", "a folder"])
-def test_a_link_out_of_the_results_is_refused(outside, name):
+def test_a_link_out_of_the_results_is_rejected(outside, name):
     results = outside.parent / "results"
     (results / name).symlink_to(outside if name != "a folder" else outside.parent)
     with pytest.raises(FileFormatError, match=f"{name}: this link leads out of"):
         make_folder(results)
     with pytest.raises(FileFormatError, match="link leads out of"), locked(results):
         pass
-    assert outside.read_text() == "mine"
+    assert outside.read_text() == "unchanged"
 
 
-def test_links_that_stay_inside_are_not(outside):
+def test_links_inside_the_results_are_accepted(outside):
     results = outside.parent / "results"
     (results / "last.ply").write_text("")
     (results / "newest.ply").symlink_to("last.ply")
     check_links(results)
-    (outside.parent / "elsewhere").symlink_to(results)  # the folder itself may be one
+    (outside.parent / "elsewhere").symlink_to(results)  # the folder itself may be a link
     check_links(outside.parent / "elsewhere")
 
 
-@pytest.mark.parametrize("name", ["../precious.txt", "/precious.txt", "x/../../../precious.txt"])
+@pytest.mark.parametrize("name", ["../private.txt", "/private.txt", "x/../../../private.txt"])
 def test_benchmark_results_cannot_name_another_folder(outside, name):
     """The name becomes part of the file names of plots."""
     results = {"benchmark": "eth", "name": "eth", "title": "", "samples": "", "notes": [], "options": {}}
@@ -56,25 +56,24 @@ def test_benchmark_results_cannot_name_another_folder(outside, name):
         BenchmarkResults.load(folder)
 
 
-def test_members_of_archives_are_not_unpacked(outside):
-    """They are read in memory, whatever their names."""
+def test_members_of_archives_are_read_in_memory(outside):
     array = io.BytesIO()
     np.save(array, np.eye(3))
     path = outside.parent / "results" / "a.npz"
     with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("../precious.txt", "theirs")
-        archive.writestr("../precious.npy", array.getvalue())
+        archive.writestr("../private.txt", "overwritten")
+        archive.writestr("../private.npy", array.getvalue())
         archive.writestr("/points.npy", array.getvalue())
         archive.writestr("points.npy", array.getvalue())
     before = sorted(outside.parent.rglob("*"))
     assert len(read_cloud(path).points) == 3
     assert sorted(outside.parent.rglob("*")) == before
-    assert outside.read_text() == "mine"
+    assert outside.read_text() == "unchanged"
 
 
 def test_a_mesh_opens_no_other_file(outside, monkeypatch):
     path = outside.parent / "results" / "a.obj"
-    path.write_text(f"mtllib {outside}\nmtllib ../precious.txt\nv 0 0 0\nv 1 0 0\nv 0 1 0\nf 1 2 3\n")
+    path.write_text(f"mtllib {outside}\nmtllib ../private.txt\nv 0 0 0\nv 1 0 0\nv 0 1 0\nf 1 2 3\n")
     opened = []
     original = Path.open
     monkeypatch.setattr(Path, "open", lambda self, *a, **k: opened.append(self) or original(self, *a, **k))
@@ -82,7 +81,7 @@ def test_a_mesh_opens_no_other_file(outside, monkeypatch):
     assert opened == [path]
 
 
-def test_what_is_half_written_lies_beside_its_place(outside):
+def test_temporary_files_are_in_the_folder_of_the_target(outside):
     results = outside.parent / "results"
     with atomic_write(results / "a.txt") as temporary:
         assert temporary.parent == results

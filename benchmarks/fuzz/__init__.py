@@ -1,1 +1,1 @@
-"""Coverage-guided fuzzing of everything that WSDesc reads: `python -m benchmarks.fuzz`."""
+"""Coverage-guided fuzzing of all readers of files: `python -m benchmarks.fuzz`."""

@@ -1,11 +1,11 @@
-"""Fuzz readers and say what came of it.
+"""Fuzz the readers and print a table of the findings.
 
 python -m benchmarks.fuzz                           every reader for 10 minutes
-python -m benchmarks.fuzz ply laz --seconds 60      these, for a minute each
-python -m benchmarks.fuzz --together 60 --seed 1    every reader, a minute in all: what CI does
+python -m benchmarks.fuzz ply laz --seconds 60      two readers, for a minute each
+python -m benchmarks.fuzz --together 60 --seed 1    all readers together for a minute, as in CI
 
-Exits with 1 if a promise was broken: inputs and tracebacks are then in --out, in a folder for each reader.
-With a seed the search begins in the same way each time: CI is to see what a change broke.
+Exits with 1 if a guarantee was broken. Inputs and tracebacks are then in --out, in one folder per reader.
+With a seed the search starts in the same way each time, so that a failure of CI is due to a change.
 Needs the extra `fuzz`.
 """
 
@@ -21,34 +21,34 @@ from pathlib import Path
 
 from benchmarks.fuzz.readers import READERS
 
-_START = 300  # seconds that a process may take beyond its own time, to import and to write the seeds
-_ENDED = ("crash-*", "timeout-*", "oom-*")  # inputs that ended the process
+_STARTUP = 300  # additional seconds for a process to import and to write the seeds
+_ABORTS = ("crash-*", "timeout-*", "oom-*")  # inputs that aborted the process
 _COLUMNS = "{:12} {:>9} {:>9} {:>6}  {}"
 
 
 def main() -> int:
     arguments = _arguments()
-    print(_COLUMNS.format("reader", "inputs", "a second", "kept", "broken promises"), flush=True)
-    found = sum(
+    print(_COLUMNS.format("reader", "inputs", "per second", "corpus", "broken guarantees"), flush=True)
+    findings = sum(
         _fuzz(name, arguments.seconds, arguments.seed, arguments.out / name) for name in arguments.readers
     )
-    print(f"{found} broken promises" + (f": see {arguments.out}" if found else ""))
-    return 1 if found else 0
+    print(f"{findings} broken guarantees" + (f": see {arguments.out}" if findings else ""))
+    return 1 if findings else 0
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, prog="benchmarks.fuzz"
     )
-    parser.add_argument("readers", nargs="*", metavar="READER", help=f"of {', '.join(READERS)}")
-    parser.add_argument("--seconds", type=int, default=600, help="for each reader")
-    parser.add_argument("--together", type=int, help="seconds for all readers in one process")
-    parser.add_argument("--seed", type=int, default=0, help="of the search; 0 is another one each time")
-    parser.add_argument("--out", type=Path, default=Path("results/fuzz"), help="inputs are kept here")
+    parser.add_argument("readers", nargs="*", metavar="READER", help=f"any of {', '.join(READERS)}")
+    parser.add_argument("--seconds", type=int, default=600, help="time for each reader")
+    parser.add_argument("--together", type=int, help="time for all readers in one process, in seconds")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the search; 0 differs each time")
+    parser.add_argument("--out", type=Path, default=Path("results/fuzz"), help="folder for the inputs")
     arguments = parser.parse_args()
     unknown = sorted(set(arguments.readers) - READERS.keys())
     if unknown:
-        parser.error(f"there is no reader {unknown[0]}")
+        parser.error(f"there is no reader {unknown[0]}: choose from {', '.join(READERS)}")
     if arguments.together:
         arguments.readers, arguments.seconds = ["all"], arguments.together
     arguments.readers = arguments.readers or list(READERS)
@@ -56,30 +56,31 @@ def _arguments() -> argparse.Namespace:
 
 
 def _fuzz(name: str, seconds: int, seed: int, folder: Path) -> int:
-    """Fuzz one reader, or all, in a process of its own, or in several where inputs end it; findings."""
+    """Fuzz one reader, or all, in a process that is restarted after aborts; return the number of findings."""
     inputs, left = 0, float(seconds)
     while left >= 1:
         start = time.monotonic()
         limits = (str(int(left)), str(seed))
         done = subprocess.run(
-            [sys.executable, "-W", "ignore", "-m", "benchmarks.fuzz.one", name, *limits, str(folder)],
+            [sys.executable, "-W", "ignore", "-m", "benchmarks.fuzz.worker", name, *limits, str(folder)],
             capture_output=True,
             env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0"},
-            timeout=left + _START,
+            timeout=left + _STARTUP,
             check=False,
         )
         log = done.stderr.decode(errors="replace")
         units = re.findall(r"number_of_executed_units: (\d+)", log)
         if not units:
-            raise SystemExit(f"{name}: fuzzing did not begin\n{log[-2000:]}")
+            raise SystemExit(f"{name}: fuzzing did not start\n{log[-2000:]}")
         inputs += int(units[-1])
         left = 0 if done.returncode == 0 else left - (time.monotonic() - start)
-    found = [*folder.glob("found/*.txt"), *(path for kind in _ENDED for path in folder.glob(kind))]
-    kept = sum(1 for _ in (folder / "corpus").iterdir())
-    print(_COLUMNS.format(name, inputs, inputs // seconds, kept, len(found)), flush=True)
-    for path in found:
-        print(f"    {path}: {path.read_text().splitlines()[-1][:200] if path.suffix else 'ends the process'}")
-    return len(found)
+    findings = [*folder.glob("findings/*.txt"), *(path for kind in _ABORTS for path in folder.glob(kind))]
+    corpus = sum(1 for _ in (folder / "corpus").iterdir())
+    print(_COLUMNS.format(name, inputs, inputs // seconds, corpus, len(findings)), flush=True)
+    for path in findings:
+        reason = path.read_text().splitlines()[-1][:200] if path.suffix else "aborts the process"
+        print(f"    {path}: {reason}")
+    return len(findings)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""Every function of WSDesc that opens a file which may come from somebody else.
+"""All functions of WSDesc that read files of unknown origin.
 
-They are imported when first called: only what is imported then is watched.
+They are imported when they are first called: atheris instruments only modules imported after its start.
 """
 
 from __future__ import annotations
@@ -15,28 +15,29 @@ import numpy as np
 
 from wsdesc.core.errors import InputError
 
-# What to watch for coverage while it is imported. Compiled libraries are watched through what they return.
-WATCHED = [
+# Modules whose coverage guides the search. Compiled libraries are not instrumented.
+INSTRUMENTED = [
     *("wsdesc.cloud", "wsdesc.datasets.threedmatch", "wsdesc.datasets.modelnet40", "wsdesc.datasets.hdf5"),
-    *(
-        "wsdesc.core.options",
-        "wsdesc.core.plain_yaml",
-        "wsdesc.learning.options",
-        "wsdesc.learning.pair_graph",
-    ),
+    *("wsdesc.core.options", "wsdesc.core.plain_yaml"),
+    *("wsdesc.learning.options", "wsdesc.learning.pair_graph"),
     *("wsdesc.descriptor.description", "wsdesc.descriptor.pretrained"),
-    *("wsdesc.evaluation.eth", "wsdesc.evaluation.scenes", "wsdesc.cli.view"),
+    *(
+        "wsdesc.evaluation.eth",
+        "wsdesc.evaluation.scenes",
+        "wsdesc.view.pose_file",
+        "wsdesc.registration.result",
+    ),
     *("laspy", "pypcd4", "pye57", "yaml"),
 ]
 
 
 @dataclass(frozen=True)
 class Reader:
-    """What is done with a file of a kind, and the name that the file must have for it."""
+    """A function that reads one kind of file."""
 
-    file_name: str
+    file_name: str  # that the file must have
     read: Callable[[Path], object]
-    seal: Callable[[bytes], bytes] = bytes  # repairs checksums, so that damage gets past them
+    repair: Callable[[bytes], bytes] = bytes  # corrects checksums, so that damage passes them
 
 
 def _points(path: Path) -> None:
@@ -44,18 +45,20 @@ def _points(path: Path) -> None:
 
     cloud = read_cloud(path, nonfinite="drop")
     assert cloud.points.dtype == np.float64, cloud.points.dtype
-    assert len(cloud.points) > 0, "no points and no error"
-    assert np.isfinite(cloud.points).all(), "points that are not finite"
-    assert all(len(values) == len(cloud.points) for values in cloud.attributes.values()), "ragged attributes"
+    assert len(cloud.points) > 0, "neither points nor an error"
+    assert np.isfinite(cloud.points).all(), "the points are not finite"
+    assert all(len(values) == len(cloud.points) for values in cloud.attributes.values()), (
+        "attributes of another length"
+    )
 
 
 def _mesh(path: Path) -> None:
     from wsdesc.cloud.files import read_cloud
 
     _points(path)
-    with suppress(InputError):  # it has no faces
+    with suppress(InputError):  # no faces
         points = read_cloud(path, sample=20, nonfinite="drop").points
-        assert np.isfinite(points).all(), "samples that are not finite"
+        assert np.isfinite(points).all(), "the samples are not finite"
 
 
 def _shapes(path: Path) -> None:
@@ -84,10 +87,16 @@ def _pose(path: Path) -> None:
     read_pose(path)
 
 
-def _motion(path: Path) -> None:
-    from wsdesc.cli.view import read_pose
+def _pose_file(path: Path) -> None:
+    from wsdesc.view.pose_file import read_pose
 
     read_pose(path)
+
+
+def _registration(path: Path) -> None:
+    from wsdesc.registration.result import Registration
+
+    Registration.load(path)
 
 
 def _keypoints(path: Path) -> None:
@@ -97,7 +106,7 @@ def _keypoints(path: Path) -> None:
 
 
 def _eth(path: Path) -> None:
-    """A scene of two scans whose poses are the file."""
+    """Read a scene of two scans with the file as their poses."""
     from wsdesc.evaluation.eth import read_eth_scenes
 
     for name in ("Hokuyo_0.csv", "Hokuyo_1.csv"):
@@ -130,7 +139,7 @@ def _pairs(path: Path) -> None:
     PairGraph.load(path)
 
 
-_PAGE = 1024  # bytes of an E57 file of which the last four are a checksum of the others
+_PAGE = 1024  # bytes of a page of an E57 file; the last four are a checksum
 
 
 def _crc32c_table() -> list[int]:
@@ -145,8 +154,8 @@ def _crc32c_table() -> list[int]:
 _CRC32C = _crc32c_table()
 
 
-def seal_e57(content: bytes) -> bytes:
-    """The content with the checksum of every whole page set right."""
+def repair_e57(content: bytes) -> bytes:
+    """Correct the checksum of every complete page."""
     pages = [content[start : start + _PAGE] for start in range(0, len(content), _PAGE)]
     for number, page in enumerate(pages):
         if len(page) == _PAGE:
@@ -161,13 +170,14 @@ READERS = {
     **{kind: Reader(f"a.{kind}", _mesh) for kind in ("ply", "obj", "off", "stl")},
     **{kind: Reader(f"a.{kind}", _points) for kind in ("pcd", "las", "laz", "npy", "npz")},
     **{kind: Reader(f"a.{kind}", _points) for kind in ("xyz", "csv", "pts")},
-    "e57": Reader("a.e57", _points, seal_e57),
+    "e57": Reader("a.e57", _points, repair_e57),
     "h5": Reader("ply_data_train0.h5", _shapes),
     "gt.log": Reader("gt.log", _log),
     "gt.info": Reader("gt.info", _info),
     "info.txt": Reader("cloud_bin_0.info.txt", _pose),
-    "pose.json": Reader("pose.json", _motion),
-    "pose.txt": Reader("pose.txt", _motion),
+    "pose.json": Reader("pose.json", _pose_file),
+    "registration": Reader("registration.json", _registration),
+    "pose.txt": Reader("pose.txt", _pose_file),
     "keypoints": Reader("cloud_bin_0Keypoints.txt", _keypoints),
     "eth": Reader("pose_scanner_leica.csv", _eth),
     "description": Reader("a.npz", _description),

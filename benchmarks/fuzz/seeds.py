@@ -1,4 +1,4 @@
-"""Good files of every format that is read, small and made by code: what fuzzing begins with."""
+"""Small valid files of every format, with which fuzzing starts."""
 
 from __future__ import annotations
 
@@ -11,43 +11,43 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.fuzz.readers import seal_e57
+from benchmarks.fuzz.readers import repair_e57
 
 _COUNT = 12
-_RANDOM_NAME = re.compile(rb"\{[0-9a-f-]{36}\}")
-_LAS_FORMATS = (0, 3, 6, 7)  # old and layered compression, without and with colours
+_RANDOM_GUID = re.compile(rb"\{[0-9a-f-]{36}\}")
+_LAS_FORMATS = (0, 3, 6, 7)  # compressed with and without layers, with and without colours
 
 
-def make(kind: str, folder: Path) -> list[bytes]:
-    """The contents of good files of a kind, which is an extension or a key of `_SPECIAL`."""
+def make_seeds(kind: str, folder: Path) -> list[bytes]:
+    """Return the contents of valid files for a reader; `folder` is for temporary files."""
     if kind in _SPECIAL:
         return _SPECIAL[kind](folder)
-    return [_written(folder / f"a.{kind}", more=False), _written(folder / f"b.{kind}", more=True)]
+    return [_write(folder / f"a.{kind}", single=False), _write(folder / f"b.{kind}", single=True)]
 
 
-def _numbers() -> np.random.Generator:
+def _rng() -> np.random.Generator:
     return np.random.default_rng(0)
 
 
-def _written(path: Path, more: bool) -> bytes:
-    from wsdesc.cloud.files import write_points  # late, as readers are
+def _write(path: Path, single: bool) -> bytes:
+    from wsdesc.cloud.files import write_points  # late, as in `readers`
 
-    rng = _numbers()
+    rng = _rng()
     points = rng.normal(size=(_COUNT, 3)).round(3)
     attributes = {
         "intensity": rng.integers(0, 99, _COUNT).astype(np.uint16),
         "colors": rng.integers(0, 9, (_COUNT, 3), np.uint8),
     }
     plain = path.suffix in (".npy", ".obj", ".off")
-    write_points(path, points.astype(np.float32 if more else np.float64), None if plain else attributes)
+    write_points(path, points.astype(np.float32 if single else np.float64), None if plain else attributes)
     return path.read_bytes()
 
 
 def _ply(folder: Path) -> list[bytes]:
-    """Text and both byte orders; faces of one size and of several; an element that nobody asks for."""
-    vertices = _numbers().normal(size=(5, 3)).round(2).astype(np.float32)
+    """Return text and both byte orders, with faces of different sizes and an additional element."""
+    vertices = _rng().normal(size=(5, 3)).round(2).astype(np.float32)
     faces = [[0, 1, 2], [1, 2, 3], [0, 2, 3, 4]]
-    contents = [_written(folder / "a.ply", more=True)]
+    contents = [_write(folder / "a.ply", single=True)]
     for order in ("ascii", "binary_little_endian", "binary_big_endian"):
         head = (
             f"ply\nformat {order} 1.0\ncomment by code\nelement extra 2\nproperty list uchar short values\n"
@@ -69,7 +69,7 @@ def _ply(folder: Path) -> list[bytes]:
 def _pcd(folder: Path) -> list[bytes]:
     from pypcd4 import Encoding, PointCloud
 
-    points = _numbers().normal(size=(_COUNT, 3)).round(2).astype(np.float32)
+    points = _rng().normal(size=(_COUNT, 3)).round(2).astype(np.float32)
     columns, types = [*points.T, np.arange(_COUNT, dtype=np.uint16)], [np.float32] * 3 + [np.uint16]
     cloud = PointCloud.from_points(columns, ["x", "y", "z", "ring"], types)
     contents = []
@@ -88,7 +88,7 @@ def _las(folder: Path, extension: str = "las") -> list[bytes]:
         header.scales, header.offsets = [0.01] * 3, [10.0, 0, 0]
         header.add_extra_dim(laspy.ExtraBytesParams("quality", np.float32))
         las = laspy.LasData(header)
-        las.x, las.y, las.z = _numbers().normal(size=(3, _COUNT))
+        las.x, las.y, las.z = _rng().normal(size=(3, _COUNT))
         las.write(str(folder / f"a.{extension}"))
         contents.append((folder / f"a.{extension}").read_bytes())
     return contents
@@ -99,16 +99,16 @@ def _obj(folder: Path) -> list[bytes]:
         "mtllib a.mtl\no part\nv 0 0 0 1 0 0\nv 1 0 0 0 1 0\nv 0 1 0 0 0 1\nv 0 0 1 1 1 1\nvt 0 0\nvn 0 0 1\n"
         "usemtl red\nf 1/1/1 2/1/1 3/1/1\ng other\nf 1//1 3//1 4//1\nf -4 -3 -2 -1\n"
     )
-    return [_written(folder / "a.obj", more=False), mesh.encode()]
+    return [_write(folder / "a.obj", single=False), mesh.encode()]
 
 
 def _off(folder: Path) -> list[bytes]:
     mesh = "OFF\n# made by code\n4 3 0\n0 0 0\n1 0 0\n0 1 0\n0 0 1\n3 0 1 2\n3 0 2 3\n4 0 1 2 3\n"
-    return [_written(folder / "a.off", more=False), mesh.encode()]
+    return [_write(folder / "a.off", single=False), mesh.encode()]
 
 
 def _stl(folder: Path) -> list[bytes]:
-    corners = _numbers().normal(size=(4, 12)).astype("<f4")  # a normal and three corners a triangle
+    corners = _rng().normal(size=(4, 12)).astype("<f4")  # a normal and three corners per triangle
     binary = bytes(80) + struct.pack("<I", 4) + b"".join(row.tobytes() + b"\0\0" for row in corners)
     text = ["solid a"]
     for row in corners.round(2).tolist():
@@ -122,20 +122,20 @@ def _npy(folder: Path) -> list[bytes]:
     structured = np.zeros(_COUNT, [("x", "f4"), ("y", "f4"), ("z", "f4"), ("i", "u2")])
     file = io.BytesIO()
     np.save(file, structured)
-    return [_written(folder / "a.npy", more=False), _written(folder / "b.npy", more=True), file.getvalue()]
+    return [_write(folder / "a.npy", single=False), _write(folder / "b.npy", single=True), file.getvalue()]
 
 
 def _npz(folder: Path) -> list[bytes]:
     file = io.BytesIO()
     columns = {axis: np.arange(_COUNT, dtype=np.int16) for axis in "xyz"}
     np.savez_compressed(file, **columns, i=np.ones(_COUNT))
-    return [_written(folder / "a.npz", more=True), file.getvalue()]
+    return [_write(folder / "a.npz", single=True), file.getvalue()]
 
 
 def _h5(folder: Path) -> list[bytes]:
     import h5py
 
-    shapes = _numbers().normal(size=(3, 8, 3)).astype(np.float32)
+    shapes = _rng().normal(size=(3, 8, 3)).astype(np.float32)
     contents = []
     for options in ({}, {"chunks": (1, 8, 3), "compression": "gzip"}):
         for version in ("earliest", "latest"):
@@ -146,7 +146,7 @@ def _h5(folder: Path) -> list[bytes]:
     return contents
 
 
-def _text_of_poses(size: int) -> bytes:
+def _poses_as_text(size: int) -> bytes:
     rows = [" ".join(map(str, row)) for row in np.eye(size).tolist()]
     return "\n".join(line for i in range(2) for line in (f"{i}\t {i + 1}\t 3", *rows)).encode()
 
@@ -156,19 +156,26 @@ def _description(folder: Path) -> list[bytes]:
 
     from wsdesc.descriptor.description import Description
 
-    numbers = torch.from_numpy(_numbers().normal(size=(9, 3)))
+    points = torch.from_numpy(_rng().normal(size=(9, 3)))
     frames = torch.eye(3).expand(4, 3, 3)
-    found = Description(
-        numbers.float(), torch.arange(6), torch.ones(4, 8), frames, 0.1, np.zeros(3), "indoor-fast"
+    description = Description(
+        points.float(), torch.arange(6), torch.ones(4, 8), frames, 0.1, np.zeros(3), "indoor-fast"
     )
-    found.save(folder / "a.npz")
+    description.save(folder / "a.npz")
     return [(folder / "a.npz").read_bytes()]
 
 
+def _registration(folder: Path) -> list[bytes]:
+    numbers = dict.fromkeys(("confidence", "overlap", "rmse", "inliers", "matches", "resolution"), 1)
+    pose = {"T_target_source": np.eye(4).tolist(), "success": True}
+    lists = {"warnings": ["a warning"], "timings": {"match": 0.5}}
+    return [json.dumps({**pose, **numbers, **lists}).encode()]
+
+
 def _e57(folder: Path) -> list[bytes]:
-    """With names of no chance in place of random ones."""
-    contents = [_written(folder / "a.e57", more=False), _written(folder / "b.e57", more=True)]
-    return [seal_e57(_RANDOM_NAME.sub(b"{" + b"0" * 36 + b"}", content)) for content in contents]
+    """Replace the random identifiers, so that the files are the same each time."""
+    contents = [_write(folder / "a.e57", single=False), _write(folder / "b.e57", single=True)]
+    return [repair_e57(_RANDOM_GUID.sub(b"{" + b"0" * 36 + b"}", content)) for content in contents]
 
 
 def _weights(folder: Path) -> list[bytes]:
@@ -211,10 +218,11 @@ _SPECIAL: dict[str, Callable[[Path], list[bytes]]] = {
     "npz": _npz,
     "e57": _e57,
     "h5": _h5,
-    "gt.log": lambda folder: [_text_of_poses(4)],
-    "gt.info": lambda folder: [_text_of_poses(6)],
-    "info.txt": lambda folder: [b"scene 0 1\n" + b"\n".join(_text_of_poses(4).split(b"\n")[1:5])],
+    "gt.log": lambda folder: [_poses_as_text(4)],
+    "gt.info": lambda folder: [_poses_as_text(6)],
+    "info.txt": lambda folder: [b"scene 0 1\n" + b"\n".join(_poses_as_text(4).split(b"\n")[1:5])],
     "pose.json": lambda folder: [json.dumps({"T_target_source": np.eye(4).tolist()}).encode()],
+    "registration": _registration,
     "pose.txt": lambda folder: [b"1 0 0 0\n0 1 0 0\n0 0 1 0\n0 0 0 1\n"],
     "keypoints": lambda folder: [b"0\n3\n7\n", b"1.0e0\n"],
     "eth": _eth,

@@ -100,7 +100,15 @@ class Registration(NotebookDisplay):
             return cls._from_dict(values)
         except OSError as error:
             raise FileFormatError(f"{path}: cannot be read: {error.strerror or error}") from error
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError, InputError) as error:
+        except (
+            ValueError,
+            TypeError,
+            KeyError,
+            AttributeError,
+            OverflowError,
+            RecursionError,
+            InputError,
+        ) as error:
             raise FileFormatError(f"{path}: not a registration that `Registration.save` wrote") from error
 
     @classmethod

@@ -24,7 +24,9 @@ def _read_npy(path: Path) -> FileContent:
     with path.open("rb") as file:
         read_header(file.read(MAX_HEADER))
     # Mapping, unlike loading, compares the claimed size with that of the file before it allocates.
-    return _from_array(np.load(path, mmap_mode="r", allow_pickle=False))
+    with np.errstate(over="ignore"):  # of a shape that claims too much
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+    return _from_array(array)
 
 
 def _read_npz(path: Path) -> FileContent:

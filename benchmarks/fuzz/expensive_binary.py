@@ -1,4 +1,4 @@
-"""Hostile files of binary formats, for `bulky`: lies about sizes, and few bytes that stand for many."""
+"""Malicious files of binary formats for `expensive`: wrong sizes, and extreme compression."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.fuzz.readers import seal_e57
-from benchmarks.fuzz.seeds import make
+from benchmarks.fuzz.readers import repair_e57
+from benchmarks.fuzz.seeds import make_seeds
 
-SIZE = 1_000_000
-LIE = 10**12
+SIZE = 1_000_000  # bytes of most files
+HUGE = 10**12  # a wrong count
 _BLOCK = 2**20
-Case = tuple[str, str, bytes]  # reader, what is done, content
+Case = tuple[str, str, bytes]  # reader, name, content
 
 
 def _npy_head(shape: str, kind: str = "<f8") -> bytes:
@@ -35,14 +35,14 @@ def _zip(members: dict[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> bytes
 
 
 def arrays(folder: Path) -> Iterator[Case]:
-    for shape in (f"({LIE}, 3)", "(-1, 3)", f"({2**62}, 4)", f"(0, {LIE})", f"({LIE}, 0)"):
+    for shape in (f"({HUGE}, 3)", "(-1, 3)", f"({2**62}, 4)", f"(0, {HUGE})", f"({HUGE}, 0)"):
         yield "npy", f"shape {shape}", _npy_head(shape) + bytes(240)
         yield "npz", f"shape {shape}", _zip({"points.npy": _npy_head(shape) + bytes(240)})
     for kind in ("npy", "npz"):
         head = b"\x93NUMPY\2\0" + struct.pack("<I", 2**32 - 16) + bytes(240)
         yield (
             kind,
-            "a header of four thousand million bytes",
+            "a header of 2³² bytes",
             head if kind == "npy" else _zip({"points.npy": head}),
         )
     yield "npy", "a million columns", _npy_head(f"(1, {SIZE})", "|i1") + bytes(SIZE)
@@ -57,18 +57,20 @@ def arrays(folder: Path) -> Iterator[Case]:
     small = bytearray(_deflated(_npy_head("(1, 3)", "|i1"), 900_000_000))
     at = small.rfind(b"PK\1\2")
     small[at + 24 : at + 28] = struct.pack("<I", len(_npy_head("(1, 3)", "|i1")) + 3)
-    yield "npz", "more than its directory says", bytes(small)
+    yield "npz", "more than the directory says", bytes(small)
     plain = _npy_head("(1000000, 3)", "|i1")
     yield "npz", "bzip2", _zip({"points.npy": plain + bytes(3_000_000)}, zipfile.ZIP_BZIP2)
 
 
 def _deflated(head: bytes, zeros: int) -> bytes:
-    """An archive of one array, head and that many bytes of zero, made without having them."""
-    packer = zlib.compressobj(9, zlib.DEFLATED, -15)
-    start = packer.compress(head + bytes(zeros % _BLOCK)) + packer.flush(zlib.Z_FULL_FLUSH)
-    block = packer.compress(bytes(_BLOCK)) + packer.flush(zlib.Z_FULL_FLUSH)  # which can be repeated
-    body = start + block * (zeros // _BLOCK) + packer.flush()
-    crc = zlib.crc32(head + bytes(zeros)) if zeros < 10**8 else 0  # wrong, which is found at the end
+    """Return an archive of one array, the head and so many zeros, without allocating them."""
+    compressor = zlib.compressobj(9, zlib.DEFLATED, -15)
+    start = compressor.compress(head + bytes(zeros % _BLOCK)) + compressor.flush(zlib.Z_FULL_FLUSH)
+    block = compressor.compress(bytes(_BLOCK)) + compressor.flush(zlib.Z_FULL_FLUSH)  # can be repeated
+    body = start + block * (zeros // _BLOCK) + compressor.flush()
+    crc = (
+        zlib.crc32(head + bytes(zeros)) if zeros < 10**8 else 0
+    )  # wrong: readers notice that only at the end
     name = b"points.npy"
     sizes = struct.pack("<III", crc, len(body), len(head) + zeros)
     local = (
@@ -84,50 +86,50 @@ def las(folder: Path) -> Iterator[Case]:
     import laspy
 
     for extension in ("las", "laz"):
-        for seed in make(extension, folder):
-            lie = bytearray(seed)
-            lie[107:111] = b"\xff" * 4
+        for seed in make_seeds(extension, folder):
+            changed = bytearray(seed)
+            changed[107:111] = b"\xff" * 4
             if seed[25] == 4:
-                lie[247:255] = struct.pack("<Q", LIE)
-            yield extension, f"too many points, format {seed[104] & 63}", bytes(lie)
-            lie = bytearray(seed)
-            lie[100:104] = b"\xff" * 4
-            yield extension, f"too many records, format {seed[104] & 63}", bytes(lie)
-    evlr = bytearray(make("las", folder)[2])
+                changed[247:255] = struct.pack("<Q", HUGE)
+            yield extension, f"too many points, format {seed[104] & 63}", bytes(changed)
+            changed = bytearray(seed)
+            changed[100:104] = b"\xff" * 4
+            yield extension, f"too many records, format {seed[104] & 63}", bytes(changed)
+    evlr = bytearray(make_seeds("las", folder)[2])
     evlr[235:247] = struct.pack("<QI", len(evlr), 1)
     yield (
         "las",
-        "a record of 2**60 bytes behind the points",
+        "a record of 2**60 bytes after the points",
         bytes(evlr) + bytes(20) + struct.pack("<Q", 2**60) + bytes(32),
     )
     for point_format, count in ((0, 2_900_000), (6, 2_200_000), (0, 9_000_000)):
         header = laspy.LasHeader(point_format=point_format, version="1.4")
         las = laspy.LasData(header)
         las.x = np.zeros(count)
-        las.write(str(folder / "bulky.laz"))
+        las.write(str(folder / "large.laz"))
         yield (
             "laz",
-            f"{count} points in one place, format {point_format}",
-            (folder / "bulky.laz").read_bytes(),
+            f"{count} equal points, format {point_format}",
+            (folder / "large.laz").read_bytes(),
         )
-    layered = make("laz", folder)[2]
+    layered = make_seeds("laz", folder)[2]
     start = int.from_bytes(layered[96:100], "little")
     row = int.from_bytes(layered[105:107], "little")
     for layer in range(9):
-        lie = bytearray(layered)
+        changed = bytearray(layered)
         at = start + 8 + row + 4 + 4 * layer
-        lie[at : at + 4] = b"\xf0\xff\xff\xff"
-        yield "laz", f"layer {layer} of four thousand million bytes", bytes(lie)
-    lie[layered.index(b"laszip encoded") + 52] = 1  # the number of its compressor, which says: no layers
-    yield "laz", "a layer of four thousand million bytes where there are said to be none", bytes(lie)
-    for place in (len(layered), 2**55, -2):
-        lie = bytearray(layered)
-        lie[start : start + 8] = struct.pack("<q", place)
-        yield "laz", f"a table of chunks at {place}", bytes(lie)
+        changed[at : at + 4] = b"\xf0\xff\xff\xff"
+        yield "laz", f"layer {layer} of 2³² bytes", bytes(changed)
+    changed[layered.index(b"laszip encoded") + 52] = 1  # type of the compressor: without layers
+    yield "laz", "a layer of 2³² bytes in a file without layers", bytes(changed)
+    for offset in (len(layered), 2**55, -2):
+        changed = bytearray(layered)
+        changed[start : start + 8] = struct.pack("<q", offset)
+        yield "laz", f"a chunk table at {offset}", bytes(changed)
 
 
 def e57(folder: Path) -> Iterator[Case]:
-    seed = make("e57", folder)[0]
+    seed = make_seeds("e57", folder)[0]
     start, length = struct.unpack_from("<QQ", seed, 24)
     content = b"".join(seed[at : at + 1020] for at in range(0, len(seed), 1024))
     begin = start // 1024 * 1020 + start % 1024
@@ -138,7 +140,7 @@ def e57(folder: Path) -> Iterator[Case]:
     entities = b"".join(b'<!ENTITY e%d "%s">' % (k, b"&e%d;" % (k - 1) * 10) for k in range(1, 10))
     doctype = b'<!DOCTYPE e57Root [<!ENTITY e0 "e">' + entities + b"]><e57Root"
     for name, other in {
-        f"{LIE} points": xml.replace(count, b'recordCount="%d"' % LIE),
+        f"{HUGE} points": xml.replace(count, b'recordCount="%d"' % HUGE),
         "a million points": xml.replace(count, b'recordCount="1000000"'),
         "many scans": xml.replace(scan, scan * (SIZE // len(scan))),
         "many scans of many points": xml.replace(scan, scan.replace(count, b'recordCount="100000"') * 200),
@@ -146,19 +148,19 @@ def e57(folder: Path) -> Iterator[Case]:
         "wide XML": xml.replace(end, b"".join(b'<a%d type="Integer"/>' % k for k in range(40_000)) + end),
         "entities": xml.replace(b"<e57Root", doctype, 1).replace(b"<![CDATA[Scan 0]]>", b"&e9;"),
         "another file as entity": xml.replace(b"<e57Root", b'<!DOCTYPE a SYSTEM "/etc/passwd"><e57Root', 1),
-        "no rotation": xml.replace(b'<w type="Float">1</w>', b'<w type="Float">0</w>'),
+        "an invalid rotation": xml.replace(b'<w type="Float">1</w>', b'<w type="Float">0</w>'),
     }.items():
         whole = content[:begin] + other
         whole += bytes(-len(whole) % 1020)
         paged = bytearray(b"".join(whole[at : at + 1020] + bytes(4) for at in range(0, len(whole), 1020)))
         struct.pack_into("<QQQ", paged, 16, len(paged), start, len(other))
-        yield "e57", name, seal_e57(bytes(paged))
+        yield "e57", name, repair_e57(bytes(paged))
 
 
 def h5(folder: Path) -> Iterator[Case]:
     import h5py
 
-    path = folder / "bulky.h5"
+    path = folder / "large.h5"
 
     def content(name: str, **options: object) -> Case:
         with h5py.File(path, "w") as file:
@@ -168,7 +170,7 @@ def h5(folder: Path) -> Iterator[Case]:
     yield content("nothing stored", shape=(10**6, 10**6, 3), dtype="f4", chunks=(1, 1024, 3))
     yield content("all zeros", data=np.zeros((5000, 1000, 3), "i1"), compression="gzip", compression_opts=9)
     yield content("all zeros, more of them", data=np.zeros((40000, 1000, 3), "i1"), compression="gzip")
-    yield content("elsewhere", shape=(1, 4, 3), dtype="u1", external=[("/etc/passwd", 0, 12)])
+    yield content("external data", shape=(1, 4, 3), dtype="u1", external=[("/etc/passwd", 0, 12)])
     with h5py.File(path, "w") as file:
         file["data"] = h5py.ExternalLink("/etc/passwd", "data")
     yield "h5", "a link to another file", path.read_bytes()
