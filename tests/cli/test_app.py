@@ -73,7 +73,7 @@ def test_info_lists_versions_devices_and_weights():
 def test_info_names_the_install_command_of_a_missing_extra(monkeypatch):
     monkeypatch.setattr(info, "_version", lambda name: None if name == "viser" else "1.0")
     rows = dict(info._extras())
-    assert rows["view"] == 'not installed: viser; type: pip install "wsdesc[view]"'
+    assert rows["view"] == 'not installed: viser; type: pip install "viser>=1.1,<2"'
     assert rows["e57"] == "pye57 1.0"
     assert "dev" not in rows
 

@@ -182,7 +182,7 @@ def test_without_viser_the_error_names_the_install_command(files, monkeypatch):
     monkeypatch.setitem(sys.modules, "viser", None)  # imports as if not installed
     done = run("view", files / "a.ply", files / "b.ply")
     assert done.exit_code == 2
-    assert 'pip install "wsdesc[view]"' in done.stderr
+    assert 'pip install "viser>=' in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
 

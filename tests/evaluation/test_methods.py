@@ -89,7 +89,7 @@ def test_missing_peers_are_skipped_with_the_install_line(
     assert [method.name for method in methods] == ["small.v2", "shot"]
     (line,) = lines
     assert line.startswith("fgr is skipped: ")
-    assert 'pip install "wsdesc[peers]"' in line
+    assert 'pip install "open3d>=' in line
     for skip in (None, lines.append):  # no callback, and no other method
         with pytest.raises(peers.PeerUnavailableError, match="pip install"):
             load_methods([], ["fgr"], skip=skip)

@@ -11,7 +11,7 @@ from wsdesc.view import server
 from wsdesc.view.geometry import interpolate
 from wsdesc.view.scene import confidence_colour
 
-pytest.importorskip("viser", reason="viser is not installed: pip install 'wsdesc[view]'")
+pytest.importorskip("viser", reason="viser is not installed: pip install viser")
 
 
 @pytest.fixture
@@ -114,5 +114,5 @@ def test_unknown_host():
 
 def test_without_viser_the_error_names_the_install_command(monkeypatch):
     monkeypatch.setattr(server, "find_spec", lambda name: None)
-    with pytest.raises(MissingExtraError, match=r'pip install "wsdesc\[view\]"'):
+    with pytest.raises(MissingExtraError, match='pip install "viser'):
         server.check_server()

@@ -7,9 +7,9 @@ from importlib import metadata
 
 from wsdesc import __version__
 from wsdesc.cli.output import Rows, print_table
+from wsdesc.core.errors import EXTRAS, install_command
 
 _PACKAGES = ("torch", "triton", "numba", "numpy", "scipy", "small_gicp")
-_REQUIREMENT = re.compile(r"""^([\w.-]+).*;\s*extra\s*==\s*['"]([\w-]+)['"]""")
 
 
 def info() -> None:
@@ -43,23 +43,15 @@ def _devices() -> Rows:
 
 
 def _extras() -> Rows:
-    """List the optional groups of packages that the installed distribution declares."""
-    try:
-        declared = metadata.requires("wsdesc") or []
-    except metadata.PackageNotFoundError:
-        return [("unknown", "wsdesc is used without being installed")]
-    members: dict[str, list[str]] = {}
-    for requirement in declared:
-        if (match := _REQUIREMENT.match(requirement)) and match[2] != "dev":
-            members.setdefault(match[2], []).append(match[1])
+    """List the groups of optional packages."""
     rows = []
-    for extra, names in members.items():
-        versions = {name: _version(name) for name in names}
+    for extra, requirements in EXTRAS.items():
+        versions = {name: _version(name) for name in (re.split(r"[<>=]", r)[0] for r in requirements)}
         if all(versions.values()):
             rows.append((extra, ", ".join(f"{name} {version}" for name, version in versions.items())))
         else:
             missing = ", ".join(name for name, version in versions.items() if not version)
-            rows.append((extra, f'not installed: {missing}; type: pip install "wsdesc[{extra}]"'))
+            rows.append((extra, f"not installed: {missing}; type: {install_command(extra)}"))
     return rows
 
 

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from wsdesc.cloud.neighbours import NeighbourGrid, check_points
-from wsdesc.core.devices import choose
+from wsdesc.core.devices import choose_backend
 from wsdesc.core.errors import InputError
 from wsdesc.descriptor.lrf.reference import LocalFrames
 
@@ -52,7 +52,7 @@ def local_frames(
         raise InputError(f"the radius of a frame must be positive, not {radius}")
     grid = points if isinstance(points, NeighbourGrid) else NeighbourGrid.of(points)
     keypoints = keypoints.detach().to(grid.points.dtype).contiguous()
-    match choose(backend, grid.points):
+    match choose_backend(backend, grid.points):
         case "numba":
             from wsdesc.descriptor.lrf import cpu as implementation
         case "triton":

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from wsdesc.cloud.neighbours import NeighbourGrid, check_points, check_shape
-from wsdesc.core.devices import choose
+from wsdesc.core.devices import choose_backend
 from wsdesc.core.errors import InputError
 from wsdesc.descriptor.voxelize.arguments import VoxelizeArguments
 
@@ -74,7 +74,7 @@ def _choose_backend(backend: str, points: Tensor, cutoff: float | None) -> str:
     needs_reference = cutoff is None or cutoff < MIN_CUTOFF or points.dtype != torch.float32
     if needs_reference and backend == "auto":
         return "reference"
-    backend = choose(backend, points)
+    backend = choose_backend(backend, points)
     if needs_reference and backend != "reference":
         raise InputError(
             f"the {backend} backend takes float32 points and cut-offs from {MIN_CUTOFF}: "
