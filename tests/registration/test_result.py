@@ -45,7 +45,15 @@ def test_other_extensions_are_refused(result, tmp_path):
 
 @pytest.mark.parametrize(
     "text",
-    ["", "[]", "{}", "[" * 100_000, '{"T_target_source": [[1]]}', "1 0 0 0\n0 1 0 0\n0 0 1 0\n0 0 0 1\n", "\xff"],
+    [
+        "",
+        "[]",
+        "{}",
+        "[" * 100_000,
+        '{"T_target_source": [[1]]}',
+        "1 0 0 0\n0 1 0 0\n0 0 1 0\n0 0 0 1\n",
+        "\xff",
+    ],
 )
 def test_other_files_are_refused(tmp_path, text):
     (tmp_path / "a.json").write_text(text, encoding="latin-1")

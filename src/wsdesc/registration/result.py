@@ -16,6 +16,7 @@ from wsdesc.alignment.confidence import Evidence
 from wsdesc.alignment.observability import Information
 from wsdesc.core.atomic import atomic_write
 from wsdesc.core.errors import FileFormatError, InputError
+from wsdesc.core.geometry import check_rigid
 from wsdesc.core.notebook import NotebookDisplay
 from wsdesc.descriptor.description import Description
 
@@ -113,11 +114,8 @@ class Registration(NotebookDisplay):
 
     @classmethod
     def _from_dict(cls, values: dict[str, Any]) -> Registration:
-        T = np.array(values["T_target_source"], dtype=np.float64)
-        if T.shape != (4, 4) or not np.isfinite(T).all():
-            raise ValueError("the pose is not a finite (4, 4) matrix")
         return cls(
-            T_target_source=T,
+            T_target_source=check_rigid(values["T_target_source"], "T_target_source"),
             success=bool(values["success"]),
             confidence=float(values["confidence"]),
             overlap=float(values["overlap"]),
