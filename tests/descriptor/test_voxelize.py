@@ -1,83 +1,41 @@
-"""The differentiable voxelization: the paper's product, by every implementation, with its gradients."""
+"""Differentiable voxelization: values and gradients of all backends."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 import pytest
 import torch
-from scipy.spatial.transform import Rotation
 from torch import Tensor
+from voxel_scenes import (
+    SIGMA,
+    VoxelScene,
+    band_of,
+    gradients,
+    pairs_at_cutoff,
+    random_scene,
+    rotations,
+    scan_scene,
+    seeded,
+    without_cutoff_pairs,
+)
 
 from wsdesc import voxelize
 from wsdesc.cloud.neighbours import NeighbourGrid
 from wsdesc.core.errors import InputError
 
-SIGMA = 1e-3
 
-
-class Scene(NamedTuple):
-    points: Tensor  # (N, 3)
-    keypoints: Tensor  # (K, 3)
-    frames: Tensor  # (K, 3, 3)
-
-
-def seeded(seed: int) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
-
-
-def rotations(count: int, seed: int = 0) -> Tensor:
-    return torch.from_numpy(Rotation.random(count, random_state=seed).as_matrix())
-
-
-def random_scene(n: int = 1000, keypoints: int = 3, seed: int = 0) -> Scene:
-    """Points in a cube of side 2, keypoints among them, frames turned at random."""
-    points = torch.rand(n, 3, generator=seeded(seed)) * 2 - 1
-    return Scene(points, points[:keypoints].clone(), rotations(keypoints, seed).float())
-
-
-def scan_scene(scan: Tensor, keypoints: int = 2) -> Scene:
-    """Every sixth point of a real scan."""
-    points = scan[::6].contiguous()
-    return Scene(points, points[500 :: len(points) // keypoints][:keypoints], rotations(keypoints).float())
-
-
-def band_of(sigma: float, cutoff: float) -> float:
-    return math.sqrt(sigma * math.log(1 / cutoff - 1))
-
-
-def distances(scene: Scene, support: float, h: int) -> Tensor:
-    """(K, N, h³) from points to voxel centres, in float64."""
-    axis = (torch.arange(h, dtype=torch.float64) + 0.5) / h - 0.5
-    centres = support * torch.cartesian_prod(axis, axis, axis)
-    local = (scene.points.double() - scene.keypoints.double()[:, None]) @ scene.frames.double()
-    return torch.cdist(local, centres.expand(len(local), -1, 3))
-
-
-def near_the_cutoff(
-    scene: Scene, support: float, h: int, sigma: float = SIGMA, cutoff: float = 1e-3, width: float = 1e-5
-) -> Tensor:
-    """(K, N, h³) pairs whose probability is the cut-off, up to rounding."""
-    return (distances(scene, support, h) - support / (2 * h) - band_of(sigma, cutoff)).abs() < width
-
-
-def without_band(scene: Scene, support: float, h: int, sigma: float = SIGMA, width: float = 1e-5) -> Scene:
-    """The scene without the points that any voxel sees on the cut-off."""
-    seen = near_the_cutoff(scene, support, h, sigma, width=width).any(2).any(0)
-    return scene._replace(points=scene.points[~seen])
-
-
-def assert_same_but_for_the_band(scene: Scene, support: float, h: int, sigma: float, cutoff: float) -> None:
+def assert_close_except_cutoff(
+    scene: VoxelScene, support: float, h: int, sigma: float, cutoff: float
+) -> None:
     fast = voxelize(*scene, support, h, sigma, cutoff, backend="numba")
     slow = voxelize(*scene, support, h, sigma, cutoff, backend="reference")
     assert fast.shape == (len(scene.keypoints), h, h, h)
-    assert slow.amax() > 0.5  # something is there to be compared
+    assert slow.amax() > 0.5  # not empty
     gap = (fast - slow).abs()
     assert gap.amax() < 2e-3
-    band = near_the_cutoff(scene, support, h, sigma, cutoff).any(1).view_as(gap)
+    band = pairs_at_cutoff(scene, support, h, sigma, cutoff).any(1).view_as(gap)
     assert band.double().mean() < 0.3
     assert gap[~band].amax() < 1e-5
 
@@ -85,28 +43,28 @@ def assert_same_but_for_the_band(scene: Scene, support: float, h: int, sigma: fl
 @pytest.mark.parametrize("h", [8, 16, 5])
 @pytest.mark.parametrize("support", [0.35, 1.0, 1.5, 3.0])
 def test_numba_equals_the_reference(support: float, h: int) -> None:
-    assert_same_but_for_the_band(random_scene(keypoints=2), support, h, SIGMA, 1e-3)
+    assert_close_except_cutoff(random_scene(keypoints=2), support, h, SIGMA, 1e-3)
 
 
 @pytest.mark.parametrize(("sigma", "cutoff"), [(1e-4, 1e-3), (1e-2, 1e-3), (1e-3, 0.02), (1e-3, 0.4)])
-def test_numba_equals_the_reference_with_other_softness(sigma: float, cutoff: float) -> None:
-    assert_same_but_for_the_band(random_scene(800), 1.0, 8, sigma, cutoff)
+def test_numba_equals_the_reference_with_other_sigma_and_cutoff(sigma: float, cutoff: float) -> None:
+    assert_close_except_cutoff(random_scene(800), 1.0, 8, sigma, cutoff)
 
 
 @pytest.mark.parametrize("support", [0.35, 1.5, 3.0])
 def test_numba_equals_the_reference_on_a_scan(support: float, kitchen: Tensor) -> None:
-    assert_same_but_for_the_band(scan_scene(kitchen), support, 16, SIGMA, 1e-3)
+    assert_close_except_cutoff(scan_scene(kitchen), support, 16, SIGMA, 1e-3)
 
 
 @pytest.mark.parametrize("h", [1, 2, 3])
-def test_small_grids(h: int) -> None:
-    assert_same_but_for_the_band(random_scene(300), 0.5, h, SIGMA, 1e-3)
+def test_numba_equals_the_reference_for_small_grids(h: int) -> None:
+    assert_close_except_cutoff(random_scene(300), 0.5, h, SIGMA, 1e-3)
 
 
-def test_without_cutoff_it_is_the_product_of_the_paper() -> None:
+def test_without_cutoff_equals_the_paper_product() -> None:
     support, h = 1.3, 6
     points, keypoints, _ = random_scene(400, 2)
-    scene = Scene(points.double(), keypoints.double(), rotations(2))
+    scene = VoxelScene(points.double(), keypoints.double(), rotations(2))
     values = voxelize(*scene, support, h, SIGMA, cutoff=None)
     points, keypoints, frames = (t.numpy() for t in scene)
     r = support / (2 * h)
@@ -118,46 +76,39 @@ def test_without_cutoff_it_is_the_product_of_the_paper() -> None:
             assert float(values[k][cell]) == pytest.approx(1 - np.prod(1 - p), abs=1e-10)
 
 
-def test_the_cutoff_leaves_out_what_it_says() -> None:
+def test_cutoff_distance() -> None:
     h, support = 3, 0.3
     r, band = support / (2 * h), band_of(SIGMA, 1e-3)
     assert band == pytest.approx(0.0831, abs=1e-4)
-    middle = torch.zeros(1, 3)
+    centre = torch.zeros(1, 3)
     for beyond, value in ((-1e-4, 1e-3), (1e-4, 0.0)):
         points = torch.tensor([[r + band + beyond, 0.0, 0.0], [10.0, 10.0, 10.0]])
         for backend in ("numba", "reference"):
-            grid = voxelize(points, middle, torch.eye(3)[None], support, h, backend=backend)
+            grid = voxelize(points, centre, torch.eye(3)[None], support, h, backend=backend)
             assert float(grid[0, 1, 1, 1]) == pytest.approx(value, rel=0.02)
 
 
-def test_a_point_fills_the_voxel_it_is_in() -> None:
-    """Axes of the grid are those of the frame: the first runs along its first column."""
+def test_a_point_fills_its_voxel() -> None:
+    """The axes of the grid are the columns of the frame."""
     h, support = 8, 4.0
     frame = rotations(1, 3)[0]
-    place = torch.tensor([2, 5, 7])
+    cell = torch.tensor([2, 5, 7])
     keypoint = torch.tensor([[1.0, -2.0, 0.5]], dtype=torch.float64)
-    point = keypoint + frame @ (support * ((place.double() + 0.5) / h - 0.5))
+    point = keypoint + frame @ (support * ((cell.double() + 0.5) / h - 0.5))
     for backend in ("numba", "reference"):
         grid = voxelize(point.float(), keypoint.float(), frame[None].float(), support, h, backend=backend)[0]
-        assert grid.flatten().argmax() == (place * torch.tensor([64, 8, 1])).sum()
+        assert grid.flatten().argmax() == (cell * torch.tensor([64, 8, 1])).sum()
         assert grid.amax() > 0.999
         assert grid.sum() < 1.1
 
 
-def gradients(scene: Scene, support: Tensor, h: int, backend: str) -> tuple[Tensor, Tensor]:
-    points, support = scene.points.clone().requires_grad_(), support.clone().requires_grad_()
-    grids = voxelize(points, scene.keypoints, scene.frames, support, h, SIGMA, backend=backend)
-    upstream = torch.randn(grids.shape, generator=seeded(1))
-    return torch.autograd.grad((grids * upstream).sum(), (points, support))
-
-
 @pytest.mark.parametrize("cutoff", [None, 1e-3])
-@pytest.mark.parametrize("each", [False, True], ids=["one size", "a size each"])
+@pytest.mark.parametrize("each", [False, True], ids=["one support", "support per keypoint"])
 def test_reference_gradients_against_finite_differences(cutoff: float | None, each: bool) -> None:
     h, size = 3, 0.4
-    scene = without_band(random_scene(400, 2, seed=4), size, h, width=1e-3)
+    scene = without_cutoff_pairs(random_scene(400, 2, seed=4), size, h, width=1e-3)
     close = torch.cdist(scene.points, scene.keypoints).amin(1) < 0.3
-    scene = Scene(*(t.double() for t in scene._replace(points=scene.points[close][:12])))
+    scene = VoxelScene(*(t.double() for t in scene._replace(points=scene.points[close][:12])))
     assert len(scene.points) >= 6
     support = torch.full((2,) if each else (), size, dtype=torch.float64, requires_grad=True)
 
@@ -173,7 +124,7 @@ def test_reference_gradients_against_finite_differences(cutoff: float | None, ea
 @pytest.mark.parametrize("support", [0.35, 1.0, 1.5])
 @pytest.mark.parametrize("h", [5, 16])
 def test_numba_gradients_equal_the_reference(support: float, h: int) -> None:
-    scene = without_band(random_scene(400, 3, seed=2), support, h)
+    scene = without_cutoff_pairs(random_scene(400, 3, seed=2), support, h)
     for size in (torch.tensor(support), torch.full((3,), support)):
         fast, slow = (gradients(scene, size, h, backend) for backend in ("numba", "reference"))
         for a, b in zip(fast, slow, strict=True):
@@ -183,13 +134,13 @@ def test_numba_gradients_equal_the_reference(support: float, h: int) -> None:
 
 
 def test_numba_gradients_on_a_scan(kitchen: Tensor) -> None:
-    scene = without_band(scan_scene(kitchen, 2), 1.5, 16)
+    scene = without_cutoff_pairs(scan_scene(kitchen, 2), 1.5, 16)
     fast, slow = (gradients(scene, torch.tensor(1.5), 16, backend) for backend in ("numba", "reference"))
     for a, b in zip(fast, slow, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-3 * float(b.abs().amax()))
 
 
-def test_each_keypoint_has_its_own_size() -> None:
+def test_one_support_per_keypoint() -> None:
     scene = random_scene()
     sizes = torch.tensor([0.4, 1.0, 2.5])
     for backend in ("numba", "reference"):
@@ -206,14 +157,14 @@ def test_each_keypoint_has_its_own_size() -> None:
             assert torch.equal(alone[0], whole[k])
 
 
-def test_a_larger_support_sees_farther() -> None:
+def test_a_larger_support_includes_farther_points() -> None:
     points = torch.tensor([[0.9, 0.0, 0.0]])
-    middle, frame = torch.zeros(1, 3), torch.eye(3)[None]
-    assert voxelize(points, middle, frame, 1.0).amax() == 0
-    assert voxelize(points, middle, frame, 2.0).amax() > 0.2
+    centre, frame = torch.zeros(1, 3), torch.eye(3)[None]
+    assert voxelize(points, centre, frame, 1.0).amax() == 0
+    assert voxelize(points, centre, frame, 2.0).amax() > 0.2
 
 
-def test_the_order_of_points_does_not_matter() -> None:
+def test_invariant_to_the_order_of_points() -> None:
     scene = random_scene()
     shuffled = scene._replace(points=scene.points[torch.randperm(len(scene.points), generator=seeded(3))])
     same, other = (voxelize(*s, 1.0, 8, backend="reference") for s in (scene, shuffled))
@@ -223,31 +174,31 @@ def test_the_order_of_points_does_not_matter() -> None:
 
 
 @pytest.mark.parametrize("backend", ["numba", "reference"])
-def test_a_motion_of_everything_changes_nothing(backend: str) -> None:
-    scene = without_band(random_scene(), 1.5, 8)
+def test_invariant_to_rigid_transformations(backend: str) -> None:
+    scene = without_cutoff_pairs(random_scene(), 1.5, 8)
     R, t = rotations(1, 5)[0], torch.tensor([3.0, -1.0, 2.0], dtype=torch.float64)
-    moved = Scene(
+    moved = VoxelScene(
         (scene.points.double() @ R.T + t).float(),
         (scene.keypoints.double() @ R.T + t).float(),
         (R @ scene.frames.double()).float(),
     )
-    here, there = (voxelize(*s, 1.5, 8, backend=backend) for s in (scene, moved))
-    torch.testing.assert_close(here, there, rtol=0, atol=1e-4)
-    turned_only = voxelize(*moved._replace(frames=scene.frames), 1.5, 8, backend=backend)
-    assert (turned_only - here).abs().amax() > 0.5
+    before, after = (voxelize(*s, 1.5, 8, backend=backend) for s in (scene, moved))
+    torch.testing.assert_close(before, after, rtol=0, atol=1e-4)
+    rotated_only = voxelize(*moved._replace(frames=scene.frames), 1.5, 8, backend=backend)
+    assert (rotated_only - before).abs().amax() > 0.5
 
 
 @pytest.mark.parametrize("backend", ["numba", "reference"])
-def test_the_unit_does_not_matter(backend: str) -> None:
-    scene = without_band(random_scene(), 1.0, 8)
-    large = Scene(scene.points * 1000, scene.keypoints * 1000, scene.frames)
+def test_invariant_to_the_unit(backend: str) -> None:
+    scene = without_cutoff_pairs(random_scene(), 1.0, 8)
+    large = VoxelScene(scene.points * 1000, scene.keypoints * 1000, scene.frames)
     metres = voxelize(*scene, 1.0, 8, SIGMA, backend=backend)
     millimetres = voxelize(*large, 1000.0, 8, SIGMA * 1e6, backend=backend)
     torch.testing.assert_close(millimetres, metres, rtol=0, atol=1e-4)
 
 
 @pytest.mark.parametrize("backend", ["numba", "reference"])
-def test_very_many_coincident_points(backend: str) -> None:
+def test_many_coincident_points(backend: str) -> None:
     points = torch.tensor([[0.03, 0.04, 0.02]]).repeat(100_000, 1)
     points[-1] += 0.7
     size = torch.tensor(0.5, requires_grad=True)
@@ -263,7 +214,7 @@ def test_very_many_coincident_points(backend: str) -> None:
 @pytest.mark.parametrize("backend", ["numba", "reference"])
 @pytest.mark.parametrize("h", [3, 4])
 def test_a_point_on_a_voxel_centre(backend: str, h: int) -> None:
-    """The middle of the keypoint's voxel, and that of one off the grid's middle."""
+    """The centre of the keypoint's voxel, and of a voxel off the grid's centre."""
     points = torch.tensor([[0.0, 0, 0], [1.0, 0, 0], [0.5, 0.5, 0.5]], requires_grad=True)
     size = torch.tensor(float(h), requires_grad=True)
     grids = voxelize(points, torch.zeros(1, 3), torch.eye(3)[None], size, h, 1.0, backend=backend)
@@ -272,7 +223,7 @@ def test_a_point_on_a_voxel_centre(backend: str, h: int) -> None:
     assert grids.amax() > 0.5
 
 
-def test_points_far_away_change_nothing() -> None:
+def test_far_points_have_no_effect() -> None:
     scene = random_scene()
     beyond = torch.cat([torch.randn(100, 3, generator=seeded(8)) + 20, torch.tensor([[3e5, -1e6, 0.0]])])
     more = scene._replace(points=torch.cat([scene.points, beyond]))
@@ -282,7 +233,7 @@ def test_points_far_away_change_nothing() -> None:
     assert torch.equal(other, same)
 
 
-def test_keypoints_without_points_are_empty() -> None:
+def test_keypoints_without_neighbours_have_empty_grids() -> None:
     points, size = torch.rand(50, 3), torch.tensor(1.0, requires_grad=True)
     for backend in ("numba", "reference"):
         grids = voxelize(points, torch.full((1, 3), 40.0), torch.eye(3)[None], size, 8, backend=backend)
@@ -290,7 +241,7 @@ def test_keypoints_without_points_are_empty() -> None:
         assert torch.autograd.grad(grids.sum(), size)[0] == 0
 
 
-def test_the_number_of_threads_does_not_matter(set_threads: Callable[[int], None]) -> None:
+def test_invariant_to_the_number_of_threads(set_threads: Callable[[int], None]) -> None:
     scene = random_scene(3000, 150)
     results = []
     for threads in (1, 2):
@@ -301,7 +252,7 @@ def test_the_number_of_threads_does_not_matter(set_threads: Callable[[int], None
         assert torch.equal(one, two)
 
 
-def test_a_grid_may_stand_for_the_points() -> None:
+def test_neighbour_grid_instead_of_points() -> None:
     scene = random_scene()
     grid = NeighbourGrid.of(scene.points)
     assert torch.equal(voxelize(grid, *scene[1:], 1.0, 8), voxelize(*scene, 1.0, 8))
@@ -312,7 +263,7 @@ def test_a_grid_may_stand_for_the_points() -> None:
     assert torch.autograd.grad(voxelize(grid, *scene[1:], size, 8).sum(), size)[0] != 0
 
 
-def test_double_precision_is_computed_in_double() -> None:
+def test_double_precision() -> None:
     scene = random_scene(300)
     exact = voxelize(*(t.double() for t in scene), 1.0, 8)
     assert exact.dtype == torch.float64
@@ -349,7 +300,7 @@ def test_double_precision_is_computed_in_double() -> None:
         ({"cutoff": 0.0}, "cut-off"),
     ],
 )
-def test_refuses_bad_input(change: dict[str, object], message: str) -> None:
+def test_invalid_arguments(change: dict[str, object], message: str) -> None:
     good = {
         "points": torch.rand(10, 3),
         "keypoints": torch.zeros(2, 3),
@@ -360,8 +311,8 @@ def test_refuses_bad_input(change: dict[str, object], message: str) -> None:
         voxelize(**{**good, **change})  # type: ignore[arg-type]
 
 
-def test_a_tiny_support_is_a_full_grid() -> None:
-    """Every voxel is then at the keypoint, whose own point is inside with probability one half."""
+def test_tiny_support() -> None:
+    """All voxels are at the keypoint; its own point is inside with a probability of 0.5."""
     point = torch.zeros(1, 3)
     for backend in ("numba", "reference"):
         for size in (1e-6, 1e-20):

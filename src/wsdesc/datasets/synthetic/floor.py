@@ -36,9 +36,7 @@ class Floor:
     def __init__(self, seed: int) -> None:
         rng = np.random.default_rng([seed, 0x0D])
         self.bays = int(rng.integers(3, 9))  # on each side of the corridor
-        self.pitch, self.depth = rng.uniform(
-            (3.0, 3.5), (6.5, 7.0)
-        )  # of a bay, along and across the corridor
+        self.pitch, self.depth = rng.uniform((3.0, 3.5), (6.5, 7.0))  # of a bay, along and across
         self.corridor, self.height = rng.uniform((1.6, 2.5), (3.4, 3.5))
         self.closed = bool(rng.random() < 0.7)  # True: bays are rooms; False: open space between pillars
         self.items = [self._slabs(), *self._ends()]

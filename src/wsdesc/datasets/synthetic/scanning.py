@@ -23,7 +23,7 @@ OVERLAP_DISTANCE = 0.0375
 
 @dataclass(frozen=True)
 class SyntheticScan:
-    """Build a scan of one or two seconds, in the frame of its first camera, and its pose."""
+    """A scan of one or two seconds, in the frame of its first camera, and its pose."""
 
     points: NDArray[np.float32]  # (N, 3)
     T_world_scan: NDArray[np.float64]  # (4, 4)
