@@ -15,8 +15,10 @@ from torch import Tensor
 from wsdesc.cloud.neighbours import NeighbourGrid
 from wsdesc.cloud.sampling import farthest_points, voxel_downsample
 from wsdesc.core.errors import FileFormatError, InputError
+from wsdesc.core.geometry import transform
 from wsdesc.core.progress import Advance
 from wsdesc.datasets.synthetic import room_scans
+from wsdesc.evaluation.metrics import rotation_error_deg, translation_error
 from wsdesc.learning.overlap import OverlapOptions, estimate_overlap, histogram_describe
 from wsdesc.learning.pair_graph import (
     OverlappingPair,
@@ -25,7 +27,6 @@ from wsdesc.learning.pair_graph import (
     pairs_by_order,
     pairs_by_overlap,
 )
-from wsdesc.view.demo import move, pose_error
 
 
 class Rooms:
@@ -102,7 +103,7 @@ def _true_overlap(rooms: Rooms, p: int, q: int) -> float:
     """Overlap under the ground-truth pose, at the distance of the check."""
     shares = []
     for a, b in ((p, q), (q, p)):
-        moved = torch.from_numpy(move(rooms.clouds[a].numpy(), rooms.T_q_p(a, b))).float()
+        moved = transform(rooms.clouds[a].double(), torch.from_numpy(rooms.T_q_p(a, b))).float()
         shares.append(float((NeighbourGrid.of(rooms.clouds[b]).count(moved, 0.05) > 0).float().mean()))
     return min(shares)
 
@@ -115,9 +116,9 @@ def test_estimate_has_the_pose_and_is_deterministic(rooms: Rooms) -> None:
     assert first.accepted
     assert first[:3] == again[:3]
     assert torch.equal(first.T_q_p, again.T_q_p)
-    degrees, metres = pose_error(first.T_q_p.numpy(), rooms.T_q_p(0, 1))
-    assert degrees < 10
-    assert metres < 0.2
+    true = rooms.T_q_p(0, 1)
+    assert rotation_error_deg(first.T_q_p, true) < 10
+    assert translation_error(first.T_q_p, true) < 0.2
 
     scaled = [10 * t for t in (keys_p, keys_q)]  # the same in decimetres
     tenfold = estimate_overlap(10 * p, 10 * q, *features, *scaled, unit=10, seed=3)

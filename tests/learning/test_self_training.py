@@ -14,7 +14,7 @@ from wsdesc.learning.run import run_training
 from wsdesc.learning.self_training import SelfMatchedPairs
 from wsdesc.learning.sources import ScanPairs, drop_sparse
 
-FEW_KEYPOINTS = OverlapOptions(keypoints=300, min_inliers=12, min_overlap=0.15)
+FEW_KEYPOINTS = OverlapOptions(keypoints=200, min_inliers=12, min_overlap=0.15)
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wsdesc.cli.options import Device
+from wsdesc.cli.output import progress_bars
 from wsdesc.cli.training_output import (
     Scans,
     Seed,
@@ -17,7 +18,7 @@ from wsdesc.cli.training_output import (
 )
 
 if TYPE_CHECKING:
-    from wsdesc.learning.run import StepHook, TrainingRun
+    from wsdesc.learning.run import StepHook
 
 
 def ablate(
@@ -77,16 +78,13 @@ def ablate(
     unfinished = [row for row, run in runs.items() if not run.finished]
     if unfinished:
         print(f"not finished: {', '.join(unfinished)}; continue with the same command")
-    finished = {row: run for row, run in runs.items() if run.finished}
-    if test is not None and finished:
-        _evaluate(finished, test, out, keypoints, device)
+    if test is None or len(unfinished) == len(runs):
+        return
+    with progress_bars() as progress:
+        from wsdesc.learning.ablations import evaluate_rows
 
-
-def _evaluate(runs: dict[str, TrainingRun], test: Path, out: Path, keypoints: int, device: str) -> None:
-    from wsdesc.cli.benchmark import threedmatch
-
-    models = [f"{row}={run.weights}" for row, run in runs.items()]
-    for rotated in (False, True):
-        threedmatch(
-            test, model=models, out=out / "results", keypoints=str(keypoints), rotated=rotated, device=device
-        )
+        folder = out / "results"
+        tables = evaluate_rows(runs, test, folder, keypoints=keypoints, device=device, progress=progress)
+    for results in tables:
+        print(results.markdown())
+        print(f"written: {folder / results.name}")

@@ -14,6 +14,10 @@ from torch import Tensor
 from wsdesc.core.devices import choose_device
 from wsdesc.core.errors import InputError
 from wsdesc.core.progress import ProgressHook, no_progress
+from wsdesc.evaluation.methods import load_methods
+from wsdesc.evaluation.options import PairwiseOptions
+from wsdesc.evaluation.results import BenchmarkResults
+from wsdesc.evaluation.threedmatch import run_threedmatch
 from wsdesc.learning.data import TrainingData, load_training_data
 from wsdesc.learning.options import TrainOptions
 from wsdesc.learning.run import (
@@ -144,6 +148,43 @@ def train_rows(
     finally:
         data.source.close()
     return runs
+
+
+def evaluate_rows(
+    runs: dict[str, TrainingRun],
+    test: str | Path,
+    out: str | Path,
+    *,
+    keypoints: int = 5000,
+    device: str = "auto",
+    progress: ProgressHook | None = None,
+) -> list[BenchmarkResults]:
+    """Evaluate the finished rows on test scenes, as they are and rotated at random.
+
+    Args:
+        runs: runs of `ablate`.
+        test: folder in the layout of 3DMatch.
+        out: folder of the results.
+        keypoints: keypoints per test scan.
+        device: "cpu", "cuda" or "auto".
+        progress: hook for progress bars.
+
+    Returns:
+        Results on the scans as they are, and on rotated ones.
+    """
+    models = [f"{row}={run.weights}" for row, run in runs.items() if run.finished]
+    methods = load_methods(models, [], choose_device(device))
+    return [
+        run_threedmatch(
+            Path(test),
+            methods,
+            PairwiseOptions(keypoints=(keypoints,), rotated=rotated),
+            Path(out),
+            command="wsdesc ablate",
+            progress=progress,
+        )
+        for rotated in (False, True)
+    ]
 
 
 def variant(row: str, base: TrainOptions) -> TrainOptions:
