@@ -209,3 +209,16 @@ def test_others_may_read_weights_as_any_file(tmp_path: Path) -> None:
     WSDesc(**OPTIONS).save(tmp_path / "a.safetensors")
     (tmp_path / "ordinary").write_text("")
     assert len({path.stat().st_mode for path in tmp_path.iterdir()}) == 1
+
+
+def test_folder_of_a_training_run(saved: Path, tmp_path: Path) -> None:
+    assert pretrained.find(tmp_path) == saved
+    assert WSDesc.from_pretrained(tmp_path).options.frame_radius == 0.25
+    saved.rename(tmp_path / "checkpoint.safetensors")
+    with pytest.raises(FileFormatError, match=r"the folder has no model\.safetensors"):
+        pretrained.find(tmp_path)
+
+
+def test_unknown_models_list_the_shipped_ones() -> None:
+    with pytest.raises(FileFormatError, match=r"kitchen-sink: unknown model; .*indoor, indoor-fast, objects"):
+        pretrained.find("kitchen-sink")

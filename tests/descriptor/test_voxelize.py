@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
+
 from voxel_scenes import (
     SIGMA,
     VoxelScene,
@@ -20,7 +21,6 @@ from voxel_scenes import (
     seeded,
     without_cutoff_pairs,
 )
-
 from wsdesc import voxelize
 from wsdesc.cloud.neighbours import NeighbourGrid
 from wsdesc.core.errors import InputError

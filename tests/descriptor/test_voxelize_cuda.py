@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import Tensor
+
 from voxel_scenes import (
     SIGMA,
     VoxelScene,
@@ -14,7 +15,6 @@ from voxel_scenes import (
     seeded,
     without_cutoff_pairs,
 )
-
 from wsdesc import voxelize
 from wsdesc.cloud.neighbours import NeighbourGrid
 from wsdesc.core.errors import InputError
