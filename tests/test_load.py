@@ -1,4 +1,4 @@
-"""Many calls leave nothing behind, and many threads find what one finds."""
+"""Many calls do not leak, and concurrent calls give the results of single ones."""
 
 import os
 import sys
@@ -13,59 +13,60 @@ import wsdesc
 from wsdesc.datasets.synthetic import room_scans
 from wsdesc.descriptor.description import Description
 
+pytestmark = pytest.mark.slow
+
 SMALL = {"keypoints": (60,), "hypotheses": 2, "refined": 1}
-linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
 
 
 @pytest.fixture(scope="module")
 def scans():
-    return [fragment.points.astype(np.float64) for fragment in room_scans(3, 3, resolution=0.1)]
+    return [scan.points.astype(np.float64) for scan in room_scans(3, 3, resolution=0.1)]
 
 
-def own_memory():
-    """Without the pages of libraries, which come and go with the system's cache."""
+def anonymous_memory():
+    """Return the process's memory without pages of libraries, which the system loads and drops."""
     lines = (line.split() for line in Path("/proc/self/status").read_text().splitlines())
     return sum(int(line[1]) for line in lines if line[0] in ("RssAnon:", "VmSwap:"))
 
 
-@linux
-def test_memory_and_open_files_stay_as_they_are(scans):
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_many_calls_leak_neither_memory_nor_files(scans):
     memory, files = [], []
     for _ in range(20):
         wsdesc.register(scans[0], scans[1], **SMALL)
-        memory.append(own_memory())
+        memory.append(anonymous_memory())
         files.append(len(os.listdir("/proc/self/fd")))  # noqa: PTH208
     assert max(memory[10:]) < 1.02 * max(memory[:10])
     assert files[-1] == files[5]
 
 
-def test_threads_at_once_find_what_one_finds(scans):
+def test_concurrent_threads_give_the_same_bits(scans):
     pairs = [(scans[k % 2], scans[1 + k % 2]) for k in range(8)]
-    alone = [wsdesc.register(*pair, **SMALL) for pair in pairs[:2]]
+    single = [wsdesc.register(*pair, **SMALL) for pair in pairs[:2]]
     with ThreadPoolExecutor(8) as pool:
-        together = list(pool.map(lambda pair: wsdesc.register(*pair, **SMALL), pairs))
-    for k, result in enumerate(together):
-        assert (result.T_target_source == alone[k % 2].T_target_source).all()
-        assert result.confidence == alone[k % 2].confidence
+        concurrent = list(pool.map(lambda pair: wsdesc.register(*pair, **SMALL), pairs))
+    for k, result in enumerate(concurrent):
+        np.testing.assert_array_equal(result.T_target_source, single[k % 2].T_target_source)
+        assert result.confidence == single[k % 2].confidence
 
 
-def save_again_and_again(path, source):
-    """Keep writing one description, and reading what is there."""
+def save_repeatedly(path, source):
+    """Write and read one description many times."""
     description = Description.load(source)
     for _ in range(50):
         description.save(path)
         assert len(Description.load(path).points) == len(description.points)
 
 
-def test_two_processes_do_not_damage_an_entry_of_the_cache(scans, tmp_path):
+def test_two_processes_may_write_one_cache_entry(scans, tmp_path):
     source, entry = tmp_path / "source.npz", tmp_path / "cache" / "entry.npz"
     entry.parent.mkdir()
     wsdesc.describe(scans[0], keypoints=20).save(source)
     spawn = get_context("spawn")
-    both = [spawn.Process(target=save_again_and_again, args=(entry, source)) for _ in range(2)]
-    for process in both:
+    processes = [spawn.Process(target=save_repeatedly, args=(entry, source)) for _ in range(2)]
+    for process in processes:
         process.start()
-    for process in both:
+    for process in processes:
         process.join(120)
-    assert [process.exitcode for process in both] == [0, 0]
+    assert [process.exitcode for process in processes] == [0, 0]
     assert [path.name for path in entry.parent.iterdir()] == ["entry.npz"]

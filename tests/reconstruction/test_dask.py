@@ -1,9 +1,9 @@
-"""The same poses from a cluster, even if a machine of it dies; and an answer where there is no cluster."""
+"""Reconstruction on a Dask cluster."""
 
 import os
+import pickle
 import shutil
 import signal
-import time
 
 import numpy as np
 import pytest
@@ -17,12 +17,14 @@ from wsdesc.reconstruction.pipeline import reconstruct
 
 distributed = pytest.importorskip("distributed")
 
+pytestmark = pytest.mark.slow
+
 FAST = {"keypoints": 400, "more_keypoints": 0}
 
 
 @pytest.fixture(scope="module")
 def cluster():
-    """A scheduler and two worker processes, which are started anew when they die, as on real clusters."""
+    """A scheduler and two worker processes, which are restarted when they die."""
     threads = {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
     with distributed.LocalCluster(
         n_workers=2, threads_per_worker=1, dashboard_address=None, env=threads, silence_logs=50
@@ -40,7 +42,7 @@ def scans(tmp_path_factory):
 
 
 class Killing(Dask):
-    """Kills a worker as soon as one pair is registered: both workers are at the other two then."""
+    """Kill a worker after the first pair, while both workers register the other two."""
 
     killed = None
 
@@ -53,25 +55,23 @@ class Killing(Dask):
             yield number, result
 
 
-def test_a_worker_killed_in_the_middle_changes_nothing(cluster, scans, tmp_path):
+def test_killed_worker_does_not_change_the_result(cluster, scans, tmp_path):
     alone = reconstruct(scans, tmp_path / "alone", **FAST)
     assert alone.components == [[path.name for path in scans]]
-    # Descriptions are at hand, as a disk that all share has them; all pairs are to be done.
+    # The cache has all descriptions: only pairs are registered on the cluster.
     shutil.copytree(tmp_path / "alone" / "cache", tmp_path / "together" / "cache")
     executor = Killing(cluster.scheduler_address)
     together = reconstruct(scans, tmp_path / "together", executor=executor, **FAST)
     executor.close()
     assert executor.killed is not None
-    assert len(together.pairs) == 3
+    assert len(together.edges) == 3
+    assert [edge.to_dict() for edge in together.edges] == [edge.to_dict() for edge in alone.edges]
     for name, T in alone.T_world_scan.items():
         np.testing.assert_array_equal(together.T_world_scan[name], T)
-    assert [pair[3:] for pair in together.pairs] == [pair[3:] for pair in alone.pairs]
-    for job in executor.sent:  # paths and hashes travel, no clouds
-        assert len(repr(job)) < 3000
-        assert all(isinstance(value, str | int | float) for end in job.values() for value in end.values())
+    assert all(len(pickle.dumps(job)) < 3000 for job in executor.sent)  # jobs hold paths, not points
 
 
-def test_benchmarks_run_there_too(cluster, scans, tmp_path):
+def test_benchmarks_run_on_the_cluster(cluster, scans, tmp_path):
     from wsdesc.evaluation.methods import from_recipe
     from wsdesc.evaluation.options import PairwiseOptions
     from wsdesc.evaluation.pairwise import evaluate_pairs
@@ -91,8 +91,6 @@ def test_benchmarks_run_there_too(cluster, scans, tmp_path):
     assert len(there["untrained-fast"]) == 3
 
 
-def test_a_scheduler_that_is_not_there_is_said_within_seconds():
-    start = time.monotonic()
+def test_missing_scheduler_is_reported():
     with pytest.raises(InputError, match=r"no Dask scheduler answers at tcp://127\.0\.0\.1:9"):
         Dask("tcp://127.0.0.1:9")
-    assert time.monotonic() - start < 15

@@ -13,12 +13,13 @@ from wsdesc.cloud.units import measure
 from wsdesc.core.errors import FileFormatError, InputError
 from wsdesc.core.executors import Serial
 from wsdesc.core.folders import locked
+from wsdesc.core.geometry import inverse, transform
 from wsdesc.datasets.synthetic import room_scans
 from wsdesc.reconstruction.inputs import as_files, find_scans
 from wsdesc.reconstruction.options import ReconstructOptions
 from wsdesc.reconstruction.pipeline import reconstruct
 
-FAST = {"keypoints": 400, "more_keypoints": 0}
+FAST = {"keypoints": 300, "more_keypoints": 0}
 ROOM = ["room_1.ply", "room_2.ply", "room_3.ply"]
 
 
@@ -36,7 +37,7 @@ class Counting(Serial):
             yield number, result
 
 
-def motion(rng):
+def random_pose(rng):
     T = np.eye(4)
     T[:3, :3] = Rotation.random(random_state=rng).as_matrix()
     T[:3, 3] = rng.uniform(-3, 3, 3)
@@ -49,12 +50,12 @@ def files(tmp_path_factory):
     folder = tmp_path_factory.mktemp("scans")
     rng = np.random.default_rng(0)
     T_room_scan = {}
-    for name, fragment in zip(ROOM, room_scans(3, 3, resolution=0.04), strict=True):
-        T_scan_fragment = motion(rng)
+    for name, fragment in zip(ROOM, room_scans(3, 3, resolution=0.05), strict=True):
+        T_scan_fragment = random_pose(rng)
         points = fragment.points @ T_scan_fragment[:3, :3].T + T_scan_fragment[:3, 3]
         write_points(folder / name, points)
-        T_room_scan[name] = fragment.T_world_scan @ np.linalg.inv(T_scan_fragment)
-    write_points(folder / "foreign.ply", room_scans(77, 1, resolution=0.04)[0].points)
+        T_room_scan[name] = fragment.T_world_scan @ inverse(T_scan_fragment)
+    write_points(folder / "foreign.ply", room_scans(77, 1, resolution=0.05)[0].points)
     return folder, T_room_scan
 
 
@@ -83,16 +84,17 @@ def assert_equal(a, b):
 
 
 def test_scans_of_a_room_are_placed(done, files):
-    found, T_room_scan = done[0], files[1]
-    assert found.components == [ROOM]
-    np.testing.assert_allclose(found.T_world_scan[ROOM[0]], np.eye(4), atol=1e-9)
+    result, T_room_scan = done[0], files[1]
+    assert result.components == [ROOM]
+    np.testing.assert_allclose(result.T_world_scan[ROOM[0]], np.eye(4), atol=1e-9)
     for name in ROOM:
-        T_true = np.linalg.inv(T_room_scan[ROOM[0]]) @ T_room_scan[name]
+        T_true = inverse(T_room_scan[ROOM[0]]) @ T_room_scan[name]
         points = read_points(files[0] / name)
-        apart = points @ (found.T_world_scan[name] - T_true)[:3, :3].T
-        apart = np.linalg.norm(apart + (found.T_world_scan[name] - T_true)[:3, 3], axis=1)
-        assert apart.max() < 0.1
-        assert np.median(apart) < 0.05
+        error = np.linalg.norm(
+            transform(points, result.T_world_scan[name]) - transform(points, T_true), axis=1
+        )
+        assert error.max() < 0.15
+        assert np.median(error) < 0.06
 
 
 def test_scan_of_another_room_is_not_placed(done):
@@ -108,6 +110,7 @@ def test_resolution_is_that_of_all_scans(done, paths):
     assert done[0].resolution == measure(*map(read_points, paths)).resolution
 
 
+@pytest.mark.slow
 def test_resumed_run_gives_the_same_bits(done, paths, tmp_path, folder):
     shutil.copytree(folder / "cache", tmp_path / "again" / "cache")  # this test is about pairs
     with pytest.raises(KeyboardInterrupt):
@@ -123,17 +126,19 @@ def test_second_run_computes_nothing(done, paths, folder):
     assert counting.done == {}
 
 
+@pytest.mark.slow
 def test_order_and_names_of_files_do_not_matter(done, paths, folder, tmp_path):
     renamed = [shutil.copy(path, tmp_path / f"{k}.ply") for k, path in enumerate(reversed(paths))]
     counting = Counting()
-    found = reconstruct(renamed, folder, executor=counting, **FAST)
+    result = reconstruct(renamed, folder, executor=counting, **FAST)
     assert counting.done == {}
-    T_here_there = found.T_world_scan["3.ply"]  # room_1, the frame of the first run
+    T_new_old = result.T_world_scan["3.ply"]  # room_1, the frame of the first run
     for name, old in (("0.ply", ROOM[2]), ("2.ply", ROOM[1])):
-        T = T_here_there @ done[0].T_world_scan[old]
-        np.testing.assert_allclose(found.T_world_scan[name], T, atol=1e-5)
+        T = T_new_old @ done[0].T_world_scan[old]
+        np.testing.assert_allclose(result.T_world_scan[name], T, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_damaged_cache_entry_is_made_again(done, paths, folder):
     (folder / "journal.jsonl").unlink()
     entry = sorted(folder.glob("cache/*.npz"))[0]
@@ -144,18 +149,19 @@ def test_damaged_cache_entry_is_made_again(done, paths, folder):
     assert len(entry.read_bytes()) == len(whole)
 
 
+@pytest.mark.slow
 def test_unreadable_scans_are_left_out_and_named(done, paths, folder, tmp_path):
     bad = tmp_path / "bad.ply"
     bad.write_bytes(paths[0].read_bytes()[:300])
     few = tmp_path / "few.xyz"
     few.write_text("0 0 0\n1 0 0\n0 1 0\n")
     given = [*paths[:2], bad, tmp_path / "missing.ply", few, *paths[2:]]
-    found = reconstruct(given, folder, resolution=done[0].resolution, **FAST)
-    assert found.components == [ROOM]
-    assert set(found.not_placed) == {"bad.ply", "missing.ply", "few.xyz", "foreign.ply"}
-    assert "bad.ply" in found.not_placed["bad.ply"]
-    assert "no such file" in found.not_placed["missing.ply"]
-    assert "points are left" in found.not_placed["few.xyz"]
+    result = reconstruct(given, folder, resolution=done[0].resolution, **FAST)
+    assert result.components == [ROOM]
+    assert set(result.not_placed) == {"bad.ply", "missing.ply", "few.xyz", "foreign.ply"}
+    assert "bad.ply" in result.not_placed["bad.ply"]
+    assert "no such file" in result.not_placed["missing.ply"]
+    assert "points are left" in result.not_placed["few.xyz"]
 
 
 @pytest.mark.parametrize(
@@ -172,23 +178,24 @@ def test_too_few_scans_are_an_error(scans, says):
         reconstruct(scans, **FAST)
 
 
+@pytest.mark.slow
 def test_equal_scans_have_equal_poses(paths, tmp_path):
     points = read_points(paths[0])
     jobs = Counting()
-    found = wsdesc.reconstruct([points, points, points], tmp_path, executor=jobs, **FAST)
-    assert found.complete
+    result = wsdesc.reconstruct([points, points, points], tmp_path, executor=jobs, **FAST)
+    assert result.complete
     assert jobs.done == {"survey_scan": 1, "describe_scan": 1, "register_pair": 1}
-    for T in found.T_world_scan.values():
+    for T in result.T_world_scan.values():
         np.testing.assert_allclose(T, np.eye(4), atol=1e-3)
 
 
 def test_only_similar_scans_of_many_are_registered(done, paths, folder, monkeypatch):
     monkeypatch.setattr("wsdesc.reconstruction.pair_selection.ALL_PAIRS", 3)
     counting = Counting()
-    found = reconstruct(paths, folder, executor=counting, neighbours=1, **FAST)
+    result = reconstruct(paths, folder, executor=counting, neighbours=1, **FAST)
     assert counting.done == {}
-    assert len(found.edges) < 6
-    assert set(found.components[0]) <= set(ROOM)
+    assert len(result.edges) < 6
+    assert set(result.components[0]) <= set(ROOM)
 
 
 def test_second_run_in_a_folder_is_refused(paths, folder):
@@ -196,6 +203,7 @@ def test_second_run_in_a_folder_is_refused(paths, folder):
         reconstruct(paths, folder, **FAST)
 
 
+@pytest.mark.slow
 def test_full_disk_is_reported_and_the_run_resumes(done, paths, folder, monkeypatch):
     journal = folder / "journal.jsonl"
     journal.write_text("".join(journal.read_text().splitlines(keepends=True)[:-1]))  # one pair is left
@@ -206,6 +214,7 @@ def test_full_disk_is_reported_and_the_run_resumes(done, paths, folder, monkeypa
     assert_equal(reconstruct(paths, folder, **FAST), done[0])
 
 
+@pytest.mark.slow
 def test_full_disk_is_not_reported_as_a_bad_scan(paths, tmp_path, monkeypatch):
     def full(self, path):
         raise FileFormatError(f"{path}: cannot be written: No space left on device")

@@ -1,0 +1,44 @@
+"""Single precision gives the pose of double precision."""
+
+import argparse
+
+import numpy as np
+import pytest
+
+from wsdesc.datasets.synthetic import room_scans
+
+precision = pytest.importorskip(
+    "benchmarks.precision", reason="the benchmarks are not part of this distribution"
+)
+
+pytestmark = pytest.mark.slow
+
+
+def pose_difference(source, target):
+    """Compare the pose of two files in float32 with that in float64: degrees and millimetres."""
+    options = argparse.Namespace(model="indoor-fast", device="cpu", keypoints=80)
+    double, single = precision.ways(options)
+    scans = precision.prepare((source, target), options)
+    results = [precision.walk(way, scans, options.keypoints) for way in (double, single)]
+    difference = precision.compare(*results, scans[0].points.double().mean(0))
+    return difference["pose, °"], difference["pose, mm"]
+
+
+def check(source, target):
+    degrees, millimetres = pose_difference(source, target)
+    assert degrees <= precision.DEGREES
+    assert millimetres <= precision.MILLIMETRES
+
+
+def test_synthetic_scans_far_from_the_origin(tmp_path):
+    offset = np.array([4e5, 5e6, 100.0])  # as in geographic coordinates
+    for number, scan in enumerate(room_scans(3, 2, resolution=0.05)):
+        np.save(tmp_path / f"{number}.npy", scan.points + offset)
+    check(tmp_path / "0.npy", tmp_path / "1.npy")
+
+
+def test_real_scans(data_folder):
+    scene = data_folder / "indoor" / "train" / "tum_fr1_desk"
+    if not scene.is_dir():
+        pytest.skip("the data folder has no tum_fr1_desk")
+    check(scene / "cloud_bin_0.ply", scene / "cloud_bin_1.ply")
