@@ -1,4 +1,4 @@
-"""Splits are read as published; pairs follow the protocols to the letter."""
+"""ModelNet40: splits as published, and pairs by the PRNet and RPM-Net protocols."""
 
 import math
 from collections.abc import Callable
@@ -25,7 +25,7 @@ from wsdesc.datasets.modelnet40 import (
 
 
 def sorted_shape(count: int = 2048, seed: int = 0) -> np.ndarray:
-    """A bumpy ball in the unit sphere, its points sorted as the real files have them."""
+    """Create a bumpy ball in the unit sphere, with sorted points as in the real files."""
     directions = np.random.default_rng(seed).normal(size=(count, 3))
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
     points = directions * (0.7 + 0.3 * np.sin(5 * directions[:, :1]) * np.cos(4 * directions[:, 1:2]))
@@ -34,7 +34,7 @@ def sorted_shape(count: int = 2048, seed: int = 0) -> np.ndarray:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Two training files, one test file, all with labels."""
+    """Create two training files and one test file, all with labels."""
     for name, shapes in (("train0", 3), ("train1", 2), ("test0", 4)):
         with h5py.File(tmp_path / f"ply_data_{name}.h5", "w") as file:
             file["data"] = np.full((shapes, 8, 3), len(name) + shapes, np.float32)
@@ -42,7 +42,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def moved(T: np.ndarray, points: np.ndarray) -> np.ndarray:
+def transformed(T: np.ndarray, points: np.ndarray) -> np.ndarray:
     return points @ T[:3, :3].T + T[:3, 3]
 
 
@@ -60,29 +60,29 @@ def test_splits_without_lists(folder):
 
 
 @pytest.mark.parametrize("form", ["data/modelnet40_ply_hdf5_2048/{}", "{}", "/gone/{}\n", "C:\\data\\{}\r"])
-def test_lists_may_have_any_folder(folder, form):
+def test_lists_with_any_folder(folder, form):
     (folder / "train_files.txt").write_text(form.format("ply_data_train1.h5") + "\n\n")
     assert split_files(folder, "train") == [folder / "ply_data_train1.h5"]
     assert len(read_split(folder, "train").points) == 2
 
 
-def test_lists_have_the_say_about_order_and_missing_files(folder):
+def test_lists_define_order_and_missing_files(folder):
     (folder / "train_files.txt").write_text("ply_data_train1.h5\nply_data_train0.h5\nply_data_train1.h5\n")
     assert read_split(folder).labels.tolist() == [0, 1, 0, 1, 2]
     (folder / "train_files.txt").write_text("ply_data_train1.h5\nply_data_train7.h5\n")
     with pytest.raises(FileFormatError, match=r"train7\.h5: no such file"):
         read_split(folder)
-    (folder / "train_files.txt").write_text("\n")  # says nothing
+    (folder / "train_files.txt").write_text("\n")  # an empty list
     assert len(read_split(folder).points) == 5
 
 
-def test_labels_may_be_missing(folder):
+def test_missing_labels(folder):
     with h5py.File(folder / "ply_data_train1.h5", "a") as file:
         del file["label"]
     assert read_split(folder).labels is None
 
 
-def test_what_cannot_be_a_split(folder):
+def test_invalid_splits(folder):
     with pytest.raises(InputError, match="neither test_files"):
         read_split(folder / "nowhere", "test")
     with h5py.File(folder / "ply_data_train1.h5", "a") as file:
@@ -123,7 +123,7 @@ MAKERS = [partial(partial_pair, noise=0.01), independent_pair]
 
 
 @pytest.mark.parametrize("maker", MAKERS)
-def test_an_item_has_its_seed_and_leaves_the_shape_alone(maker: Callable[..., ShapePair]):
+def test_items_depend_on_their_seed_only(maker: Callable[..., ShapePair]):
     shape = sorted_shape()
     before = shape.copy()
     first, again, other = (maker(shape, item_generator(3, item)) for item in (7, 7, 8))
@@ -135,7 +135,7 @@ def test_an_item_has_its_seed_and_leaves_the_shape_alone(maker: Callable[..., Sh
     assert first.T_target_source.dtype == np.float64
 
 
-def test_partial_pairs_hold_the_same_samples():
+def test_partial_pairs_have_the_same_samples():
     shape = sorted_shape()
     for item in range(20):
         pair = partial_pair(shape, item_generator(0, item))
@@ -146,7 +146,7 @@ def test_partial_pairs_hold_the_same_samples():
         assert min(x, y, z) >= 0
         assert max(x, y, z) <= 45
         assert np.abs(pair.T_target_source[:3, 3]).max() <= 0.5
-        distance, match = cKDTree(pair.target).query(moved(pair.T_target_source, pair.source))
+        distance, match = cKDTree(pair.target).query(transformed(pair.T_target_source, pair.source))
         shared = distance < 1e-5
         assert shared.sum() >= 512  # 256 of 1024 are missing in either, so at most 512 in one or the other
         assert not shared.all()
@@ -154,7 +154,7 @@ def test_partial_pairs_hold_the_same_samples():
         assert np.corrcoef(np.flatnonzero(shared), match[shared])[0, 1] < 0.3  # permuted
 
 
-def test_the_sample_is_spread_over_a_sorted_shape():
+def test_the_sample_covers_a_sorted_shape():
     shape = sorted_shape()
     pair = partial_pair(shape, item_generator(0, 0), keep=1024)
     index = cKDTree(shape).query(pair.source)[1]
@@ -163,8 +163,8 @@ def test_the_sample_is_spread_over_a_sorted_shape():
     assert index.max() > 2000
 
 
-def test_each_cloud_keeps_what_is_nearest_to_the_far_point():
-    """With the rest of the draw the same, keeping all shows which points the crop took."""
+def test_each_cloud_keeps_the_points_nearest_to_the_far_point():
+    """With the same random numbers, a pair without a crop shows which points the crop keeps."""
     signs = set()
     for item in range(12):
         whole, part = (partial_pair(sorted_shape(), item_generator(1, item), keep=k) for k in (1024, 768))
@@ -180,13 +180,13 @@ def test_each_cloud_keeps_what_is_nearest_to_the_far_point():
 
 
 class Wild(np.random.Generator):
-    """One whose normal numbers are a hundred times too large."""
+    """A generator whose normal numbers are 100 times too large."""
 
     def normal(self, *arguments):
         return 100 * super().normal(*arguments)
 
 
-def test_noise_is_clipped_and_comes_before_the_crop():
+def test_noise_is_clipped_and_added_before_the_crop():
     shape = sorted_shape()
     clean = partial_pair(shape, item_generator(0, 5), keep=1024)
     noisy = partial_pair(shape, item_generator(0, 5), keep=1024, noise=0.01)
@@ -200,7 +200,7 @@ def test_noise_is_clipped_and_comes_before_the_crop():
     np.testing.assert_allclose(np.abs(wild.source - clean.source).max(), 0.05, atol=1e-6)
 
 
-def test_independent_pairs_have_samples_and_crops_of_their_own():
+def test_independent_pairs_have_independent_samples_and_crops():
     shape = sorted_shape()
     overlaps = []
     for item in range(20):
@@ -211,7 +211,7 @@ def test_independent_pairs_have_samples_and_crops_of_their_own():
         x, y, z = Rotation.from_matrix(T[:3, :3].T).as_euler("zyx", degrees=True)[::-1]
         assert 0 <= min(x, y, z) <= max(x, y, z) <= 45
         assert np.abs(T[:3, :3].T @ T[:3, 3]).max() <= 0.5
-        in_target = moved(T, pair.source)
+        in_target = transformed(T, pair.source)
         assert cKDTree(shape).query(in_target)[0].max() < 1e-5  # the target is in the frame of the shape
         assert cKDTree(shape).query(pair.target)[0].max() < 1e-5
         overlaps.append((cKDTree(pair.target).query(in_target)[0] < 1e-5).mean())
@@ -220,7 +220,7 @@ def test_independent_pairs_have_samples_and_crops_of_their_own():
     assert np.std(overlaps) > 0.02
 
 
-def test_independent_pairs_are_cut_by_a_plane():
+def test_independent_pairs_are_cropped_by_a_plane():
     shape = sorted_shape().astype(np.float64)
     pair = independent_pair(shape, item_generator(0, 0), noise=0.0, keep=0.5, points=1024)
     assert len(pair.target) == 512
@@ -229,7 +229,7 @@ def test_independent_pairs_are_cut_by_a_plane():
     assert ((pair.target - shape.mean(axis=0)) @ direction > -0.1).mean() > 0.95
 
 
-def test_all_attitudes():
+def test_all_rotations():
     angles = []
     for item in range(60):
         pair = independent_pair(sorted_shape(), item_generator(0, item), max_angle=180)
@@ -237,7 +237,7 @@ def test_all_attitudes():
     assert max(angles) > 150
 
 
-def test_requests_that_cannot_be_met():
+def test_invalid_arguments():
     shape, generator = sorted_shape(1024), item_generator(0, 0)
     with pytest.raises(InputError, match="need a shape of 2048, this has 1024"):
         independent_pair(shape, generator)
@@ -250,7 +250,7 @@ def test_requests_that_cannot_be_met():
         partial_pair(shape, generator, keep=1025)
 
 
-def test_real_shapes(data_folder):
+def test_shapes_of_the_data_folder(data_folder):
     folder = data_folder / "modelnet40_ply_hdf5_2048"
     if not folder.is_dir():
         pytest.skip("the data folder has no modelnet40_ply_hdf5_2048")
@@ -260,4 +260,4 @@ def test_real_shapes(data_folder):
     assert set(shapes.labels.tolist()) == set(range(len(class_names(folder)))) == set(range(40))
     assert np.linalg.norm(shapes.points, axis=2).max() < 1.001
     pair = partial_pair(shapes.points[0], item_generator(0, 0))
-    assert (cKDTree(pair.target).query(moved(pair.T_target_source, pair.source))[0] < 1e-5).sum() >= 512
+    assert (cKDTree(pair.target).query(transformed(pair.T_target_source, pair.source))[0] < 1e-5).sum() >= 512

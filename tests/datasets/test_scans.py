@@ -1,4 +1,4 @@
-"""Folders of scans become sequences, in order, each file once; what cannot be read is named."""
+"""Sequences of scans: order, formats, unreadable files."""
 
 import shutil
 from pathlib import Path
@@ -25,7 +25,7 @@ def cloud(seed: int, count: int = 20) -> np.ndarray:
 
 
 def make(folder: Path, *names: str) -> Path:
-    """A folder of scans, the k-th of them `cloud(k)`."""
+    """Create a folder of scans; scan k is `cloud(k)`."""
     folder.mkdir(parents=True, exist_ok=True)
     for k, name in enumerate(names):
         write_points(folder / name, cloud(k))
@@ -43,7 +43,7 @@ def names(sequence: ScanSequence) -> list[str]:
     return [scan.name for scan in sequence.scans]
 
 
-def test_names_are_ordered_as_people_count():
+def test_natural_order():
     shuffled = [
         "b_10.ply",
         "b_2.ply",
@@ -91,13 +91,13 @@ def test_every_folder_with_scans_is_a_sequence_in_natural_order(tmp_path):
     assert all(len(s.scans) == 1 for s in found)
 
 
-def test_folders_of_one_name_keep_apart(tmp_path):
+def test_folders_of_the_same_name(tmp_path):
     places = [make(tmp_path / place / "scans", "a.ply", "b.ply") for place in ("one", "two")]
     found = find_sequences(places)
     assert [s.name for s in found] == ["scans", str(places[1])]
 
 
-def test_no_file_is_taken_twice(tmp_path):
+def test_no_file_is_used_twice(tmp_path):
     inner = make(tmp_path / "outer" / "inner", "a.ply", "b.ply")
     make(tmp_path / "outer", "c.ply")
     (inner / "also_a.ply").symlink_to(inner / "b.ply")
@@ -118,7 +118,7 @@ def test_files_named_one_by_one_are_sequences_by_folder(tmp_path):
     assert [names(s) for s in found] == [["one/s2.ply", "one/s10.ply"], ["two/s1.ply"]]
 
 
-def test_text_files_are_scans_only_where_there_is_nothing_else(tmp_path):
+def test_text_files_are_scans_only_without_other_scans(tmp_path):
     mixed = make(tmp_path / "mixed", "a.ply", "groundtruth.txt", "times.csv", "b.xyz")
     assert names(*find_sequences(mixed)) == ["mixed/a.ply", "mixed/b.xyz"]
     plain = make(tmp_path / "plain", "a.txt", "b.csv")
@@ -151,7 +151,7 @@ def test_poses_are_never_opened(tmp_path, monkeypatch, poses):
         np.testing.assert_array_equal(clouds[k], cloud(k))
 
 
-def test_what_cannot_be_read_is_skipped_and_named(tmp_path):
+def test_unreadable_scans_are_skipped_and_reported(tmp_path):
     folder = make(tmp_path / "walk", *(f"s{k}.ply" for k in range(6)))
     (folder / "s1.ply").write_bytes(b"")
     (folder / "s3.ply").write_bytes((folder / "s3.ply").read_bytes()[:-7])
@@ -167,7 +167,7 @@ def test_what_cannot_be_read_is_skipped_and_named(tmp_path):
     check_enough([sequence], [(clouds, problems)])
 
 
-def test_points_that_are_not_finite_are_left_out(tmp_path):
+def test_points_that_are_not_finite_are_dropped(tmp_path):
     points = cloud(0)
     points[3, 1] = np.nan
     np.save(tmp_path / "a.npy", points)
@@ -176,7 +176,7 @@ def test_points_that_are_not_finite_are_left_out(tmp_path):
     np.testing.assert_array_equal(clouds[0], np.delete(points, 3, axis=0))
 
 
-def test_places_without_scans(tmp_path):
+def test_folders_without_scans(tmp_path):
     (tmp_path / "sub").mkdir()
     (tmp_path / "picture.jpg").write_bytes(b"0")
     with pytest.raises(InputError, match=r"no scans in this folder; readable formats: \.ply"):
@@ -189,7 +189,7 @@ def test_places_without_scans(tmp_path):
         find_sequences([])
 
 
-def test_a_folder_that_may_not_be_looked_into(tmp_path, request):
+def test_a_folder_without_permission(tmp_path, request):
     closed = tmp_path / "closed"
     closed.mkdir(mode=0)
     request.getfixturevalue("ordinary_user")
@@ -219,7 +219,7 @@ def test_too_few_scans(tmp_path):
         check_enough(two, map(read_all, two))
 
 
-def test_modelnet40_is_read_as_published(tmp_path, monkeypatch):
+def test_published_modelnet40(tmp_path, monkeypatch):
     folder = tmp_path / "modelnet40_ply_hdf5_2048"
     for k, shapes in enumerate((3, 2)):
         collection(folder / f"ply_data_train{k}.h5", shapes, seed=k)
@@ -243,7 +243,7 @@ def test_modelnet40_is_read_as_published(tmp_path, monkeypatch):
         module, "read_shapes", lambda path, *row: (reads.append(path), unhooked(path, *row))[1]
     )
     clouds, problems = read_all(sequence)
-    assert (len(clouds), problems, len(reads)) == (2, [], 1)  # decompressed once, not once a shape
+    assert (len(clouds), problems, len(reads)) == (2, [], 1)  # decompressed once, not for each shape
     for place, scan in enumerate(sequence.scans):
         np.testing.assert_array_equal(clouds[place], scan.read())
         assert clouds[place].shape == (16, 3)
@@ -251,7 +251,7 @@ def test_modelnet40_is_read_as_published(tmp_path, monkeypatch):
     check_enough([ScanSequence("one shape", sequence.scans[:1], objects=True)])
 
 
-def test_collections_that_cannot_be_read_are_named(tmp_path):
+def test_unreadable_collections_are_reported(tmp_path):
     good = collection(tmp_path / "ply_data_train0.h5", 3)
     with h5py.File(good, "a") as file:
         file["data"][1] = np.nan
@@ -276,7 +276,7 @@ def test_collections_that_cannot_be_read_are_named(tmp_path):
         assert reason in problem
 
 
-def test_a_damaged_collection_is_named_once(tmp_path):
+def test_a_damaged_collection_is_reported_once(tmp_path):
     with h5py.File(tmp_path / "shapes.h5", "w") as file:
         data = np.random.default_rng(0).normal(size=(50, 64, 3))
         file.create_dataset("data", data=data, chunks=(10, 64, 3), compression="gzip")
@@ -290,7 +290,7 @@ def test_a_damaged_collection_is_named_once(tmp_path):
         check_enough([sequence], [(clouds, problems)])
 
 
-def test_real_training_scans(data_folder, tmp_path):
+def test_training_scans_of_the_data_folder(data_folder, tmp_path):
     found = find_sequences(data_folder / "indoor" / "train")
     assert {s.name: len(s.scans) for s in found} == {
         "hololens_000": 25,
@@ -307,7 +307,7 @@ def test_real_training_scans(data_folder, tmp_path):
         np.testing.assert_array_equal(points, found[1].scans[place].read())
 
 
-def test_real_shapes(data_folder):
+def test_shapes_of_the_data_folder(data_folder):
     folder = data_folder / "modelnet40_ply_hdf5_2048"
     if not folder.is_dir():
         pytest.skip("the data folder has no modelnet40_ply_hdf5_2048")

@@ -1,4 +1,4 @@
-"""Synthetic rooms: the same for a seed, seen truly, and in what can be counted like real ones."""
+"""Synthetic rooms: reproducible, geometrically correct, similar to real scans."""
 
 import subprocess
 import sys
@@ -21,7 +21,7 @@ SEEDS = range(20)
 
 
 @cache
-def fragments(seed: int) -> list[SyntheticScan]:
+def scans(seed: int) -> list[SyntheticScan]:
     return room_scans(seed, 2 if seed < 3 else 1)
 
 
@@ -44,23 +44,23 @@ def a_camera(**changes: object) -> Camera:
     return Camera(**{**vars(plain), **changes})  # type: ignore[arg-type]
 
 
-def test_rays_meet_what_a_plain_search_finds() -> None:
+def test_ray_casting_equals_a_plain_search() -> None:
     rng = np.random.default_rng(0)
     triangles = rng.uniform(-1, 1, (300, 1, 3)) + rng.normal(0, 0.2, (300, 3, 3))
-    triangles[100:140] = triangles[100]  # many in one place cannot be split
+    triangles[100:140] = triangles[100]  # coincident triangles cannot be split
     rays = rng.normal(size=(400, 3)).astype(np.float32)
-    rays[:3] = np.eye(3)  # a zero component divides nothing
+    rays[:3] = np.eye(3)  # rays with zero components
     origins = rng.uniform(-1.5, 1.5, (400, 3)).astype(np.float32)
     hits = cast(Tree.over(triangles), origins, rays)
     expected = [nearest_by_hand(triangles, o, r) for o, r in zip(origins, rays, strict=True)]
     agree = np.isclose(hits.depth, expected, rtol=1e-3, atol=1e-4) | (
         np.isinf(hits.depth) & np.isinf(expected)
     )
-    assert agree.mean() > 0.99  # a ray along an edge may go either way
+    assert agree.mean() > 0.99  # a ray along an edge may hit or miss
     assert ((hits.triangle < 0) == np.isinf(hits.depth)).all()
 
 
-def test_a_seed_gives_the_same_bits_on_any_number_of_threads() -> None:
+def test_same_seed_same_bits_with_any_number_of_threads() -> None:
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(1)
@@ -79,12 +79,12 @@ def test_seeds_differ() -> None:
     rooms = [Room(seed) for seed in range(8)]
     assert len({room.size.tobytes() for room in rooms}) == len(rooms)
     assert len({room.kind for room in rooms}) > 2
-    assert len({fragments(seed)[0].points.tobytes() for seed in SEEDS}) == len(SEEDS)
+    assert len({scans(seed)[0].points.tobytes() for seed in SEEDS}) == len(SEEDS)
 
 
-def test_poses_bring_fragments_together() -> None:
+def test_scans_overlap_under_their_poses() -> None:
     for seed in range(3):
-        source, target = fragments(seed)
+        source, target = scans(seed)
         T = relative(source, target)
         moved = source.points @ T[:3, :3].T + T[:3, 3]
         distance, _ = cKDTree(target.points).query(moved)
@@ -94,7 +94,7 @@ def test_poses_bring_fragments_together() -> None:
         assert np.allclose(T[:3, :3] @ T[:3, :3].T, np.eye(3), atol=1e-12)
 
 
-def test_nothing_is_seen_through_a_wall() -> None:
+def test_walls_occlude() -> None:
     class Walled(Room):
         def __init__(self) -> None:
             wall = place(box(4, 0.1, 3), (0, 2, 0))
@@ -112,20 +112,20 @@ def test_nothing_is_seen_through_a_wall() -> None:
     assert 0.5 < (depth > 0).mean() < 1.0
 
 
-def test_what_a_camera_sees_of_a_room_lies_in_it() -> None:
+def test_measured_points_are_in_the_room() -> None:
     for seed in range(3):
         room = Room(seed)
         pose = look_at(np.array([0.0, 0.0, 1.5]), np.array([1.0, 0.7, 1.0]))[None]
         seen = render(room, a_camera(), pose, np.zeros((1, 2)))
         met = np.isfinite(seen.depth)
         points = (a_camera().rays(pose, np.zeros((1, 2))) * seen.depth[..., None])[met] + pose[0, :3, 3]
-        # Only an open door lets one see farther: into a corridor, 2.2 m deep.
+        # Through an open door, a corridor of 2.2 m is visible.
         assert (np.abs(points[:, :2]) < room.size[:2] / 2 + 2.3).all()
         assert points[:, 2].min() > -0.01
         assert points[:, 2].max() < room.size[2] + 0.01
 
 
-def test_noise_grows_with_depth_and_is_as_large_as_said() -> None:
+def test_noise_depends_on_depth() -> None:
     class Bare(Room):
         def __init__(self) -> None:
             self.items = [place(box(8, 0.1, 8), (0, self.at + 0.05, -4))]
@@ -140,7 +140,7 @@ def test_noise_grows_with_depth_and_is_as_large_as_said() -> None:
     assert np.allclose(errors, 1.0, atol=0.25)
 
 
-def test_fusing_exact_images_gives_the_surface_back() -> None:
+def test_fusion_of_exact_images() -> None:
     rng = np.random.default_rng(2)
     sphere = bumpy(rounded(1.0, 1.0, 1.0, 1.0, 41), rng, 0.0, 1.0)
     tree, camera = Tree.over(sphere), a_camera(width=160, height=120, focal=140.0)
@@ -158,21 +158,21 @@ def test_fusing_exact_images_gives_the_surface_back() -> None:
     assert np.quantile(np.abs(radius - 0.5), 0.95) < 0.015
 
 
-def test_nothing_seen_gives_no_points() -> None:
+def test_fusion_of_empty_images() -> None:
     empty = fuse(
         np.zeros((1, 60, 80), np.float32), a_camera(), np.eye(4)[None], np.zeros((1, 2)), 0.014, 0.04
     )
     assert voxel_mean(empty, 0.02).shape == (0, 3)
 
 
-def test_fragments_count_like_real_ones() -> None:
-    """The bounds hold for RGB-D fragments of offices and kitchens at the same resolution."""
+def test_scans_are_similar_to_real_ones() -> None:
+    """The bounds hold for real RGB-D scans of offices and kitchens at the same resolution."""
     counts, spacings = [], []
     for seed in SEEDS:
-        points = fragments(seed)[0].points
+        points = scans(seed)[0].points
         assert points.dtype == np.float32
         assert np.isfinite(points).all()
-        # One point a voxel of 2 cm.
+        # One point per voxel of 2 cm.
         assert len(np.unique(np.floor(points / np.float32(0.02)), axis=0)) >= 0.999 * len(points)
         nearest, _ = cKDTree(points).query(points, 2)
         spacings.append(np.median(nearest[:, 1]))
@@ -186,7 +186,7 @@ def test_fragments_count_like_real_ones() -> None:
 
 
 @pytest.mark.parametrize(("seed", "at_least"), [(0, 0.3), (1, 0.6), (2, 0.1)])
-def test_a_pair_overlaps_as_promised(seed: int, at_least: float) -> None:
+def test_overlap_of_a_pair(seed: int, at_least: float) -> None:
     pair = room_pair(seed, at_least)
     back = overlap(pair.target, pair.source, np.linalg.inv(pair.T_target_source))
     assert pair.overlap == overlap(pair.source, pair.target, pair.T_target_source)
@@ -202,7 +202,7 @@ def test_overlap_counts_points() -> None:
     assert overlap(line, line[:0], np.eye(4)) == 0.0
 
 
-def test_senseless_wishes_are_refused() -> None:
+def test_invalid_arguments() -> None:
     with pytest.raises(InputError, match="seed"):
         room_scans(-1, 1)
     with pytest.raises(InputError, match="resolution"):
@@ -211,8 +211,8 @@ def test_senseless_wishes_are_refused() -> None:
         room_pair(0, min_overlap=0.99)
 
 
-def test_importing_it_needs_no_file_readers() -> None:
-    """Training machines have numpy, scipy, numba and torch, and nothing else."""
+def test_the_import_needs_no_file_readers() -> None:
+    """Training machines have numpy, scipy, numba and torch only."""
     code = (
         "import sys, wsdesc.datasets.synthetic\n"
         "print([m for m in ('trimesh', 'pydantic', 'matplotlib', 'laspy', 'h5py') if m in sys.modules])"

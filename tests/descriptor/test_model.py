@@ -1,4 +1,4 @@
-"""The extractor: descriptors that stay when the scan is moved, and that can be learned."""
+"""The descriptor model: invariance, units, gradients and options."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from wsdesc import RigidityLoss, WSDesc
 from wsdesc.cloud.sampling import farthest_points, voxel_downsample
 from wsdesc.core.errors import InputError
 from wsdesc.datasets.synthetic import RoomPair
-from wsdesc.descriptor import model as extractor
+from wsdesc.descriptor import model as model_module
 from wsdesc.descriptor.network import DescriptorNetwork
 
 
 def model(**options: object) -> WSDesc:
-    """Untrained, narrow unless told otherwise, always the same."""
+    """Create an untrained narrow model, always with the same weights."""
     torch.manual_seed(0)
     return WSDesc(**{"width": 0.25, **options})
 
 
-def moved(points: Tensor, seed: int = 1) -> Tensor:
+def transformed(points: Tensor, seed: int = 1) -> Tensor:
     R = torch.from_numpy(Rotation.random(random_state=seed).as_matrix())
     return (points.double() @ R.T + torch.tensor([1.0, -2.0, 3.0], dtype=torch.float64)).float()
 
@@ -34,7 +34,7 @@ def describe(net: WSDesc, points: Tensor, chosen: Tensor, unit: float = 1.0) -> 
     return net(points, points[chosen], unit)
 
 
-def apart(a: Tensor, b: Tensor) -> Tensor:
+def distance(a: Tensor, b: Tensor) -> Tensor:
     return (a - b).norm(dim=1)
 
 
@@ -48,14 +48,14 @@ def cloud() -> Tensor:
 
 @pytest.fixture(scope="module")
 def clouds(room: RoomPair) -> tuple[Tensor, Tensor]:
-    """Both fragments of a synthetic room, thinned."""
+    """Both scans of a synthetic room, downsampled."""
     source, target = (
         voxel_downsample(torch.from_numpy(points).float(), 0.08) for points in (room.source, room.target)
     )
     return source, target
 
 
-def test_the_papers_model(cloud: Tensor) -> None:
+def test_paper_model(cloud: Tensor) -> None:
     net = WSDesc()
     assert sum(p.numel() for p in net.network.parameters()) == 2_955_584
     assert net.support.size == 1.5
@@ -64,11 +64,11 @@ def test_the_papers_model(cloud: Tensor) -> None:
     assert descriptors.shape == (7, 32)
     assert descriptors.dtype == torch.float32
     torch.testing.assert_close(descriptors.norm(dim=1), torch.ones(7))
-    assert apart(descriptors[1:], descriptors[:1]).amin() > 1e-3
+    assert distance(descriptors[1:], descriptors[:1]).amin() > 1e-3
 
 
-def test_the_papers_layers() -> None:
-    """Convolutions with instance normalisation and ReLU, then one over all that is left."""
+def test_paper_layers() -> None:
+    """Convolutions with instance normalization and ReLU, then one full convolution."""
     torch.manual_seed(0)
     net = DescriptorNetwork(width=0.5)
     x = torch.rand(3, 1, 16, 16, 16)
@@ -87,38 +87,38 @@ def test_the_papers_layers() -> None:
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_a_moved_scan_has_the_same_descriptors(seed: int, kitchen: Tensor) -> None:
+def test_descriptors_are_invariant_to_rigid_transformations(seed: int, kitchen: Tensor) -> None:
     net, chosen = model(), farthest_points(kitchen, 150)
-    turned = moved(kitchen, seed)
+    turned = transformed(kitchen, seed)
     both = net.frames(kitchen, kitchen[chosen]).reliable & net.frames(turned, turned[chosen]).reliable
-    gap = apart(describe(net, kitchen, chosen), describe(net, turned, chosen))
+    gap = distance(describe(net, kitchen, chosen), describe(net, turned, chosen))
     assert (gap[both] < 1e-3).double().mean() >= 0.98
 
 
-def test_the_full_model_too(desk: Tensor) -> None:
+def test_the_full_model_is_invariant_to_rigid_transformations(desk: Tensor) -> None:
     net, chosen = model(width=1.0), farthest_points(desk, 40)
-    turned = moved(desk)
+    turned = transformed(desk)
     both = net.frames(desk, desk[chosen]).reliable & net.frames(turned, turned[chosen]).reliable
-    gap = apart(describe(net, desk, chosen), describe(net, turned, chosen))
+    gap = distance(describe(net, desk, chosen), describe(net, turned, chosen))
     assert (gap[both] < 1e-3).double().mean() >= 0.98
 
 
-def test_without_frames_descriptors_turn_with_the_scan(kitchen: Tensor) -> None:
+def test_without_frames_descriptors_depend_on_rotation(kitchen: Tensor) -> None:
     net, chosen = model(use_frames=False), farthest_points(kitchen, 40)
     same = describe(net, kitchen, chosen)
-    assert apart(same, describe(net, moved(kitchen), chosen)).median() > 1e-2
+    assert distance(same, describe(net, transformed(kitchen), chosen)).median() > 1e-2
     shifted = kitchen + torch.tensor([1.0, 2.0, -4.0])
-    assert apart(same, describe(net, shifted, chosen)).amax() < 1e-3
+    assert distance(same, describe(net, shifted, chosen)).amax() < 1e-3
 
 
-def test_keypoints_in_another_order(cloud: Tensor) -> None:
+def test_order_of_keypoints(cloud: Tensor) -> None:
     net = model(width=0.125)
     order = torch.randperm(40, generator=torch.Generator().manual_seed(0))
     there = describe(net, cloud, order)
-    assert apart(there, describe(net, cloud, torch.arange(40))[order]).amax() < 1e-5
+    assert distance(there, describe(net, cloud, torch.arange(40))[order]).amax() < 1e-5
 
 
-def test_keypoints_need_not_be_points_of_the_cloud(cloud: Tensor) -> None:
+def test_keypoints_beside_the_points(cloud: Tensor) -> None:
     net = model()
     near = cloud[:5] + 0.01
     with torch.inference_mode():
@@ -127,56 +127,56 @@ def test_keypoints_need_not_be_points_of_the_cloud(cloud: Tensor) -> None:
     torch.testing.assert_close(far.norm(dim=1), torch.ones(2))
 
 
-def test_chunks_do_not_matter(cloud: Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chunks_have_no_effect(cloud: Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
     net, chosen = model(width=0.125), torch.arange(25)
     whole = describe(net, cloud, chosen)
-    monkeypatch.setattr(extractor, "_GRIDS_PER_CHUNK", 10)
-    monkeypatch.setattr(extractor, "_NETWORK_BATCH", {"cuda": 7, "cpu": 7})
-    assert apart(describe(net, cloud, chosen), whole).amax() < 1e-5
+    monkeypatch.setattr(model_module, "_GRIDS_PER_CHUNK", 10)
+    monkeypatch.setattr(model_module, "_NETWORK_BATCH", {"cuda": 7, "cpu": 7})
+    assert distance(describe(net, cloud, chosen), whole).amax() < 1e-5
 
 
 @pytest.mark.parametrize("kind", ["local", "global"])
-def test_chunks_do_not_matter_with_a_size_each(
+def test_chunks_have_no_effect_with_a_support_per_keypoint(
     kind: str, cloud: Tensor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     net, chosen = model(support=kind, width=0.125), torch.arange(12)
     whole = describe(net, cloud, chosen)
-    monkeypatch.setattr(extractor, "_GRIDS_PER_CHUNK", 5)
-    assert apart(describe(net, cloud, chosen), whole).amax() < 1e-4
+    monkeypatch.setattr(model_module, "_GRIDS_PER_CHUNK", 5)
+    assert distance(describe(net, cloud, chosen), whole).amax() < 1e-4
 
 
-def test_millimetres(kitchen: Tensor) -> None:
+def test_unit_of_millimetres(kitchen: Tensor) -> None:
     net, chosen = model(width=0.125), farthest_points(kitchen, 60)
     reliable = net.frames(kitchen, kitchen[chosen]).reliable
     metres = describe(net, kitchen, chosen)
     millimetres = describe(net, kitchen * 1000, chosen, unit=1000.0)
-    assert apart(metres, millimetres)[reliable].quantile(0.98) < 1e-4
-    assert apart(metres, describe(net, kitchen * 1000, chosen)).median() > 1e-2  # the unit was needed
+    assert distance(metres, millimetres)[reliable].quantile(0.98) < 1e-4
+    assert distance(metres, describe(net, kitchen * 1000, chosen)).median() > 1e-2  # with a wrong unit
     frames = net.frames(kitchen * 1000, kitchen[chosen] * 1000, unit=1000.0)
     assert torch.equal(frames.reliable, reliable)
 
 
 def test_double_precision_points(cloud: Tensor) -> None:
-    """What `read_points` gives."""
+    """`read_points` returns float64."""
     net, chosen = model(), torch.arange(20)
     exact = cloud.double()
-    gap = apart(describe(net, exact, chosen), describe(net, cloud, chosen))
+    gap = distance(describe(net, exact, chosen), describe(net, cloud, chosen))
     assert gap.amax() < 1e-3
     offset = torch.tensor([4.5e5, 5.4e6, 300.0], dtype=torch.float64)  # geographic coordinates
-    assert apart(describe(net, exact + offset, chosen), describe(net, cloud, chosen)).amax() < 1e-3
+    assert distance(describe(net, exact + offset, chosen), describe(net, cloud, chosen)).amax() < 1e-3
     with torch.inference_mode():
         mixed = net(cloud, exact[chosen])
-    assert apart(mixed, describe(net, cloud, chosen)).amax() < 1e-5
+    assert distance(mixed, describe(net, cloud, chosen)).amax() < 1e-5
 
 
-def test_the_number_of_points_elsewhere_does_not_matter(cloud: Tensor) -> None:
+def test_far_points_have_no_effect(cloud: Tensor) -> None:
     net, chosen = model(), torch.arange(20)
     more = torch.cat([cloud, torch.rand(500, 3) + 40])
-    assert apart(describe(net, more, chosen), describe(net, cloud, chosen)).amax() < 1e-4
+    assert distance(describe(net, more, chosen), describe(net, cloud, chosen)).amax() < 1e-4
 
 
-def in_front_of_a_norm(net: WSDesc) -> Iterator[nn.Parameter]:
-    """Biases that the normalisation after them takes away again."""
+def biases_before_normalization(net: WSDesc) -> Iterator[nn.Parameter]:
+    """Yield the biases that have no effect, because a normalization follows."""
     for m in net.network.modules():
         if isinstance(m, nn.Conv3d) and m is not net.network.head and m.bias is not None:
             yield m.bias
@@ -191,10 +191,10 @@ def loss_gradients(net: WSDesc, clouds: tuple[Tensor, Tensor]) -> None:
 
 
 @pytest.mark.parametrize("kind", ["universal", "fixed", "local", "global"])
-def test_the_loss_reaches_every_parameter(kind: str, clouds: tuple[Tensor, Tensor]) -> None:
+def test_the_loss_has_a_gradient_for_every_parameter(kind: str, clouds: tuple[Tensor, Tensor]) -> None:
     net = model(support=kind, width=0.125, resolution=16 if kind == "universal" else 8)
     loss_gradients(net, clouds)
-    idle = {id(b) for b in in_front_of_a_norm(net)}
+    idle = {id(b) for b in biases_before_normalization(net)}
     assert len(idle) == 6
     for name, parameter in net.named_parameters():
         assert parameter.grad is not None, name
@@ -205,7 +205,7 @@ def test_the_loss_reaches_every_parameter(kind: str, clouds: tuple[Tensor, Tenso
         assert net.support.size.grad.abs() > 1e-6  # type: ignore[union-attr, operator]
 
 
-def test_gradients_reach_the_points(cloud: Tensor) -> None:
+def test_gradients_of_the_points(cloud: Tensor) -> None:
     net = model(width=0.125)
     points = cloud.clone().requires_grad_()
     net(points, cloud[:4])[:, 0].sum().backward()
@@ -214,8 +214,8 @@ def test_gradients_reach_the_points(cloud: Tensor) -> None:
     assert points.grad.abs().amax() > 0
 
 
-def test_a_step_of_the_optimiser_learns(cloud: Tensor) -> None:
-    """Descriptors of four keypoints can be drawn to what they shall be, the support along with them."""
+def test_optimization_reduces_the_loss(cloud: Tensor) -> None:
+    """Train descriptors of four keypoints towards targets; the support is trained, too."""
     net, keypoints = model(width=0.125), cloud[:4]
     goal = torch.eye(32)[:4]
     optimiser = torch.optim.Adam(net.parameters(), 3e-3)
@@ -234,7 +234,7 @@ def test_a_step_of_the_optimiser_learns(cloud: Tensor) -> None:
 @pytest.mark.parametrize(
     "options", [{"resolution": 5}, {"resolution": 4, "dimension": 8}, {"resolution": 24}]
 )
-def test_other_sizes(options: dict[str, int], cloud: Tensor) -> None:
+def test_other_network_sizes(options: dict[str, int], cloud: Tensor) -> None:
     descriptors = describe(model(**options), cloud, torch.arange(3))
     assert descriptors.shape == (3, options.get("dimension", 32))
     torch.testing.assert_close(descriptors.norm(dim=1), torch.ones(3))
@@ -243,10 +243,10 @@ def test_other_sizes(options: dict[str, int], cloud: Tensor) -> None:
 def test_without_cutoff(cloud: Tensor) -> None:
     few, chosen = cloud[:300], torch.arange(2)
     exact = describe(model(cutoff=None, resolution=8), few, chosen)
-    assert apart(exact, describe(model(resolution=8), few, chosen)).amax() < 0.3
+    assert distance(exact, describe(model(resolution=8), few, chosen)).amax() < 0.3
 
 
-def test_acceleration_changes_nothing_on_the_cpu(cloud: Tensor) -> None:
+def test_acceleration_has_no_effect_on_the_cpu(cloud: Tensor) -> None:
     net, chosen = model(), torch.arange(5)
     before = describe(net, cloud, chosen)
     assert net.accelerate("bf16", compile=False) is net
@@ -269,7 +269,7 @@ def test_acceleration_changes_nothing_on_the_cpu(cloud: Tensor) -> None:
         ({"unit": math.nan}, "unit"),
     ],
 )
-def test_refuses_bad_input(change: dict[str, object], message: str) -> None:
+def test_invalid_arguments(change: dict[str, object], message: str) -> None:
     good = {"points": torch.rand(30, 3), "keypoints": torch.rand(2, 3)}
     with pytest.raises(InputError, match=message):
         model(width=0.125)(**{**good, **change})
@@ -289,6 +289,6 @@ def test_refuses_bad_input(change: dict[str, object], message: str) -> None:
         ({"support_range": (2.0, 1.0)}, "support_range"),
     ],
 )
-def test_refuses_bad_options(options: dict[str, object], message: str) -> None:
+def test_invalid_options(options: dict[str, object], message: str) -> None:
     with pytest.raises(InputError, match=message):
         WSDesc(**options)

@@ -1,4 +1,4 @@
-"""Weights on disk: what was saved comes back, and nothing else is taken for it."""
+"""Weights files: save, load, find, and reject invalid files."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def rewrite(path: Path, header: Any = None, **changes: Tensor | None) -> None:
 
 
 @pytest.mark.parametrize("kind", ["universal", "fixed", "local", "global"])
-def test_comes_back_as_it_was(kind: str, tmp_path: Path) -> None:
+def test_save_and_load(kind: str, tmp_path: Path) -> None:
     torch.manual_seed(1)
     model = WSDesc(**OPTIONS, support=kind).eval()
     path = tmp_path / "model.safetensors"
@@ -61,7 +61,7 @@ def test_comes_back_as_it_was(kind: str, tmp_path: Path) -> None:
         assert torch.equal(model(points, points[:5]), other(points, points[:5]))
 
 
-def test_half_the_size_means_the_same_within_float16(saved: Path, tmp_path: Path) -> None:
+def test_save_as_float16(saved: Path, tmp_path: Path) -> None:
     model = WSDesc.from_pretrained(saved)
     model.save(tmp_path / "half.safetensors", half=True)
     back = WSDesc.from_pretrained(tmp_path / "half.safetensors")
@@ -71,14 +71,14 @@ def test_half_the_size_means_the_same_within_float16(saved: Path, tmp_path: Path
         torch.testing.assert_close(tensor, model.state_dict()[name], rtol=1e-3, atol=1e-6)
 
 
-def test_options_stand_in_the_header(saved: Path) -> None:
+def test_the_header_has_the_options(saved: Path) -> None:
     with safetensors.safe_open(str(saved), framework="pt") as file:
         header = json.loads(file.metadata()["wsdesc"])
     assert {name: header[name] for name in OPTIONS} == OPTIONS
     assert WSDesc.from_pretrained(str(saved)).options.frame_radius == 0.25
 
 
-def test_a_model_in_training_can_be_saved_over(saved: Path) -> None:
+def test_overwrite_weights(saved: Path) -> None:
     model = WSDesc.from_pretrained(saved).train()
     with torch.no_grad():
         model.network.head.weight.fill_(0.5)
@@ -87,7 +87,7 @@ def test_a_model_in_training_can_be_saved_over(saved: Path) -> None:
 
 
 class Trap:
-    """Unpickling this would write a file."""
+    """An object whose unpickling writes a file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -96,7 +96,7 @@ class Trap:
         return Path.touch, (self.path,)
 
 
-def test_a_pickle_is_not_loaded(tmp_path: Path) -> None:
+def test_pickles_are_not_loaded(tmp_path: Path) -> None:
     path, sprung = tmp_path / "model.pth", tmp_path / "sprung"
     torch.save({"weights": torch.zeros(3), "trap": Trap(sprung)}, path)
     with pytest.raises(FileFormatError, match=r"model\.pth.*pickle"):
@@ -105,20 +105,20 @@ def test_a_pickle_is_not_loaded(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("keep", [0, 5, 100, -1, -1000])
-def test_a_truncated_file(keep: int, saved: Path) -> None:
+def test_truncated_files(keep: int, saved: Path) -> None:
     saved.write_bytes(saved.read_bytes()[:keep])
     with pytest.raises(FileFormatError, match=r"model\.safetensors"):
         WSDesc.from_pretrained(saved)
 
 
 @pytest.mark.parametrize("content", [b"\xff" * 64, b"\x00" * 64, b"ply\nformat ascii 1.0\n" * 9])
-def test_a_file_of_something_else(content: bytes, saved: Path) -> None:
+def test_files_of_another_format(content: bytes, saved: Path) -> None:
     saved.write_bytes(content)
     with pytest.raises(FileFormatError, match=r"model\.safetensors"):
         WSDesc.from_pretrained(saved)
 
 
-def test_a_file_of_another_program(saved: Path) -> None:
+def test_safetensors_without_options(saved: Path) -> None:
     save_file(load_file(saved), saved)
     with pytest.raises(FileFormatError, match=r"model\.safetensors.*header"):
         WSDesc.from_pretrained(saved)
@@ -144,13 +144,13 @@ def test_a_file_of_another_program(saved: Path) -> None:
         ({**OPTIONS, "support": "fixed"}, "fit"),
     ],
 )
-def test_a_wrong_header(header: Any, message: str, saved: Path) -> None:
+def test_invalid_headers(header: Any, message: str, saved: Path) -> None:
     rewrite(saved, header)
     with pytest.raises(WSDescError, match=rf"(?s)model\.safetensors.*{message}"):
         WSDesc.from_pretrained(saved)
 
 
-def test_wrong_tensors(saved: Path) -> None:
+def test_invalid_tensors(saved: Path) -> None:
     whole = saved.read_bytes()
     weight = load_file(saved)["network.head.weight"]
     spoiled = weight.clone()
@@ -168,7 +168,7 @@ def test_wrong_tensors(saved: Path) -> None:
             WSDesc.from_pretrained(saved)
 
 
-def test_names_that_are_none(tmp_path: Path) -> None:
+def test_unknown_names_and_paths(tmp_path: Path) -> None:
     for name in ("kitchen-sink", str(tmp_path / "absent.safetensors"), str(tmp_path)):
         with pytest.raises(FileFormatError, match=name):
             WSDesc.from_pretrained(name)
@@ -179,13 +179,13 @@ def test_an_unknown_option_suggests_the_nearest() -> None:
         WSDesc(sigam=1e-3)
 
 
-def test_weights_of_the_package_all_load() -> None:
+def test_shipped_weights_load() -> None:
     for name in pretrained.available():
         assert pretrained.find(name).is_file()
         WSDesc.from_pretrained(name)
 
 
-def test_a_failing_write_leaves_the_old_file(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_write_keeps_the_old_file(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = saved.read_bytes()
 
     def half(path: Path, content: bytes) -> None:
@@ -200,12 +200,12 @@ def test_a_failing_write_leaves_the_old_file(saved: Path, monkeypatch: pytest.Mo
     assert list(saved.parent.iterdir()) == [saved]
 
 
-def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
+def test_save_into_a_missing_folder(tmp_path: Path) -> None:
     with pytest.raises(FileFormatError, match="nowhere"):
         WSDesc(**OPTIONS).save(tmp_path / "nowhere" / "model.safetensors")
 
 
-def test_others_may_read_weights_as_any_file(tmp_path: Path) -> None:
+def test_weights_have_the_usual_permissions(tmp_path: Path) -> None:
     WSDesc(**OPTIONS).save(tmp_path / "a.safetensors")
     (tmp_path / "ordinary").write_text("")
     assert len({path.stat().st_mode for path in tmp_path.iterdir()}) == 1

@@ -1,4 +1,4 @@
-"""Sizes of the voxel grid: fixed, learned for all, or learned for each keypoint."""
+"""Support: fixed, one learned size, or one per keypoint."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ def cloud() -> Tensor:
     return torch.rand(3000, 3, generator=torch.Generator().manual_seed(0)) * 2
 
 
-def test_universal_starts_where_it_is_told(cloud: Tensor) -> None:
+def test_universal_start(cloud: Tensor) -> None:
     assert sizes("universal", cloud, cloud[:5]) == 1.5
     assert sizes("universal", cloud, cloud[:5], support_start=0.9).detach() == pytest.approx(0.9)
 
 
-def test_fixed_is_the_cube_in_the_ball(cloud: Tensor) -> None:
+def test_fixed_is_the_inscribed_cube(cloud: Tensor) -> None:
     assert sizes("fixed", cloud, cloud[:5]) == pytest.approx(0.3464, abs=1e-4)
     support = make_support(DescriptorOptions(support="fixed"))
     assert not list(support.parameters())
     assert not support.state_dict()
 
 
-def test_universal_keeps_its_range() -> None:
+def test_universal_range() -> None:
     support = UniversalSupport(1.5, 0.3, 3.0)
     for value, kept in ((7.0, 3.0), (-1.0, 0.3), (2.0, 2.0)):
         with torch.no_grad():
@@ -48,14 +48,14 @@ def test_universal_keeps_its_range() -> None:
 
 
 @pytest.mark.parametrize("kind", ["local", "global"])
-class TestOneEach:
-    def test_starts_near_the_start_and_differs(self, kind: str, cloud: Tensor) -> None:
+class TestSupportPerKeypoint:
+    def test_start(self, kind: str, cloud: Tensor) -> None:
         result = sizes(kind, cloud, cloud[:50])
         assert result.shape == (50,)
         assert (result - 1.5).abs().amax() < 0.1
         assert result.std() > 0
 
-    def test_keeps_its_range_whatever_the_weights(self, kind: str, cloud: Tensor) -> None:
+    def test_range_with_large_weights(self, kind: str, cloud: Tensor) -> None:
         support = make_support(DescriptorOptions(support=kind))  # type: ignore[arg-type]
         with torch.no_grad():
             for p in support.parameters():
@@ -64,7 +64,7 @@ class TestOneEach:
         result = support(NeighbourGrid.of(cloud), cloud[:50], frames)
         assert ((result >= 0.3) & (result <= 3.0)).all()
 
-    def test_the_order_of_keypoints_goes_along(self, kind: str, cloud: Tensor) -> None:
+    def test_order_of_keypoints(self, kind: str, cloud: Tensor) -> None:
         torch.testing.assert_close(
             sizes(kind, cloud, cloud[:20].flip(0)),
             sizes(kind, cloud, cloud[:20]).flip(0),
@@ -72,7 +72,7 @@ class TestOneEach:
             atol=1e-5,
         )
 
-    def test_a_shift_changes_nothing(self, kind: str, cloud: Tensor) -> None:
+    def test_invariant_to_translation(self, kind: str, cloud: Tensor) -> None:
         shift = torch.tensor([4.0, -8.0, 2.0])
         torch.testing.assert_close(
             sizes(kind, cloud + shift, cloud[:20] + shift), sizes(kind, cloud, cloud[:20]), rtol=0, atol=1e-4
@@ -84,7 +84,7 @@ class TestOneEach:
             assert torch.isfinite(sizes(kind, cloud, keypoints)).all()
 
 
-def test_a_patch_is_spread_over_all_neighbours(cloud: Tensor) -> None:
+def test_a_patch_covers_all_neighbours(cloud: Tensor) -> None:
     support = LocalSupport(0.6, 1.5, 0.3, 3.0)
     keypoints = torch.stack([torch.ones(3), torch.full((3,), 30.0)])
     patch, there = support._patches(NeighbourGrid.of(cloud), keypoints)
@@ -96,17 +96,17 @@ def test_a_patch_is_spread_over_all_neighbours(cloud: Tensor) -> None:
     chosen = torch.cdist(patch[0] + 1, cloud).argmin(1)
     assert len(set(chosen.tolist())) == 256  # each once
     assert set(chosen.tolist()) <= set(near.tolist())
-    assert chosen.max() > near[-10]  # the last of them too, not the first 256
+    assert chosen.max() > near[-10]  # not only the first 256
 
 
-def test_a_small_patch_holds_each_neighbour_once() -> None:
+def test_a_small_patch_has_each_neighbour_once() -> None:
     points = torch.rand(40, 3, generator=torch.Generator().manual_seed(0)) * 0.1
     support = LocalSupport(0.6, 1.5, 0.3, 3.0)
     patch, there = support._patches(NeighbourGrid.of(points), points[:1])
     torch.testing.assert_close(patch[0][there[0]] + points[0], points)
 
 
-def test_refuses_a_start_outside_the_range() -> None:
+def test_start_outside_the_range() -> None:
     with pytest.raises(InputError, match="support_start"):
         DescriptorOptions.read({"support_start": 5.0})
     with pytest.raises(InputError, match="support"):

@@ -1,4 +1,4 @@
-"""Nearest and mutual neighbours against brute force."""
+"""Nearest, mutual and one-sided matches against brute force."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from wsdesc.matching import mutual_matches, nearest, one_sided_matches
 
 def brute_force(source: np.ndarray, target: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     squared = ((source[:, None] - target[None]) ** 2).sum(-1)
-    to_target, to_source = squared.argmin(1), squared.argmin(0)  # numpy takes the first of equals
+    to_target, to_source = squared.argmin(1), squared.argmin(0)  # the first of equal values
     here = np.arange(len(source))
     kept = to_source[to_target] == here
     return to_target, np.stack([here[kept], to_target[kept]], 1)
@@ -37,7 +37,7 @@ sets = st.integers(1, 3).flatmap(
 
 @settings(deadline=None, max_examples=80)
 @given(sets, st.integers(1, 16))
-def test_equals_brute_force_with_ties_at_any_chunk(pair: tuple[np.ndarray, np.ndarray], chunk: int) -> None:
+def test_equals_brute_force_for_ties_and_any_chunk(pair: tuple[np.ndarray, np.ndarray], chunk: int) -> None:
     index, pairs = brute_force(*pair)
     source, target = map(torch.from_numpy, pair)
     found, distance = nearest(source, target, chunk=chunk)
@@ -65,7 +65,7 @@ def test_unit_descriptors(dtype: torch.dtype, chunk: int | None) -> None:
 
 @pytest.mark.parametrize("chunk", [64, 130, None])
 def test_equal_descriptors_count_as_their_first_copy(chunk: int | None) -> None:
-    """Real-valued copies must not be told apart by the rounding of a matrix product."""
+    """The rounding of a matrix product must not distinguish equal descriptors."""
     g = torch.Generator().manual_seed(4)
     distinct = torch.nn.functional.normalize(torch.randn(60, 32, generator=g), dim=1)
     target = distinct[torch.randint(60, (500,), generator=g)]
@@ -77,8 +77,8 @@ def test_equal_descriptors_count_as_their_first_copy(chunk: int | None) -> None:
 
 
 @pytest.mark.parametrize("channels", [3, 32, 33, 100])
-def test_copies_in_sets_of_any_size(channels: int) -> None:
-    """Matrix products round the rows at the rim of their tiles differently from those inside."""
+def test_equal_descriptors_in_sets_of_any_size(channels: int) -> None:
+    """Matrix products round rows at the border of a tile differently from inner rows."""
     g = torch.Generator().manual_seed(6)
     for copies, rest in itertools.product((2, 5, 7, 25, 26, 38, 130), (1, 3, 7, 130)):
         alike = torch.randn(1, channels, generator=g).repeat(copies, 1)
@@ -88,7 +88,7 @@ def test_copies_in_sets_of_any_size(channels: int) -> None:
         assert mutual_matches(others, alike)[:, 1].tolist() == [0]
 
 
-def test_swapping_the_sides_swaps_the_pairs() -> None:
+def test_swapping_the_sets_swaps_the_matches() -> None:
     g = torch.Generator().manual_seed(5)
     source, target = torch.randn(200, 8, generator=g), torch.randn(150, 8, generator=g)
     there = {tuple(pair) for pair in mutual_matches(source, target).tolist()}
@@ -97,7 +97,7 @@ def test_swapping_the_sides_swaps_the_pairs() -> None:
 
 
 class LargestTensor(TorchDispatchMode):
-    """Watches the size of everything that is computed."""
+    """Record the size of all computed tensors."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -111,7 +111,7 @@ class LargestTensor(TorchDispatchMode):
         return result
 
 
-def test_memory_follows_the_chunk() -> None:
+def test_memory_is_bounded_by_the_chunk() -> None:
     source, target = torch.randn(3000, 4), torch.randn(2500, 4)
     with LargestTensor() as largest:
         mutual_matches(source, target, chunk=105)
@@ -119,7 +119,7 @@ def test_memory_follows_the_chunk() -> None:
 
 
 @pytest.mark.parametrize("sizes", [(0, 5), (5, 0), (0, 0)])
-def test_nothing_to_match(sizes: tuple[int, int]) -> None:
+def test_empty_sets(sizes: tuple[int, int]) -> None:
     pairs = mutual_matches(torch.zeros(sizes[0], 4), torch.zeros(sizes[1], 4))
     assert pairs.shape == (0, 2)
     assert pairs.dtype == torch.int64
@@ -127,7 +127,7 @@ def test_nothing_to_match(sizes: tuple[int, int]) -> None:
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
 @pytest.mark.parametrize("side", [0, 1])
-def test_refuses_what_has_no_distance(bad: float, side: int) -> None:
+def test_values_that_are_not_finite(bad: float, side: int) -> None:
     sets = [torch.zeros(5, 4), torch.zeros(6, 4)]
     sets[side][2, 1] = bad
     for function in (nearest, mutual_matches):
@@ -135,7 +135,7 @@ def test_refuses_what_has_no_distance(bad: float, side: int) -> None:
             function(*sets)
 
 
-def test_refuses_shapes_that_do_not_fit() -> None:
+def test_invalid_shapes() -> None:
     with pytest.raises(InputError, match=r"\(3, 4\) and \(3, 5\)"):
         mutual_matches(torch.zeros(3, 4), torch.zeros(3, 5))
     with pytest.raises(InputError, match="target has no descriptors"):
@@ -145,7 +145,7 @@ def test_refuses_shapes_that_do_not_fit() -> None:
     assert nearest(torch.zeros(0, 4), torch.zeros(3, 4))[0].shape == (0,)
 
 
-def test_either_is_the_union_of_both_directions():
+def test_one_sided_matches_are_the_union_of_both_directions():
     generator = torch.Generator().manual_seed(4)
     a, b = torch.rand(70, 8, generator=generator), torch.rand(50, 8, generator=generator)
     pairs, both = one_sided_matches(a, b)
@@ -158,7 +158,7 @@ def test_either_is_the_union_of_both_directions():
     assert both_swapped.sum() == both.sum()
 
 
-def test_either_of_nothing_is_nothing():
+def test_one_sided_matches_of_empty_sets():
     pairs, both = one_sided_matches(torch.empty(0, 8), torch.rand(5, 8))
     assert pairs.shape == (0, 2)
     assert both.shape == (0,)

@@ -1,4 +1,4 @@
-"""Soft matches: hard in value, soft in gradient."""
+"""Soft matches: the value of the nearest neighbour, the gradient of the softmax."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ def example(k: int = 7, l: int = 9, c: int = 5) -> tuple[Tensor, Tensor, Tensor]
 
 
 @pytest.mark.parametrize("temperature", [0.1, 1.0, 10.0])
-def test_value_is_the_hard_neighbour(temperature: float) -> None:
+def test_the_value_is_the_nearest_neighbour(temperature: float) -> None:
     f, h, points = example()
     matches = soft_nearest(f, h, points, temperature)
     index, _ = nearest(f, h)
     assert torch.equal(matches.nearest, index)
-    assert torch.equal(matches.points, points[index])  # every bit
+    assert torch.equal(matches.points, points[index])
     share = torch.softmax(-torch.cdist(f, h) / temperature, 1)
     torch.testing.assert_close(matches.w_f, share.amax(1))
 
@@ -62,7 +62,7 @@ def test_equal_descriptors_have_finite_gradients(dtype: torch.dtype) -> None:
     assert gradient.isfinite().all()
 
 
-def test_half_precision_descriptors_are_compared_in_single() -> None:
+def test_half_precision_descriptors() -> None:
     f, h, points = (x.detach() for x in example())
     matches = soft_nearest(f.bfloat16(), h.bfloat16(), points.float())
     assert matches.w_f.dtype == matches.points.dtype == torch.float32

@@ -33,7 +33,7 @@ def test_compatibility_by_hand() -> None:
     torch.testing.assert_close(compatibility(source, target, 0.1), expected, rtol=1e-5, atol=1e-6)
 
 
-def test_rigid_motion_is_compatible_throughout() -> None:
+def test_rigid_correspondences_are_compatible() -> None:
     source = cloud(20)
     target = source @ rotation(1).T + 5.0
     expected = torch.ones(20, 20, dtype=torch.float64) - torch.eye(20, dtype=torch.float64)
@@ -43,7 +43,7 @@ def test_rigid_motion_is_compatible_throughout() -> None:
     )
 
 
-def test_power_iteration_finds_the_eigenvector() -> None:
+def test_power_iteration_equals_the_eigenvector() -> None:
     source = cloud(40)
     target = source + 0.05 * cloud(40, 1)
     target[30:] = 3 * cloud(10, 2)
@@ -53,7 +53,7 @@ def test_power_iteration_finds_the_eigenvector() -> None:
     leading = vectors[:, -1] * np.sign(vectors[:, -1].sum())
     found = spectral_weights(source, target)
     np.testing.assert_allclose(found.numpy(), leading, atol=1e-3)
-    assert found[:30].min() > 5 * found[30:].max()  # outliers get next to nothing
+    assert found[:30].min() > 5 * found[30:].max()  # outliers have small weights
     assert torch.linalg.vector_norm(found).item() == pytest.approx(1)
 
 
@@ -65,7 +65,7 @@ def test_lengths_scale_with_sigma() -> None:
     )
 
 
-def test_invariance_to_motion_and_order() -> None:
+def test_invariant_to_rigid_transformations_and_order() -> None:
     source = cloud(25)
     target = source + 0.1 * cloud(25, 4)
     weights = spectral_weights(source, target)
@@ -95,14 +95,14 @@ def test_degenerate_sets_stay_finite(dtype: torch.dtype, case: str) -> None:
         assert (gradient == 0).all()
 
 
-def test_zero_matrix_has_no_direction() -> None:
+def test_zero_matrix() -> None:
     matrix = torch.zeros(5, 5, requires_grad=True)
     vector = principal_eigenvector(matrix)
     assert (vector == 0).all()
     assert torch.autograd.grad(vector.sum(), matrix)[0].isfinite().all()
 
 
-def test_each_weight_can_be_switched_off() -> None:
+def test_weights_without_one_factor() -> None:
     source = cloud(12)
     matches = SoftMatches(source + 0.1 * cloud(12, 1), torch.rand(12, dtype=torch.float64), torch.arange(12))
     w_sm = spectral_weights(source, matches.points, sigma_d=0.2)

@@ -1,4 +1,4 @@
-"""The registry, and what stands around the libraries: with a fake of each, and with each where it is."""
+"""Peers: the registry, missing packages, units and origins, and each peer that is installed."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ MISSING = peers.available()
 POSES = ("fpfh+ransac", "fgr", "kiss-matcher")
 
 
-def where_there(*some: str) -> list[Any]:
-    """Parameters that are skipped, before any fixture is made, where the peer cannot run."""
+def if_available(*names: str) -> list[Any]:
+    """Create parameters that are skipped, before any fixture runs, if the peer is not installed."""
     return [
         pytest.param(name, marks=pytest.mark.skipif(MISSING[name] is not None, reason=MISSING[name] or ""))
-        for name in some
+        for name in names
     ]
 
 
-def motion(seed: int = 0, shift: float = 0.5) -> Tensor:
+def random_pose(seed: int = 0, shift: float = 0.5) -> Tensor:
     T = torch.eye(4, dtype=torch.float64)
     T[:3, :3] = torch.from_numpy(Rotation.random(random_state=seed).as_matrix())
     T[:3, 3] = shift * torch.tensor([1.0, -2.0, 0.5])
@@ -44,12 +44,12 @@ def motion(seed: int = 0, shift: float = 0.5) -> Tensor:
 
 
 def part_of(room: RoomPair) -> Tensor:
-    """A few thousand points at the working resolution: FPFH over all neighbours takes its time."""
+    """Choose a few thousand points at the working resolution, because FPFH is slow."""
     points = voxel_downsample(torch.from_numpy(room.source).double(), 0.025)
     return points[(points - points.median(0).values).norm(dim=1).argsort()[:4000]]
 
 
-def moved(points: Tensor, T: Tensor) -> Tensor:
+def transformed(points: Tensor, T: Tensor) -> Tensor:
     return points.double() @ T[:3, :3].T + T[:3, 3]
 
 
@@ -60,20 +60,20 @@ def test_names_by_kind() -> None:
     assert MISSING["shot"] is None
 
 
-def test_unknown_names_say_which_there_are() -> None:
+def test_unknown_names() -> None:
     with pytest.raises(InputError, match=r"choose shot, fpfh"):
         peers.descriptor("shoot")
     with pytest.raises(InputError, match=r"unknown pose peer 'shot'"):
         peers.pose("shot")
 
 
-def test_nothing_heavy_is_imported_before_a_peer_is_asked_for() -> None:
+def test_packages_are_imported_when_a_peer_is_created() -> None:
     code = "import sys, wsdesc.peers; print({'open3d', 'kiss_matcher'} & set(sys.modules))"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "set()"
 
 
-def test_a_missing_package_says_what_to_type(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_has_an_install_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "open3d", None)
     monkeypatch.setitem(sys.modules, "kiss_matcher", None)
     lines = peers.available()
@@ -85,7 +85,7 @@ def test_a_missing_package_says_what_to_type(monkeypatch: pytest.MonkeyPatch) ->
         peers.descriptor("fpfh")
 
 
-def test_a_missing_system_library_says_what_to_type(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_system_library_has_an_install_command(monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(name: str) -> ModuleType:
         raise ImportError("libusb-1.0.so.0: cannot open shared object file\nsecond line")
 
@@ -96,26 +96,26 @@ def test_a_missing_system_library_says_what_to_type(monkeypatch: pytest.MonkeyPa
     assert str(caught.value).endswith("apt-get install libusb-1.0-0")
 
 
-def test_origins_go_back_into_the_motion() -> None:
-    T, unit = motion(), 1000.0
+def test_origins_are_included_in_the_pose() -> None:
+    T, unit = random_pose(), 1000.0
     source = torch.randn(20, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     origin_p, origin_q = np.array([1.0, 2, 3]), np.array([-4.0, 5, 6])
     found = to_scan_frames(T.numpy(), origin_p, origin_q, unit)
     assert found is not None
-    local = moved(source - torch.from_numpy(origin_p), T) + torch.from_numpy(origin_q)
-    torch.testing.assert_close(moved(unit * source, found), unit * local)
+    local = transformed(source - torch.from_numpy(origin_p), T) + torch.from_numpy(origin_q)
+    torch.testing.assert_close(transformed(unit * source, found), unit * local)
     assert to_scan_frames(np.full((4, 4), np.nan), origin_p, origin_q, unit) is None
     assert to_scan_frames(np.diag([2.0, 2, 2, 1]), origin_p, origin_q, unit) is None
 
 
-def test_only_far_clouds_lose_their_offset() -> None:
+def test_only_far_scans_are_shifted() -> None:
     near = np.random.default_rng(0).normal(size=(50, 3))
     assert not far_origin(near).any()
     np.testing.assert_allclose(far_origin(near + 1e6), near.mean(0) + 1e6)
 
 
 class FakeMatcher:
-    """Remembers what it was given; answers with one motion."""
+    """Record the arguments; return a fixed pose."""
 
     seen: list[tuple[np.ndarray, np.ndarray]]
     T: np.ndarray
@@ -134,12 +134,12 @@ class FakeMatcher:
 
 @pytest.mark.parametrize("unit", [0.001, 1.0, 1000.0])
 @pytest.mark.parametrize("offset", [0.0, 1e6])
-def test_kiss_matcher_is_given_metres(monkeypatch: pytest.MonkeyPatch, unit: float, offset: float) -> None:
+def test_kiss_matcher_receives_metres(monkeypatch: pytest.MonkeyPatch, unit: float, offset: float) -> None:
     fake = ModuleType("kiss_matcher")
     fake.KISSMatcher = FakeMatcher  # type: ignore[attr-defined]
     fake.KISSMatcherConfig = lambda **options: SimpleNamespace(**options)  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "kiss_matcher", fake)
-    FakeMatcher.seen, FakeMatcher.T, FakeMatcher.inliers = [], motion().numpy(), 50
+    FakeMatcher.seen, FakeMatcher.T, FakeMatcher.inliers = [], random_pose().numpy(), 50
     cloud = 0.4 * torch.rand(1000, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     given = unit * (cloud + offset)
     found = peers.pose("kiss-matcher")(given, given, unit)
@@ -147,16 +147,16 @@ def test_kiss_matcher_is_given_metres(monkeypatch: pytest.MonkeyPatch, unit: flo
     p, _ = FakeMatcher.seen[0]
     assert p.dtype == np.float32
     assert np.abs(p).max() < 2
-    # What the fake said about the clouds it saw holds for the clouds as they were.
-    seen = moved(torch.from_numpy(p).double(), motion())
+    # The fake's pose is converted to the frames of the original scans.
+    seen = transformed(torch.from_numpy(p).double(), random_pose())
     mean = (given / unit).mean(0) if offset else torch.zeros(3, dtype=torch.float64)
-    there = moved(unit * (torch.from_numpy(p).double() + mean), found) / unit
+    there = transformed(unit * (torch.from_numpy(p).double() + mean), found) / unit
     torch.testing.assert_close(there, seen + mean, rtol=0, atol=0.02)
     FakeMatcher.inliers = 4
     assert peers.pose("kiss-matcher")(given, given, unit) is None
 
 
-@pytest.mark.parametrize("name", where_there("fpfh", "fpfh-unoriented"))
+@pytest.mark.parametrize("name", if_available("fpfh", "fpfh-unoriented"))
 def test_fpfh(name: str, room: RoomPair) -> None:
     points = part_of(room).float()
     keypoints = points[::50]
@@ -167,9 +167,9 @@ def test_fpfh(name: str, room: RoomPair) -> None:
     torch.testing.assert_close(scaled, found, rtol=1e-3, atol=0.1)
 
 
-@pytest.mark.parametrize("name", where_there("fpfh", "fpfh-unoriented"))
-def test_shot_finds_more_in_a_real_kitchen_than_fpfh(name: str, data_folder: Path) -> None:
-    """Inlier ratio on a pair, both fragments moved at random."""
+@pytest.mark.parametrize("name", if_available("fpfh", "fpfh-unoriented"))
+def test_inlier_ratio_on_a_real_pair(name: str, data_folder: Path) -> None:
+    """Both fragments are transformed at random."""
     (scene,) = read_scenes(data_folder / "indoor" / "test")
     pair = scene.pairs[0]
     q, p = (load_scan(scene, k, keypoints=800, voxel=0.025, rotated=True, seed=0) for k in (pair.i, pair.j))
@@ -182,36 +182,36 @@ def test_shot_finds_more_in_a_real_kitchen_than_fpfh(name: str, data_folder: Pat
     assert ratios["shot"] > 1.2 * ratios[name] > 0
 
 
-@pytest.mark.parametrize("name", where_there(*POSES))
+@pytest.mark.parametrize("name", if_available(*POSES))
 @pytest.mark.parametrize("unit", [1.0, 1000.0])
-def test_poses_of_a_turned_cloud(name: str, unit: float, room: RoomPair) -> None:
-    T = motion(shift=0.0)  # about the origin, where the viewpoint stays
+def test_poses_of_a_rotated_scan(name: str, unit: float, room: RoomPair) -> None:
+    T = random_pose(shift=0.0)  # about the origin, where the viewpoint stays
     source = unit * part_of(room)
-    found = peers.pose(name)(source, moved(source, T), unit)
+    found = peers.pose(name)(source, transformed(source, T), unit)
     assert found is not None
     assert found.dtype == torch.float64
     assert bool(r2_success(found, T, unit))
 
 
-@pytest.mark.parametrize("name", where_there("icp"))
-def test_icp_from_nearby(name: str, room: RoomPair) -> None:
+@pytest.mark.parametrize("name", if_available("icp"))
+def test_icp_from_a_small_displacement(name: str, room: RoomPair) -> None:
     T = torch.eye(4, dtype=torch.float64)
     T[:3, :3] = torch.from_numpy(Rotation.from_rotvec([0.0, 0.03, 0.02]).as_matrix())
     T[:3, 3] = torch.tensor([0.03, -0.02, 0.04])
     source = part_of(room)
-    found = peers.pose(name)(source, moved(source, T))
+    found = peers.pose(name)(source, transformed(source, T))
     assert found is not None
     torch.testing.assert_close(found, T, rtol=0, atol=0.01)
 
 
-@pytest.mark.parametrize("name", where_there(*peers.names("pose")))
-def test_too_few_points_have_no_pose(name: str) -> None:
+@pytest.mark.parametrize("name", if_available(*peers.names("pose")))
+def test_too_few_points(name: str) -> None:
     few = torch.tensor([[0.0, 0, 0], [1, 0, 0], [0, 1, 0]])
     assert peers.pose(name)(few, few) is None
 
 
-@pytest.mark.parametrize("name", where_there("kiss-matcher"))
-def test_points_without_neighbours_do_not_end_the_process(name: str) -> None:
+@pytest.mark.parametrize("name", if_available("kiss-matcher"))
+def test_points_without_neighbours(name: str) -> None:
     sparse = 100 * torch.rand(500, 3, generator=torch.Generator().manual_seed(0))
     dense = torch.rand(5000, 3, generator=torch.Generator().manual_seed(1))
     assert peers.pose(name)(sparse, dense) is None
