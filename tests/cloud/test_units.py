@@ -66,14 +66,14 @@ def test_spacing_is_the_median_distance():
 
 def test_repeated_points_count_once():
     points = grid(0.5, 40, 40)
-    holes = np.zeros((5000, 3))  # many cameras write zeros for pixels without depth
-    for hostile in (
+    zeros = np.zeros((5000, 3))  # many cameras write zeros for pixels without depth
+    for repeated in (
         np.repeat(points, 7, axis=0),
-        np.r_[points, holes],
+        np.r_[points, zeros],
         np.r_[points, points[:9].repeat(300, 0)],
     ):
-        assert spacing(hostile) == pytest.approx(0.5)
-        assert close(extent(hostile), extent(points), 0.05)
+        assert spacing(repeated) == pytest.approx(0.5)
+        assert close(extent(repeated), extent(points), 0.05)
 
 
 def test_spacing_of_large_clouds_is_measured_in_random_cells(monkeypatch):
@@ -98,25 +98,25 @@ def test_scale_of_a_million_points():
 
 def test_extent_does_not_depend_on_density_or_outliers():
     points = box(20_000, (4, 3, 2))
-    whole = extent(points)
+    expected = extent(points)
     many = box(400_000, (4, 3, 2))
     distance = np.linalg.norm(many - (0.5, 0.5, 1), axis=1)  # from a scanner in a corner
     near = many[0.2 / distance**3 > RNG.random(len(many)) * 2]
     outliers = RNG.uniform(-200, 200, (100, 3))
-    assert close(extent(denser(points, 10, 0.005)), whole, 0.05)
-    assert close(extent(thinner(points, 0.1)), whole, 0.1)
+    assert close(extent(denser(points, 10, 0.005)), expected, 0.05)
+    assert close(extent(thinner(points, 0.1)), expected, 0.1)
     assert np.median(np.linalg.norm(near - (0.5, 0.5, 1), axis=1)) < 0.4 * np.median(distance)
-    assert close(extent(near), whole, 0.3)
-    assert close(extent(np.r_[points, outliers]), whole, 0.05)
-    assert close(extent(np.r_[points, [[1e12, 0, 0]], [[1e12, 0, 0]], [[1e12, 1e-3, 0]]]), whole, 0.05)
+    assert close(extent(near), expected, 0.3)
+    assert close(extent(np.r_[points, outliers]), expected, 0.05)
+    assert close(extent(np.r_[points, [[1e12, 0, 0]], [[1e12, 0, 0]], [[1e12, 1e-3, 0]]]), expected, 0.05)
 
 
 def test_extent_does_not_depend_on_the_pose():
     points = box(20_000, (4, 3, 2))
-    whole = extent(points)
+    expected = extent(points)
     for seed in range(5):
         R = Rotation.random(random_state=seed).as_matrix()
-        assert close(extent(points @ R.T + (5e5, 5e6, 300)), whole, 0.05)
+        assert close(extent(points @ R.T + (5e5, 5e6, 300)), expected, 0.05)
 
 
 def test_flat_and_thin_clouds_have_an_extent():

@@ -19,15 +19,11 @@ class Cleaned:
         points: (M, 3) float32, relative to the offset.
         offset: (3,) float64, the centre of the bounding box.
         index: (M,) int64, indices of the points in the input, ascending.
-        nonfinite: number of points that were dropped because they were not finite.
-        duplicates: number of points that were dropped because they repeat an earlier one.
     """
 
     points: np.ndarray
     offset: np.ndarray
     index: np.ndarray
-    nonfinite: int
-    duplicates: int
 
 
 def clean(points: Any) -> Cleaned:
@@ -54,13 +50,7 @@ def clean(points: Any) -> Cleaned:
             local[:, axis] = unique[:, axis] - offset[axis]
     if not all_finite(local):
         raise InputError("the coordinates exceed the range of single precision: remove the outliers")
-    return Cleaned(
-        points=local,
-        offset=offset,
-        index=finite[first],
-        nonfinite=len(original) - len(finite),
-        duplicates=len(finite) - len(first),
-    )
+    return Cleaned(local, offset, finite[first])
 
 
 def with_offsets(T_local: Any, source_offset: Any, target_offset: Any) -> np.ndarray:
