@@ -144,12 +144,17 @@ def _text(folder: Path) -> Iterator[Case]:
 
 def _json(folder: Path) -> Iterator[Case]:
     pair = {"sequence": 0, "i": 0, "j": 1}
-    for kind in ("pairs", "pose.json", "registration"):
+    for kind in ("pairs", "pose.json", "registration", "poses", "graph"):
         yield kind, "deep JSON", b"[" * SIZE
     yield "pose.json", "giant numbers", b"[[" + b"9" * 4000 + b"]]"
     (result,) = make_seeds("registration", folder)
     for number in (b"1e999", b"9" * 400, b"-1", b"NaN", b'"one"', b"[1]"):
         yield "registration", f"number {number[:9].decode()}", result.replace(b": 1,", b": " + number + b",")
+    for kind in ("poses", "graph"):
+        (content,) = make_seeds(kind, folder)
+        for number in (b"1e999", b"9" * 400, b"null", b"{}"):
+            yield kind, f"number {number[:9].decode()}", content.replace(b" 0.1,", b" " + number + b",")
+            yield kind, f"pose of {number[:9].decode()}", content.replace(b"[1.0,", b"[" + number + b",")
     yield "registration", "giant matrix", result.replace(b"[1.0", b"[" + b"1.0, " * 200_000 + b"1.0")
     yield (
         "pairs",
@@ -221,7 +226,7 @@ _MAKERS = {
     **dict.fromkeys(("las", "laz"), binary.las),
     "e57": binary.e57,
     "h5": binary.h5,
-    **dict.fromkeys(("pairs", "pose.json", "registration"), _json),
+    **dict.fromkeys(("pairs", "pose.json", "registration", "poses", "graph"), _json),
     "weights": _weights,
     "options": _options,
 }

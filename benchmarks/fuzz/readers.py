@@ -5,6 +5,7 @@ They are imported when they are first called: atheris instruments only modules i
 
 from __future__ import annotations
 
+import json
 import struct
 from collections.abc import Callable
 from contextlib import suppress
@@ -21,14 +22,36 @@ INSTRUMENTED = [
     *("wsdesc.core.options", "wsdesc.core.plain_yaml"),
     *("wsdesc.learning.options", "wsdesc.learning.pair_graph"),
     *("wsdesc.descriptor.description", "wsdesc.descriptor.pretrained"),
-    *(
-        "wsdesc.evaluation.eth",
-        "wsdesc.evaluation.scenes",
-        "wsdesc.view.pose_file",
-        "wsdesc.registration.result",
-    ),
+    *("wsdesc.evaluation.eth", "wsdesc.evaluation.scenes", "wsdesc.view.pose_file"),
+    *("wsdesc.registration.result", "wsdesc.reconstruction.export", "wsdesc.reconstruction.result"),
     *("laspy", "pypcd4", "pye57", "yaml"),
 ]
+
+
+_POSE = np.eye(4).tolist()
+_EDGE = {
+    "source": "a",
+    "target": "b",
+    "T_target_source": _POSE,
+    "confidence": 0.9,
+    "overlap": 0.1,
+    "rank": 0,
+    "keypoints": 600,
+    "rejection": None,
+    "deviation": 0.5,
+    "accepted": True,
+}
+RECONSTRUCTION = {  # valid files of a reconstruction
+    "poses.json": {
+        "complete": True,
+        "resolution": 0.1,
+        "frames": [{"reference": "a", "scans": ["a", "b"]}],
+        "scans": {name: {"file": f"{name}.ply", "frame": 0, "T_world_scan": _POSE} for name in ("a", "b")},
+        "not_placed": {"c": "no overlap"},
+        "files": {name: f"{name}.ply" for name in ("a", "b", "c")},
+    },
+    "graph.json": {"scans": ["a", "b", "c"], "edges": [_EDGE]},
+}
 
 
 @dataclass(frozen=True)
@@ -97,6 +120,16 @@ def _registration(path: Path) -> None:
     from wsdesc.registration.result import Registration
 
     Registration.load(path)
+
+
+def _reconstruction(path: Path) -> None:
+    """Read a folder with the file and a valid partner."""
+    from wsdesc.reconstruction.result import Reconstruction
+
+    for name, content in RECONSTRUCTION.items():
+        if name != path.name:
+            (path.parent / name).write_text(json.dumps(content))
+    Reconstruction.load(path.parent)
 
 
 def _keypoints(path: Path) -> None:
@@ -177,6 +210,8 @@ READERS = {
     "info.txt": Reader("cloud_bin_0.info.txt", _pose),
     "pose.json": Reader("pose.json", _pose_file),
     "registration": Reader("registration.json", _registration),
+    "poses": Reader("poses.json", _reconstruction),
+    "graph": Reader("graph.json", _reconstruction),
     "pose.txt": Reader("pose.txt", _pose_file),
     "keypoints": Reader("cloud_bin_0Keypoints.txt", _keypoints),
     "eth": Reader("pose_scanner_leica.csv", _eth),

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.fuzz.readers import repair_e57
+from benchmarks.fuzz.readers import RECONSTRUCTION, repair_e57
 
 _COUNT = 12
 _RANDOM_GUID = re.compile(rb"\{[0-9a-f-]{36}\}")
@@ -223,6 +223,8 @@ _SPECIAL: dict[str, Callable[[Path], list[bytes]]] = {
     "info.txt": lambda folder: [b"scene 0 1\n" + b"\n".join(_poses_as_text(4).split(b"\n")[1:5])],
     "pose.json": lambda folder: [json.dumps({"T_target_source": np.eye(4).tolist()}).encode()],
     "registration": _registration,
+    "poses": lambda folder: [json.dumps(RECONSTRUCTION["poses.json"]).encode()],
+    "graph": lambda folder: [json.dumps(RECONSTRUCTION["graph.json"]).encode()],
     "pose.txt": lambda folder: [b"1 0 0 0\n0 1 0 0\n0 0 1 0\n0 0 0 1\n"],
     "keypoints": lambda folder: [b"0\n3\n7\n", b"1.0e0\n"],
     "eth": _eth,

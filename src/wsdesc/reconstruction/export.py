@@ -57,7 +57,7 @@ def load(folder: Path) -> Reconstruction:
             resolution=float(poses["resolution"]),
             paths={str(name): Path(path) for name, path in poses["files"].items()},
         )
-    except (ValueError, TypeError, KeyError, AttributeError, InputError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, InputError) as error:
         raise FileFormatError(f"{folder}: not a result that `Reconstruction.save` wrote") from error
 
 
