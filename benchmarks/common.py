@@ -1,91 +1,117 @@
-"""What the benchmarks share: a scan, pairs with their truth, a clock, tables."""
+"""Shared parts of the benchmark commands: arguments, data, timing, tables."""
 
 from __future__ import annotations
 
-import os
-import platform
-import statistics
+import argparse
 import sys
-import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
+import numpy as np
 import torch
+from scipy.spatial.transform import Rotation
 from torch import Tensor
 
 from wsdesc import WSDescError, read_points
 from wsdesc.core.errors import InputError
+from wsdesc.datasets.threedmatch import read_log
+from wsdesc.evaluation.provenance import machine
+from wsdesc.evaluation.scenes import PairTruth, with_information
+from wsdesc.evaluation.timing import median_ms
+
+__all__ = ["median_ms"]  # and everything below
 
 T = TypeVar("T")
 
 
-class Pair(NamedTuple):
-    """A line of gt.log, with its matrix of gt.info where there is one."""
+def make_parser(name: str, description: str | None) -> argparse.ArgumentParser:
+    """Make the argument parser of a command.
 
-    i: int
-    j: int
-    T_i_j: Tensor  # (4, 4) float64
-    information: Tensor | None  # (6, 6)
+    Args:
+        name: name of the module below `benchmarks`.
+        description: its docstring.
+    """
+    return argparse.ArgumentParser(
+        prog=f"python -m benchmarks.{name}",
+        description=description,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
 
 
-def read_pairs(folder: Path) -> list[Pair]:
-    """The pairs of gt.log, in its order."""
-    from wsdesc.datasets.threedmatch import read_info, read_log
+def run_command(parser: argparse.ArgumentParser, main: Callable[[argparse.Namespace], bool | None]) -> int:
+    """Parse the arguments, run `main`, and return the exit code.
 
-    information = {}
-    if (folder / "gt.info").is_file():
-        information = {(e.i, e.j): torch.as_tensor(e.information) for e in read_info(folder / "gt.info")}
-    pairs = [
-        Pair(e.i, e.j, torch.as_tensor(e.T_i_j).double(), information.get((e.i, e.j)))
-        for e in read_log(folder / "gt.log")
-    ]
+    The code is 0 unless `main` returns False (1) or the input is invalid (2, with a line on stderr).
+    """
+    arguments = parser.parse_args()
+    try:
+        passed = main(arguments)
+    except WSDescError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 1 if passed is False else 0
+
+
+def read_truth(folder: Path) -> list[PairTruth]:
+    """Read gt.log and, where it exists, gt.info."""
+    pairs = with_information(read_log(folder / "gt.log"), folder / "gt.info")
     if not pairs:
-        raise InputError(f"{folder}: its gt.log names no pairs")
+        raise InputError(f"{folder / 'gt.log'}: names no pairs")
     return pairs
 
 
-def scan_or_room(path: str | None) -> Tensor:
-    """The scan at `path` (N, 3), its middle at 0; without a path a synthetic room's."""
+def fragment_path(scene: Path, number: int) -> Path:
+    """Return the path of a scan in the layout of 3DMatch."""
+    return scene / f"cloud_bin_{number}.ply"
+
+
+def files_in_pairs(files: Sequence[Path]) -> list[tuple[Path, Path]]:
+    """Group files: source, target, source, target, …"""
+    if len(files) % 2:
+        raise InputError(f"expected source and target files in pairs, got {len(files)} files")
+    return list(zip(files[::2], files[1::2], strict=True))
+
+
+def read_scan_or_room(path: Path | None) -> Tensor:
+    """Read a scan (N, 3) and centre it; without a path, make one of a synthetic room."""
     if path is None:
         from wsdesc.datasets.synthetic import room_pair
 
         points = torch.as_tensor(room_pair(seed=0).source)
     else:
-        points = torch.from_numpy(read_points(Path(path)))
+        points = torch.from_numpy(read_points(path))
     return (points - points.mean(0)).float()
 
 
-def median_ms(work: Callable[[], object], repeats: int = 20, warm_up: int = 3) -> float:
-    """Median wall-clock of `work` in ms; waits for the GPU where there is one."""
-    wait = torch.cuda.synchronize if torch.cuda.is_available() else (lambda: None)
-    for _ in range(warm_up):
-        work()
-    times = []
-    for _ in range(repeats):
-        wait()
-        start = time.perf_counter()
-        work()
-        wait()
-        times.append((time.perf_counter() - start) * 1e3)
-    return statistics.median(times)
+def random_rotation(rng: np.random.Generator) -> np.ndarray:
+    """Draw a pose (4, 4) without translation."""
+    pose = np.eye(4)
+    pose[:3, :3] = Rotation.from_quat(rng.normal(size=4)).as_matrix()
+    return pose
+
+
+def random_pose(rng: np.random.Generator, shift: float) -> np.ndarray:
+    """Draw a pose (4, 4) with a translation of up to `shift` per axis."""
+    pose = random_rotation(rng)
+    pose[:3, 3] = rng.uniform(-shift, shift, 3)
+    return pose
 
 
 def print_machine() -> None:
-    """The line every table of figures needs above it."""
-    name = torch.cuda.get_device_name() if torch.cuda.is_available() else f"{os.cpu_count()} cores"
-    print(f"{name}, {platform.machine()}, Python {sys.version.split()[0]}, torch {torch.__version__}")
+    """Print processor, GPU and versions."""
+    print(machine())
 
 
 def print_table(rows: list[tuple[str, str]]) -> None:
-    """Two columns, aligned."""
+    """Print two aligned columns."""
     width = max(len(name) for name, _ in rows)
     for name, value in rows:
         print(f"  {name:<{width}}  {value}")
 
 
 def print_rows(rows: list[list[str]]) -> None:
-    """Aligned columns, the first one to the left."""
+    """Print aligned columns; all but the first are aligned to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for cells in rows:
         rest = [cell.rjust(width) for cell, width in zip(cells[1:], widths[1:], strict=True)]
@@ -93,25 +119,22 @@ def print_rows(rows: list[list[str]]) -> None:
 
 
 def percent(share: float) -> str:
+    """Format a share 0 … 1."""
     return f"{100 * share:.1f}"
 
 
-def watched(items: Iterable[T], what: str, total: int | None = None) -> Iterator[T]:
-    """A progress bar on stderr where a person looks at it; `total` for items that come one by one."""
+def show_progress(items: Iterable[T], name: str, total: int | None = None) -> Iterator[T]:
+    """Yield items and draw a progress bar on stderr, only on a terminal.
+
+    Args:
+        items: the items.
+        name: description of the bar.
+        total: number of items, needed if they come from an iterator.
+    """
     from rich.console import Console
     from rich.progress import track
 
     console = Console(stderr=True)
     items, total = (list(items), None) if total is None else (items, total)
-    off = not console.is_terminal
-    yield from track(items, what, total, console=console, transient=True, disable=off)
-
-
-def or_explain(work: Callable[[], None]) -> int:
-    """Do it; what bad input causes is said in a line. The exit code of the command."""
-    try:
-        work()
-    except WSDescError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    return 0
+    hidden = not console.is_terminal
+    yield from track(items, name, total, console=console, transient=True, disable=hidden)

@@ -1,6 +1,8 @@
-"""Draw how trainings went: the learned support over the steps, and the loss beside it.
+"""Draw the progress of trainings: the learned support and the loss over the steps.
 
-python -m benchmarks.plot_run RUN… [-o docs/support.png]      folders of runs, or their log.jsonl
+    python -m benchmarks.plot_run RUN… [-o docs/support.png]
+
+RUN is the folder of a training, or its log.jsonl. Writes a PNG with two panels and prints its name.
 """
 
 from __future__ import annotations
@@ -16,40 +18,46 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 
-PUBLISHED = 1.004  # metres: where the paper's support ended, indoors
-SMOOTH = 9  # rows of the log to the mean of which a line is drawn
+from benchmarks.common import make_parser, run_command
+from wsdesc.core.errors import FileFormatError
+
+PUBLISHED = 1.004  # metres, the support that the paper learned indoors
+SMOOTH = 9  # rows of the log in a moving average
 
 Curve = tuple[list[int], list[float]]  # steps and values
 
 
 def curve(rows: list[dict[str, float | None]], name: str) -> Curve:
-    """The rows that have a value of that name."""
-    known = [row for row in rows if row.get(name) is not None]
-    return [int(row["step"] or 0) for row in known], [float(row[name] or 0) for row in known]
+    """Select the steps and values of one quantity."""
+    present = [row for row in rows if row.get(name) is not None]
+    return [int(row["step"] or 0) for row in present], [float(row[name] or 0) for row in present]
 
 
 def smooth(values: list[float]) -> np.ndarray:
-    """The mean over a window, shorter at the ends."""
+    """Compute a moving average with shorter windows at the ends."""
     padded = np.convolve(values, np.ones(SMOOTH), "same")
     return padded / np.convolve(np.ones(len(values)), np.ones(SMOOTH), "same")
 
 
 def read(run: Path) -> list[dict[str, float | None]]:
+    """Read the log of a run."""
     path = run / "log.jsonl" if run.is_dir() else run
     try:
         return [json.loads(line) for line in path.read_text().splitlines()]
     except (OSError, ValueError) as error:
-        sys.exit(f"error: {path}: not the log of a run ({error})")
+        raise FileFormatError(f"{path}: not the log of a training ({error})") from error
 
 
 def draw(runs: list[Path], out: Path) -> None:
-    """Two panels, a colour a run."""
+    """Draw two panels, with one colour per run."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.4), layout="constrained")
     for number, run in enumerate(runs):
         rows, colour = read(run), f"C{number}"
         name = run.name if run.is_dir() else run.parent.name
         left.plot(*curve(rows, "support"), color=colour, lw=1.8, label=name)
-        steps, loss = curve([row for row in rows if "orthogonality" in row], "loss")  # others do not compare
+        steps, loss = curve(
+            [row for row in rows if "orthogonality" in row], "loss"
+        )  # losses of other kinds are not comparable
         many = len(loss) > SMOOTH
         if many:
             right.plot(steps, loss, color=colour, lw=0.6, alpha=0.3)
@@ -71,13 +79,16 @@ def draw(runs: list[Path], out: Path) -> None:
     print(f"written: {out}")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(usage=__doc__)
-    parser.add_argument("runs", nargs="+", type=Path)
-    parser.add_argument("-o", "--out", type=Path, default=Path("docs/support.png"))
-    arguments = parser.parse_args()
+def main(arguments: argparse.Namespace) -> None:
     draw(arguments.runs, arguments.out)
 
 
+def parser() -> argparse.ArgumentParser:
+    parser = make_parser("plot_run", __doc__)
+    parser.add_argument("runs", nargs="+", type=Path, help="folders of trainings, or their log.jsonl")
+    parser.add_argument("-o", "--out", type=Path, default=Path("docs/support.png"), help="PNG file")
+    return parser
+
+
 if __name__ == "__main__":
-    main()
+    sys.exit(run_command(parser(), main))

@@ -1,11 +1,15 @@
-"""How long `wsdesc.register` takes on a GPU and on the CPU beside it, step by step, and how far both agree.
+"""Measure the time of `wsdesc.register` on the GPU and the CPU, step by step, and how far their results
+agree.
 
-    python -m benchmarks.register_time A.npy B.npy [C.npy D.npy …] [--device cuda] [--repeats 5] [--copies 10]
+    python -m benchmarks.register_time A.ply B.ply [C.ply D.ply …] [--device cuda] [--repeats 5] [--copies 10]
 
-Scans come in pairs, source and target, as ply or npy; without any, synthetic rooms are registered. Each pair
-is registered once to warm up, then `--repeats` times as a user would, then once with the device waited for
-at the end of every step. `--copies` makes each scan so many times denser first, with some noise. Exits with 1
-where the poses differ by more than what is promised, or a device does not give the same bits each time.
+Files come in pairs, source and target; without any, synthetic rooms are registered. Each pair is registered
+once to warm up, then `--repeats` times, then once with the GPU synchronised after every step. `--copies`
+makes each scan denser by that factor, with noise.
+
+Prints the median time of each step and of the whole call per device, whether repeated results are identical,
+and the differences between both devices. The exit code is 1 if poses differ by more than the promised limits,
+or if repeated results differ.
 """
 
 from __future__ import annotations
@@ -22,146 +26,165 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from benchmarks.common import or_explain, print_machine, print_rows, watched
+from benchmarks.common import (
+    files_in_pairs,
+    make_parser,
+    print_machine,
+    print_rows,
+    run_command,
+    show_progress,
+)
 from benchmarks.precision import CUDA_DEGREES, CUDA_MILLIMETRES
 from wsdesc import Registration, read_points, register
 from wsdesc.core.devices import choose_device
-from wsdesc.core.errors import InputError
 from wsdesc.core.progress import Advance
 from wsdesc.datasets.synthetic import room_pair
 from wsdesc.evaluation import rotation_error_deg
 
-Pair = tuple[np.ndarray, np.ndarray]  # (N, 3) and (M, 3)
+Clouds = tuple[np.ndarray, np.ndarray]  # source (N, 3) and target (M, 3)
+SHARES = (
+    "overlap",
+    "informative",
+    "normals",
+    "uncrossed",
+    "clear",
+    "relief",
+    "details",
+    "tight",
+)  # of Evidence
 
 
-def wait() -> None:
+def synchronise() -> None:
+    """Wait for the GPU."""
     if torch.cuda.is_available():
         torch.cuda.synchronize()
 
 
 @contextmanager
-def waiting(name: str, total: int) -> Iterator[Advance]:
-    """A step's time is all that it began."""
-    yield lambda done: None
-    wait()
+def synchronised_step(name: str, total: int) -> Iterator[Advance]:
+    """Progress hook that counts the GPU work of a step as its time."""
+    yield lambda items: None
+    synchronise()
 
 
 class Timed(NamedTuple):
-    """A pair on a device."""
+    """Repeated registrations of a pair on one device."""
 
-    result: Registration  # with its steps' own times
+    result: Registration  # with the times of its steps
     seconds: list[float]  # of each repetition
-    same: bool  # all had the same pose and confidence, to the bit
+    identical: bool  # all poses and confidences are equal bit by bit
 
 
-def timed(pair: Pair, device: str, repeats: int, o: argparse.Namespace) -> Timed:
-    """Register a pair again and again."""
-    options: dict[str, Any] = {"device": device, "model": o.model}
-    results, seconds = [register(*pair, **options)], []
+def time_pair(clouds: Clouds, device: str, repeats: int, model: str) -> Timed:
+    """Register a pair repeatedly."""
+    options: dict[str, Any] = {"device": device, "model": model}
+    results, seconds = [register(*clouds, **options)], []
     for _ in range(repeats):
-        wait()
+        synchronise()
         start = time.perf_counter()
-        results.append(register(*pair, **options))
+        results.append(register(*clouds, **options))
         seconds.append(time.perf_counter() - start)
-    results.append(register(*pair, progress=waiting, **options))
-    answers = {(r.T_target_source.tobytes(), r.confidence) for r in results}
-    return Timed(results[-1], seconds, len(answers) == 1)
+    results.append(register(*clouds, progress=synchronised_step, **options))
+    distinct = {(r.T_target_source.tobytes(), r.confidence) for r in results}
+    return Timed(results[-1], seconds, len(distinct) == 1)
 
 
-def difference(a: Registration, b: Registration, middle: np.ndarray) -> dict[str, float]:
-    """Of two results for the same scans; the pose's at `middle` (3,) of the source, at 2.5 cm resolution."""
+def difference(a: Registration, b: Registration, centre: np.ndarray) -> dict[str, float]:
+    """Compare two results; poses at `centre` (3,) of the source, scaled to a resolution of 2.5 cm."""
     D = a.T_target_source - b.T_target_source
-    known = a.evidence is not None and b.evidence is not None
-    shares = ("overlap", "informative", "normals", "uncrossed", "clear", "relief", "details", "tight")
+    evidence = 0.0
+    if a.evidence is not None and b.evidence is not None:
+        evidence = max(abs(getattr(a.evidence, n) - getattr(b.evidence, n)) for n in SHARES)
     return {
-        "pose, °": float(rotation_error_deg(*(torch.from_numpy(r.T_target_source) for r in (a, b)))),
-        "pose, mm": 1000 * float(np.linalg.norm(D[:3, :3] @ middle + D[:3, 3])) * 0.025 / a.resolution,
+        "pose, °": float(rotation_error_deg(a.T_target_source, b.T_target_source)),
+        "pose, mm": 1000 * float(np.linalg.norm(D[:3, :3] @ centre + D[:3, 3])) * 0.025 / a.resolution,
         "confidence": abs(a.confidence - b.confidence),
-        "evidence": max(abs(getattr(a.evidence, n) - getattr(b.evidence, n)) for n in shares)
-        if known
-        else 0.0,
+        "evidence": evidence,
         "resolution, ‰": 1000 * abs(a.resolution / b.resolution - 1),
-        "sure": float(min(a.success, b.success)),
+        "both succeed": float(min(a.success, b.success)),
     }
 
 
-def denser(points: np.ndarray, copies: int, seed: int) -> np.ndarray:
-    """So many times the points, each copy with the noise of a depth camera."""
-    g = np.random.default_rng(seed)
-    return np.concatenate([points, *(points + g.normal(0, 0.004, points.shape) for _ in range(copies - 1))])
+def make_denser(points: np.ndarray, copies: int, seed: int) -> np.ndarray:
+    """Repeat the points with the noise of a depth camera."""
+    rng = np.random.default_rng(seed)
+    noisy = (points + rng.normal(0, 0.004, points.shape) for _ in range(copies - 1))
+    return np.concatenate([points, *noisy])
 
 
-def pairs_of(o: argparse.Namespace) -> list[Pair]:
-    if len(o.scans) % 2:
-        raise InputError("scans come in pairs, source and target; there is an odd number of them")
-    pairs = [(read_points(a, nonfinite="drop"), read_points(b, nonfinite="drop"))
-             for a, b in zip(o.scans[::2], o.scans[1::2], strict=True)]  # fmt: skip
+def read_clouds(arguments: argparse.Namespace) -> list[Clouds]:
+    """Read the pairs, or make synthetic ones."""
+    pairs = [
+        (read_points(source, nonfinite="drop"), read_points(target, nonfinite="drop"))
+        for source, target in files_in_pairs(arguments.scans)
+    ]
     if not pairs:
-        rooms = [room_pair(seed) for seed in range(o.rooms)]
+        rooms = [room_pair(seed) for seed in range(arguments.rooms)]
         pairs = [(np.asarray(room.source, float), np.asarray(room.target, float)) for room in rooms]
-    return [(denser(p, o.copies, 0), denser(q, o.copies, 1)) for p, q in pairs]
+    copies = arguments.copies
+    return [(make_denser(p, copies, 0), make_denser(q, copies, 1)) for p, q in pairs]
 
 
-def main(o: argparse.Namespace) -> None:
-    devices = list(dict.fromkeys(["cpu", choose_device(o.device)]))
-    pairs = pairs_of(o)
+def main(arguments: argparse.Namespace) -> bool:
+    devices = list(dict.fromkeys(["cpu", choose_device(arguments.device)]))
+    pairs = read_clouds(arguments)
     totals: dict[str, list[float]] = {device: [] for device in devices}
     steps: dict[str, dict[str, list[float]]] = {device: {} for device in devices}
-    differences, sizes, changing = [], [], []
-    for pair in watched(pairs, "pairs"):
+    differences, sizes, varying = [], [], []
+    for clouds in show_progress(pairs, "pairs"):
         results = []
         for device in devices:
-            result, seconds, same = timed(pair, device, 1 if device == "cpu" else o.repeats, o)
+            repeats = 1 if device == "cpu" else arguments.repeats
+            result, seconds, identical = time_pair(clouds, device, repeats, arguments.model)
             totals[device].append(statistics.median(seconds))
-            for step, took in result.timings.items():
-                steps[device].setdefault(step, []).append(took)
+            for step, step_seconds in result.timings.items():
+                steps[device].setdefault(step, []).append(step_seconds)
             results.append(result)
-            changing += [device] * (not same)
-        sizes += [len(scan) for scan in pair]
-        differences.append(difference(results[0], results[-1], pair[0].mean(0)))
+            varying += [device] * (not identical)
+        sizes += [len(cloud) for cloud in clouds]
+        differences.append(difference(results[0], results[-1], clouds[0].mean(0)))
     print_machine()
-    thinned = [len(scan.points) for scan in results[0].described or ()]
-    print(
-        f"{len(pairs)} pairs, {min(sizes)} … {max(sizes)} points a scan, {thinned} of the last one's thinned"
-    )
+    print(f"{len(pairs)} pairs, {min(sizes)} … {max(sizes)} points per scan")
     table = [["median ms", *devices]]
     names = list(dict.fromkeys(name for device in devices for name in steps[device]))
     table += [[name, *(_ms(steps[device].get(name, [])) for device in devices)] for name in names]
     print_rows([*table, ["all", *(_ms(totals[device]) for device in devices)]])
-    print("ms of each pair, " + devices[-1] + ":", " ".join(f"{1e3 * s:.0f}" for s in totals[devices[-1]]))
+    print(f"ms of each pair, {devices[-1]}:", " ".join(f"{1e3 * s:.0f}" for s in totals[devices[-1]]))
     for device in devices:
-        others = changing.count(device)
-        print(f"{device}: the same bits each time" + (f", but for {others} of the pairs" if others else ""))
+        print(f"{device}: repeated results differ for {varying.count(device)} of {len(pairs)} pairs")
     if len(devices) == 1:
-        sys.exit(bool(changing))
-    print("difference of both: median, largest; of the poses where both are called a success")
+        return not varying
+    print("difference between devices: median and largest; poses only where both results are successes")
     for name in differences[0]:
-        values = [d[name] for d in differences if d["sure"] or not name.startswith("pose")]
+        values = [d[name] for d in differences if d["both succeed"] or not name.startswith("pose")]
         print(f"  {name:<14}{np.median(values or [0]):12.3g}{max(values, default=0):12.3g}")
-    good = [
-        d["pose, °"] <= CUDA_DEGREES and d["pose, mm"] <= CUDA_MILLIMETRES for d in differences if d["sure"]
+    within = [
+        d["pose, °"] <= CUDA_DEGREES and d["pose, mm"] <= CUDA_MILLIMETRES
+        for d in differences
+        if d["both succeed"]
     ]
-    print(f"within {CUDA_DEGREES}° and {CUDA_MILLIMETRES} mm: {sum(good)} of {len(good)} believed on both")
-    if changing or not all(good):
-        sys.exit(1)
+    print(f"within {CUDA_DEGREES}° and {CUDA_MILLIMETRES} mm: {sum(within)} of {len(within)}")
+    return not varying and all(within)
 
 
 def _ms(seconds: list[float]) -> str:
     return f"{1e3 * statistics.median(seconds):.1f}" if seconds else "–"
 
 
-def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, usage=argparse.SUPPRESS
-    )
+def parser() -> argparse.ArgumentParser:
+    parser = make_parser("register_time", __doc__)
     parser.add_argument("scans", type=Path, nargs="*", help="source, target, source, target, …")
-    parser.add_argument("--device", default="auto")
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--copies", type=int, default=1, help="times so many points")
-    parser.add_argument("--rooms", type=int, default=4, help="synthetic ones, where no scans are given")
-    parser.add_argument("--model", default="indoor-fast")
-    return parser.parse_args()
+    parser.add_argument(
+        "--device", default="auto", help="second device, beside the CPU (default: %(default)s)"
+    )
+    parser.add_argument("--repeats", type=int, default=5, help="timed calls per pair (default: %(default)s)")
+    parser.add_argument(
+        "--copies", type=int, default=1, help="factor of the point count (default: %(default)s)"
+    )
+    parser.add_argument("--rooms", type=int, default=4, help="synthetic pairs, if no scans are given")
+    parser.add_argument("--model", default="indoor-fast", help="weights (default: %(default)s)")
+    return parser
 
 
 if __name__ == "__main__":
-    sys.exit(or_explain(lambda: main(parse())))
+    sys.exit(run_command(parser(), main))

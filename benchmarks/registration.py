@@ -1,10 +1,15 @@
-"""Success, trust and time of `wsdesc.register` with its defaults on real pairs, each scan turned at random.
+"""Measure success, confidence and time of `wsdesc.register` with default options on real pairs.
 
     python -m benchmarks.registration SCENE EVALUATION… --foreign OTHER_SCENE… --diagram docs/reliability.png
 
-SCENE is a folder of cloud_bin_k.ply, EVALUATION one of gt.log and gt.info, OTHER_SCENE scans of other places:
-as many pairs that do not overlap as there are overlapping ones are made of these. `--unit` is what counts as
-a metre: the error allowed is 0.2 of it by R1, 15° and 0.3 of it by R2.
+SCENE is a folder of cloud_bin_k.ply, EVALUATION a folder of gt.log and gt.info, OTHER_SCENE a folder of scans
+of another place. Every scan is rotated at random. Scans of SCENE and OTHER_SCENE form pairs without overlap,
+as many as there are overlapping ones. `--unit` is the length of one metre in the files: R1 allows 0.2 m, R2
+15° and 0.3 m.
+
+Prints, for each EVALUATION: the share of correct poses by R1 and R2, the share of successes, median errors of
+the correct poses, median time and resolution. Then the median time of each step, and precision, recall and
+calibration error of the confidence over all pairs.
 """
 
 from __future__ import annotations
@@ -17,50 +22,63 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-from scipy.spatial.transform import Rotation
 
-from benchmarks.common import Pair, or_explain, percent, print_machine, print_rows, read_pairs, watched
+from benchmarks.common import (
+    fragment_path,
+    make_parser,
+    percent,
+    print_machine,
+    print_rows,
+    random_rotation,
+    read_truth,
+    run_command,
+    show_progress,
+)
 from benchmarks.report.reliability_diagram import draw_reliability
-from wsdesc import read_points, register
+from wsdesc import Registration, read_points, register
+from wsdesc.core.geometry import rotate
 from wsdesc.evaluation import r1_counts, r1_success, r2_success, rotation_error_deg, translation_error
 from wsdesc.evaluation.reliability import reliability
+from wsdesc.evaluation.scenes import PairTruth
+
+Row = dict[str, Any]
 
 
-def turned(path: Path, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """The scan turned about the origin, and T_turned_file."""
-    rng = np.random.default_rng([seed, int(path.stem.rsplit("_", 1)[1])])
-    T = np.eye(4)
-    T[:3, :3] = Rotation.from_quat(rng.normal(size=4)).as_matrix()
-    return read_points(path, nonfinite="drop") @ T[:3, :3].T, T
+def read_rotated(path: Path, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Read a scan and rotate it about the origin; return it with T_rotated_file."""
+    T = random_rotation(np.random.default_rng([seed, int(path.stem.rsplit("_", 1)[1])]))
+    return rotate(read_points(path, nonfinite="drop"), T), T
 
 
-def run(source: Path, target: Path, o: argparse.Namespace) -> tuple[Any, np.ndarray, float]:
-    """The result, its pose for the files as they are, and the seconds it took."""
-    (p, T_p), (q, T_q) = turned(source, o.seed), turned(target, o.seed + 1)
-    options = {"model": o.model, "solver": o.solver, "device": o.device, "resolution": o.resolution}
+def register_files(
+    source: Path, target: Path, arguments: argparse.Namespace
+) -> tuple[Registration, np.ndarray, float]:
+    """Register two rotated scans; return the result, its pose for the files, and the seconds."""
+    (p, T_p), (q, T_q) = read_rotated(source, arguments.seed), read_rotated(target, arguments.seed + 1)
+    names = ("model", "solver", "device", "resolution", "seed")
+    options: dict[str, Any] = {name: getattr(arguments, name) for name in names}
     start = time.perf_counter()
-    result = register(p, q, seed=o.seed, **options)
+    result = register(p, q, **options)
     seconds = time.perf_counter() - start
     return result, np.linalg.inv(T_q) @ result.T_target_source @ T_p, seconds
 
 
-def judge(name: str, pair: Pair, o: argparse.Namespace) -> dict[str, Any]:
-    """One overlapping pair."""
-    files = [o.scene / f"cloud_bin_{k}.ply" for k in (pair.j, pair.i)]
-    result, T, seconds = run(*files, o)
-    T_i_j = torch.from_numpy(T)
-    row = describe(name, result, seconds)
+def score_pair(name: str, pair: PairTruth, arguments: argparse.Namespace) -> Row:
+    """Register an overlapping pair and compare it with the ground truth."""
+    files = [fragment_path(arguments.scene, number) for number in (pair.j, pair.i)]
+    result, T_i_j, seconds = register_files(files[0], files[1], arguments)
+    row = result_row(name, result, seconds)
     row["pair"] = [pair.i, pair.j]
-    row["r2"] = bool(r2_success(T_i_j, pair.T_i_j, o.unit))
+    row["r2"] = bool(r2_success(T_i_j, pair.T_i_j, arguments.unit))
     if pair.information is not None and r1_counts(pair.i, pair.j):
-        row["r1"] = bool(r1_success(T_i_j, pair.T_i_j, pair.information, o.unit))
+        row["r1"] = bool(r1_success(T_i_j, pair.T_i_j, pair.information, arguments.unit))
     row["degrees"] = float(rotation_error_deg(T_i_j, pair.T_i_j))
     row["distance"] = float(translation_error(T_i_j, pair.T_i_j))
     return row
 
 
-def describe(name: str, result: Any, seconds: float) -> dict[str, Any]:
+def result_row(name: str, result: Registration, seconds: float) -> Row:
+    """Collect the figures of one registration."""
     return {
         "set": name,
         "confidence": result.confidence,
@@ -73,48 +91,51 @@ def describe(name: str, result: Any, seconds: float) -> dict[str, Any]:
     }
 
 
-def strangers(o: argparse.Namespace, count: int) -> list[tuple[Path, Path]]:
-    """Pairs of a scan of the scene and one of another place."""
-    ours = sorted(o.scene.glob("cloud_bin_*.ply"))
-    others = sorted(f for folder in o.foreign for f in folder.glob("cloud_bin_*.ply"))
-    pairs = [(a, b) for a in ours for b in others]
-    chosen = np.random.default_rng(o.seed).permutation(len(pairs))[:count]
+def foreign_pairs(arguments: argparse.Namespace, count: int) -> list[tuple[Path, Path]]:
+    """Draw pairs of a scan of the scene and a scan of another place."""
+    own = sorted(arguments.scene.glob("cloud_bin_*.ply"))
+    foreign = sorted(file for folder in arguments.foreign for file in folder.glob("cloud_bin_*.ply"))
+    pairs = [(a, b) for a in own for b in foreign]
+    chosen = np.random.default_rng(arguments.seed).permutation(len(pairs))[:count]
     return [pairs[k] for k in np.sort(chosen)]
 
 
 def share(values: list[Any]) -> str:
-    known = [v for v in values if v is not None]
-    return f"{percent(np.mean(known))} ({len(known)})" if known else "–"
+    """Format a share with its n; None does not count."""
+    counted = [value for value in values if value is not None]
+    return f"{percent(np.mean(counted))} ({len(counted)})" if counted else "–"
 
 
-def table_row(name: str, rows: list[dict[str, Any]]) -> list[str]:
-    right = [r for r in rows if r["r2"]]
-    middle = [f"{np.median([r[k] for r in right]):.3g}" if right else "–" for k in ("degrees", "distance")]
+def table_row(name: str, rows: list[Row]) -> list[str]:
+    """Summarise pairs in one row of the table."""
+    right = [row for row in rows if row["r2"]]
+    medians = [f"{np.median([r[k] for r in right]):.3g}" if right else "–" for k in ("degrees", "distance")]
     return [
         name,
-        share([r.get("r1") for r in rows]),
-        share([r["r2"] for r in rows]),
-        share([r["success"] for r in rows]),
-        *middle,
-        f"{np.median([r['seconds'] for r in rows]):.2f}",
-        f"{np.median([r['resolution'] for r in rows]):.3g}",
+        share([row.get("r1") for row in rows]),
+        share([row["r2"] for row in rows]),
+        share([row["success"] for row in rows]),
+        *medians,
+        f"{np.median([row['seconds'] for row in rows]):.2f}",
+        f"{np.median([row['resolution'] for row in rows]):.3g}",
     ]
 
 
-def main(o: argparse.Namespace) -> None:
-    rows: list[dict[str, Any]] = []
+def main(arguments: argparse.Namespace) -> None:
+    rows: list[Row] = []
     table = [["", "R1 (n)", "R2 (n)", "success (n)", "median °", "median distance", "median s", "resolution"]]
-    for folder in o.evaluations:
-        pairs = read_pairs(folder)[:: o.every]
-        some = [judge(folder.name, pair, o) for pair in watched(pairs, folder.name)]
-        table.append(table_row(folder.name, some))
-        rows += some
-    if len(o.evaluations) > 1:
+    for folder in arguments.evaluations:
+        pairs = read_truth(folder)[:: arguments.every]
+        scored = [score_pair(folder.name, pair, arguments) for pair in show_progress(pairs, folder.name)]
+        table.append(table_row(folder.name, scored))
+        rows += scored
+    if len(arguments.evaluations) > 1:
         table.append(table_row("all", rows))
-    count = len(rows) if o.strangers is None else o.strangers
-    for source, target in watched(strangers(o, count) if o.foreign else [], "strangers"):
-        result, _, seconds = run(source, target, o)
-        rows.append({**describe("strangers", result, seconds), "r2": False})
+    count = len(rows) if arguments.foreign_pairs is None else arguments.foreign_pairs
+    pairs_without_overlap = foreign_pairs(arguments, count) if arguments.foreign else []
+    for source, target in show_progress(pairs_without_overlap, "pairs without overlap"):
+        result, _, seconds = register_files(source, target, arguments)
+        rows.append({**result_row("foreign", result, seconds), "r2": False})
     print_machine()
     print_rows(table)
     steps: dict[str, list[float]] = {}
@@ -122,33 +143,34 @@ def main(o: argparse.Namespace) -> None:
         for step, seconds in row["timings"].items():
             steps.setdefault(step, []).append(seconds)
     print("median seconds:", ", ".join(f"{name} {np.median(s):.2f}" for name, s in steps.items()))
-    sure, right = [r["confidence"] for r in rows], [r["r2"] for r in rows]
-    print(reliability(sure, right))
-    if o.diagram:
-        draw_reliability(sure, right, o.diagram, f"{o.scene.name}, {len(rows)} pairs")
-    if o.rows:
-        o.rows.write_text(json.dumps(rows))
+    confidences, right = [row["confidence"] for row in rows], [row["r2"] for row in rows]
+    print(reliability(confidences, right))
+    if arguments.diagram:
+        title = f"{arguments.scene.name}, {len(rows)} pairs"
+        draw_reliability(confidences, right, arguments.diagram, title)
+    if arguments.rows:
+        arguments.rows.write_text(json.dumps(rows))
 
 
-def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, usage=argparse.SUPPRESS
-    )
+def parser() -> argparse.ArgumentParser:
+    parser = make_parser("registration", __doc__)
     parser.add_argument("scene", type=Path, help="folder of cloud_bin_k.ply")
     parser.add_argument("evaluations", type=Path, nargs="+", help="folders of gt.log and gt.info")
-    parser.add_argument("--foreign", type=Path, nargs="*", default=[], help="scans of other places")
-    parser.add_argument("--strangers", type=int, help="pairs with those (default: as many as overlap)")
-    parser.add_argument("--unit", type=float, default=1.0, help="what counts as a metre in these files")
-    parser.add_argument("--model", default="indoor-fast")
-    parser.add_argument("--solver", default="consensus")
-    parser.add_argument("--resolution", type=float, help="default: found by itself")
-    parser.add_argument("--device", default="auto")
-    parser.add_argument("--every", type=int, default=1, help="take every k-th pair")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--diagram", type=Path, help="draw the reliability diagram into this png")
-    parser.add_argument("--rows", type=Path, help="keep every pair in this json")
-    return parser.parse_args()
+    parser.add_argument(
+        "--foreign", type=Path, nargs="*", default=[], help="folders of scans of other places"
+    )
+    parser.add_argument("--foreign-pairs", type=int, help="pairs without overlap (default: as many as with)")
+    parser.add_argument("--unit", type=float, default=1.0, help="length of one metre in the files")
+    parser.add_argument("--model", default="indoor-fast", help="weights (default: %(default)s)")
+    parser.add_argument("--solver", default="consensus", help="pose solver (default: %(default)s)")
+    parser.add_argument("--resolution", type=float, help="working resolution (default: measured)")
+    parser.add_argument("--device", default="auto", help="cpu, cuda or auto (default: %(default)s)")
+    parser.add_argument("--every", type=int, default=1, help="step between pairs (default: all pairs)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the rotations and of register")
+    parser.add_argument("--diagram", type=Path, help="PNG file for the reliability diagram")
+    parser.add_argument("--rows", type=Path, help="JSON file for the figures of every pair")
+    return parser
 
 
 if __name__ == "__main__":
-    sys.exit(or_explain(lambda: main(parse())))
+    sys.exit(run_command(parser(), main))

@@ -1,8 +1,9 @@
-"""How fast synthetic rooms are made: fragments per second, by one process and by one on each core.
+"""Measure how fast synthetic rooms are made, by one process and by one process per core.
 
-    python -m benchmarks.rooms [--rooms 4] [--workers N]      rooms for each process; default: one a core
+    python -m benchmarks.rooms [--rooms 4] [--workers N]
 
-The goal is 20 fragments a second on 16 cores. Processes are spawned and rooms made ready as in a training.
+Processes are started and rooms prepared as in a training. Prints scans per second and core seconds per scan
+for one process and for N, and both extrapolated to 16 cores. The goal is 20 scans per second on 16 cores.
 """
 
 from __future__ import annotations
@@ -13,61 +14,63 @@ import sys
 import time
 from typing import NamedTuple
 
-from benchmarks.common import print_machine, print_table
+from benchmarks.common import make_parser, print_machine, print_table, run_command
 from wsdesc.learning.sources import make_room, room_makers
 
-GOAL = 20  # fragments a second on 16 cores
-SHARE = 0.45  # of the median's surface, below which a training drops points
+GOAL = 20  # scans per second on 16 cores
+MIN_SHARE = 0.45  # of the median's surface, below which a training removes points
 
 
 class Speed(NamedTuple):
-    """What some processes made."""
+    """Speed of several processes."""
 
-    fragments: int
+    scans: int
     per_second: float  # of all processes together
-    seconds: float  # of a core, for one fragment; others on the machine do not change it
+    core_seconds: float  # per scan; hardly changed by other work on the machine
 
 
 def make(room: int) -> tuple[int, float]:
-    """Make one room; how many fragments it gave, and the time of a core it took."""
+    """Make one room; return its number of scans and the core seconds."""
     start = time.process_time()
-    return len(make_room(0, room, SHARE)), time.process_time() - start
+    return len(make_room(0, room, MIN_SHARE)), time.process_time() - start
 
 
 def measure(workers: int, rooms: int) -> Speed:
-    """So many processes at work, on `rooms` rooms each."""
+    """Measure processes that make `rooms` rooms each."""
     with room_makers(workers) as pool:
-        warm = 2 * workers  # imports and kernels are no part of it; two each, since nobody says who takes one
-        list(pool.map(make, range(warm)))
+        warm_up = 2 * workers  # imports and compilation do not count; two rooms, as any process may take one
+        list(pool.map(make, range(warm_up)))
         start = time.perf_counter()
-        made = list(pool.map(make, range(warm, warm + workers * rooms)))
-        passed = time.perf_counter() - start
-    count = sum(fragments for fragments, _ in made)
-    return Speed(count, count / passed, sum(seconds for _, seconds in made) / count)
+        made = list(pool.map(make, range(warm_up, warm_up + workers * rooms)))
+        seconds = time.perf_counter() - start
+    scans = sum(count for count, _ in made)
+    return Speed(scans, scans / seconds, sum(core_seconds for _, core_seconds in made) / scans)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(usage=__doc__)
-    parser.add_argument("--rooms", type=int, default=4)
-    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
-    arguments = parser.parse_args()
+def main(arguments: argparse.Namespace) -> None:
     workers = arguments.workers
-    alone, together = measure(1, arguments.rooms), measure(workers, arguments.rooms)
+    single, together = measure(1, arguments.rooms), measure(workers, arguments.rooms)
     print_machine()
     each = together.per_second / workers
     verdict = "reached" if 16 * each >= GOAL else "missed"
-    rows = [_row("one process", alone), _row(f"{workers} processes", together)]
-    rows.append(("  each", f"{each:6.2f} fragments/s, {each / alone.per_second:.0%} of one alone"))
-    rows.append(("16 such cores", f"{16 * each:6.2f} fragments/s; goal {GOAL}: {verdict}"))
-    rows.append(("16 of them idle", f"{16 / together.seconds:6.2f} fragments/s, by the time of a core"))
+    rows = [_row("one process", single), _row(f"{workers} processes", together)]
+    rows.append(("  each", f"{each:6.2f} scans/s, {each / single.per_second:.0%} of a single process"))
+    rows.append(("16 such cores", f"{16 * each:6.2f} scans/s; goal {GOAL}: {verdict}"))
+    rows.append(("16 idle cores", f"{16 / together.core_seconds:6.2f} scans/s, from core seconds"))
     print_table(rows)
-    return 0
 
 
 def _row(name: str, speed: Speed) -> tuple[str, str]:
-    figures = f"{speed.per_second:6.2f} fragments/s, {speed.seconds:.2f} s of a core each"
-    return name, f"{figures} (n = {speed.fragments})"
+    figures = f"{speed.per_second:6.2f} scans/s, {speed.core_seconds:.2f} core seconds per scan"
+    return name, f"{figures} (n = {speed.scans})"
+
+
+def parser() -> argparse.ArgumentParser:
+    parser = make_parser("rooms", __doc__)
+    parser.add_argument("--rooms", type=int, default=4, help="rooms per process (default: %(default)s)")
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes (default: cores)")
+    return parser
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_command(parser(), main))

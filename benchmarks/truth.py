@@ -1,9 +1,11 @@
-"""How exact the truth is: where refinement ends that begins at the true poses, and which of both fits better.
+"""Measure how exact the ground truth of pairs is.
 
     python -m benchmarks.truth SCENE EVALUATION…      e.g. kitchen kitchen-evaluation kitchen-evaluation-lo
 
-Scans are bent: they were fused from frames whose poses and depths have errors. So surfaces meet best at
-another pose than the one that the sequence says, and a refinement by surfaces comes no closer to it.
+Scans that were fused from depth frames are slightly bent, so that their surfaces fit best at another pose
+than the true one. Each pair is refined starting at its true pose. Prints, for each EVALUATION (a folder of
+gt.log): the number of pairs, the median rotation (degrees) and distance (scan's unit) between both poses, and
+the percentage of pairs whose refined pose fits better than the true one.
 """
 
 from __future__ import annotations
@@ -16,7 +18,16 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from benchmarks.common import or_explain, percent, print_machine, print_rows, read_pairs, watched
+from benchmarks.common import (
+    fragment_path,
+    make_parser,
+    percent,
+    print_machine,
+    print_rows,
+    read_truth,
+    run_command,
+    show_progress,
+)
 from wsdesc import read_points
 from wsdesc.alignment.refine import REACH, merit, refine, rigid
 from wsdesc.alignment.surface import Surface
@@ -25,39 +36,39 @@ from wsdesc.cloud.sampling import voxel_downsample
 from wsdesc.evaluation import rotation_error_deg, translation_error
 
 
-def main(o: argparse.Namespace) -> None:
-    reach = REACH * o.resolution
+def main(arguments: argparse.Namespace) -> None:
+    resolution = arguments.resolution
+    distance = REACH * resolution
 
     @cache
-    def surface(k: int) -> Surface:
-        points = torch.from_numpy(read_points(o.scene / f"cloud_bin_{k}.ply", nonfinite="drop"))
-        return Surface.of(voxel_downsample(points, o.resolution).numpy())
+    def surface(number: int) -> Surface:
+        points = torch.from_numpy(read_points(fragment_path(arguments.scene, number), nonfinite="drop"))
+        return Surface.of(voxel_downsample(points, resolution).numpy())
 
-    table = [["", "n", "median °", "median distance", "fits better than the truth, %"]]
-    for folder in o.evaluations:
+    table = [["", "n", "median °", "median distance", "refined pose fits better, %"]]
+    for folder in arguments.evaluations:
         rows = []
-        for pair in watched(read_pairs(folder), folder.name):
-            source, target, T = surface(pair.j), surface(pair.i), rigid(pair.T_i_j.numpy())
-            found = refine(source, target, T, resolution=o.resolution)
-            ends = [torch.from_numpy(pose) for pose in (found.T_target_source, T)]
-            better = merit(found.agreement, reach) > merit(agreement(source, target, T, reach), reach)
-            rows.append((float(rotation_error_deg(*ends)), float(translation_error(*ends)), better))
-        degrees, distance, better_than = zip(*rows, strict=True)
-        middles = [f"{np.median(degrees):.2f}", f"{np.median(distance):.3f}"]
-        table.append([folder.name, str(len(rows)), *middles, percent(np.mean(better_than))])
+        for pair in show_progress(read_truth(folder), folder.name):
+            source, target, T_true = surface(pair.j), surface(pair.i), rigid(pair.T_i_j)
+            refined = refine(source, target, T_true, resolution=resolution)
+            poses = (refined.T_target_source, T_true)
+            true_score = merit(agreement(source, target, T_true, distance), distance)
+            better = merit(refined.agreement, distance) > true_score
+            rows.append((float(rotation_error_deg(*poses)), float(translation_error(*poses)), better))
+        degrees, distances, is_better = zip(*rows, strict=True)
+        medians = [f"{np.median(degrees):.2f}", f"{np.median(distances):.3f}"]
+        table.append([folder.name, str(len(rows)), *medians, percent(np.mean(is_better))])
     print_machine()
     print_rows(table)
 
 
-def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, usage=argparse.SUPPRESS
-    )
+def parser() -> argparse.ArgumentParser:
+    parser = make_parser("truth", __doc__)
     parser.add_argument("scene", type=Path, help="folder of cloud_bin_k.ply")
     parser.add_argument("evaluations", type=Path, nargs="+", help="folders of gt.log")
-    parser.add_argument("--resolution", type=float, default=0.025, help="in the scans' unit")
-    return parser.parse_args()
+    parser.add_argument("--resolution", type=float, default=0.025, help="voxel size in the scans' unit")
+    return parser
 
 
 if __name__ == "__main__":
-    sys.exit(or_explain(lambda: main(parse())))
+    sys.exit(run_command(parser(), main))

@@ -33,7 +33,7 @@ sample = settings(
 def pair(room):
     clouds = (voxel_downsample(torch.from_numpy(cloud), 0.03) for cloud in (room.source, room.target))
     source, target = (cloud.double().numpy() for cloud in clouds)
-    return perturb.Posed(source, target, room.T_target_source)
+    return perturb.PosedPair(source, target, room.T_target_source)
 
 
 @pytest.fixture(scope="module")

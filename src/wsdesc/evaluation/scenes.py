@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wsdesc.core.errors import FileFormatError
-from wsdesc.datasets.threedmatch import FragmentScene, find_fragments, find_scenes, read_info
+from wsdesc.datasets.threedmatch import FragmentScene, LogEntry, find_fragments, find_scenes, read_info
 
 
 @dataclass(frozen=True)
@@ -73,16 +73,15 @@ def _read_scene(scene: FragmentScene, low_overlap: bool) -> EvaluationScene:
         scene.name,
         truth.parent,
         scene.fragments,
-        _read_pairs(scene, truth, low_overlap),
+        with_information(scene.read_truth(low_overlap), truth.with_suffix(".info")),
         {number: path for number, path in keypoints.items() if path},
         scan_name="cloud_bin_{}.ply" if find_fragments(scene.folder) else "scan {}",
     )
 
 
-def _read_pairs(scene: FragmentScene, truth: Path, low_overlap: bool) -> list[PairTruth]:
-    entries = scene.read_truth(low_overlap)
-    info = truth.with_name("gt.info")
-    if truth.name != "gt.log" or not info.is_file():
+def with_information(entries: Sequence[LogEntry], info: Path) -> list[PairTruth]:
+    """Add the information matrices of a gt.info to entries of its gt.log; the file may be missing."""
+    if not info.is_file():
         return [PairTruth(entry.i, entry.j, entry.T_i_j) for entry in entries]
     matrices = {(entry.i, entry.j): entry.information for entry in read_info(info)}
     for entry in entries:

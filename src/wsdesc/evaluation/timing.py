@@ -156,7 +156,7 @@ def _time_scan(
     record |= {"points": len(scan.points), "keypoints": len(keypoints)}
     steps = _steps(method, scan.points, keypoints, options.unit)
     for name, step in steps.items():
-        record[name] = _median_ms(step, options.repeats) / len(keypoints)
+        record[name] = median_ms(step, options.repeats) / len(keypoints)
     descriptors = method.describe(scan.points, keypoints, options.unit, f"scan {number}")
     return record | {"dimension": descriptors.shape[1]}, descriptors
 
@@ -191,8 +191,8 @@ def _time_matches(sides: list[tuple[Tensor, Tensor]], options: TimingOptions) ->
     threshold = 0.05 * options.unit
     return {
         "dimension": descriptors_p.shape[1],
-        "query": _median_ms(lambda: mutual_matches(descriptors_p, descriptors_q), options.repeats),
-        "ransac": _median_ms(lambda: ransac(source, target, threshold=threshold), options.repeats),
+        "query": median_ms(lambda: mutual_matches(descriptors_p, descriptors_q), options.repeats),
+        "ransac": median_ms(lambda: ransac(source, target, threshold=threshold), options.repeats),
     }
 
 
@@ -201,7 +201,7 @@ def _time_pose(method: Method, clouds: list[Tensor], options: TimingOptions) -> 
     estimate = method.estimator
     assert estimate is not None
     source, target = clouds
-    return {"whole": _median_ms(lambda: estimate(source, target, options.unit), options.repeats)}
+    return {"whole": median_ms(lambda: estimate(source, target, options.unit), options.repeats)}
 
 
 @torch.inference_mode()
@@ -236,13 +236,13 @@ def _time_growth(
                 "frames": partial(model.prepare_grid, grid, keypoints),
                 "inference": partial(_infer, model, prepared),
             }
-            times = {name: _median_ms(step, options.repeats) for name, step in timed.items()}
+            times = {name: median_ms(step, options.repeats) for name, step in timed.items()}
             records.append({"what": "points", **key, "points": size, "keypoints": len(keypoints), **times})
             done(1)
     with progress(f"{label}: keypoint counts", len(counts)) as done:
         for count in counts:
             steps = _steps(method, scan.points, scan.keypoints[:count], options.unit)
-            times = {name: _median_ms(step, options.repeats) for name, step in steps.items()}
+            times = {name: median_ms(step, options.repeats) for name, step in steps.items()}
             records.append(
                 {"what": "keypoints", **key, "points": len(scan.points), "keypoints": count, **times}
             )
@@ -271,10 +271,17 @@ def with_far_points(points: Tensor, size: int, seed: int) -> Tensor:
     return torch.cat([points, points[chosen] + offset + noise])
 
 
-def _median_ms(work: Callable[[], object], repeats: int) -> float:
-    """Measure the median wall-clock time in ms, with the GPU synchronised."""
+def median_ms(work: Callable[[], object], repeats: int, warm_up: int = 1) -> float:
+    """Measure the median wall-clock time in ms, with the GPU synchronised.
+
+    Args:
+        work: what is timed.
+        repeats: number of timed calls.
+        warm_up: calls before them, which compile kernels and fill caches.
+    """
     wait = torch.cuda.synchronize if torch.cuda.is_available() else (lambda: None)
-    work()  # compile kernels, fill caches
+    for _ in range(warm_up):
+        work()
     times = []
     for _ in range(repeats):
         wait()
