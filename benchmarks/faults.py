@@ -1,11 +1,14 @@
-"""Stop train, benchmark and reconstruct at random moments, in four ways; see what is left; let them go on.
+"""Interrupt train, benchmark and reconstruct at random moments, check their files, and let them continue.
 
     python -m benchmarks.faults [--rounds 30] [--commands train benchmark reconstruct] [--faults kill full …]
 
-kill: SIGKILL. term: SIGTERM. full: the disk is full (a small tmpfs; where one may not be mounted, a limit on
-the size of files). memory: the address space is limited. Each round begins in an empty folder. After the
-fault every file must be whole or absent; after the next run, which is not disturbed, there must be what an
-undisturbed run writes, and no temporary file. Exits with 1 where that is not so.
+kill: SIGKILL. term: SIGTERM. full: the disk is full (a small tmpfs; where it cannot be mounted, a limit on
+the size of files). memory: the address space is limited. Each round starts in an empty folder. After the
+fault every file must be complete or absent. After the next run, which is not interrupted, the folder must
+have the same content as after an uninterrupted run, without temporary files.
+
+Prints, for each command and fault: the number of rounds, how many were stopped by the fault, and how many had
+damaged or different files. The exit code is 1 if there are any.
 """
 
 from __future__ import annotations
@@ -27,13 +30,13 @@ from typing import NamedTuple
 
 import torch
 
-from benchmarks.common import or_explain, print_machine, print_rows
+from benchmarks.common import make_parser, print_machine, print_rows, run_command
 from benchmarks.faults_files import broken, differences, temporary
 from benchmarks.faults_work import COMMANDS, prepare, warm_up
 from wsdesc.core.errors import InputError
 
 FAULTS = ("kill", "term", "full", "memory")
-_ROOM = 64 << 20  # bytes of the disk that is not full
+_DISK_SIZE = 64 << 20  # bytes, enough for all files
 
 
 Case = tuple[str, str]  # command and fault
@@ -42,14 +45,14 @@ Case = tuple[str, str]  # command and fault
 class Ended(NamedTuple):
     """How a run ended."""
 
-    code: int  # negative: by that signal
+    code: int  # exit code; negative: signal
     seconds: float
-    growth: int  # bytes of address space that it took
-    said: str
+    growth: int  # of the address space, in bytes
+    output: str
 
 
 def start(arguments: list[str], log: Path, limits: dict[int, int]) -> int:
-    """Fork a process that runs the command; libraries and kernels are loaded already. Its id."""
+    """Fork a process that runs the command, with libraries and kernels loaded; return its id."""
     output = os.open(log, os.O_CREAT | os.O_TRUNC | os.O_WRONLY)
     child = os.fork()
     if child:
@@ -76,38 +79,38 @@ def start(arguments: list[str], log: Path, limits: dict[int, int]) -> int:
             sys.stdout.flush()
             Path(f"{log}.growth").write_text(str(address_space("VmPeak")))
         finally:
-            os._exit(code)  # a child must never go on with what is its parent's
+            os._exit(code)  # the child must not continue with the code of its parent
 
 
-def finish(child: int, log: Path, began: float) -> Ended:
-    """Wait for it."""
+def finish(child: int, log: Path, start_time: float) -> Ended:
+    """Wait for a process and describe how it ended."""
     _, status = os.waitpid(child, 0)
     grown = Path(f"{log}.growth")
     growth = int(grown.read_text() or 0) - address_space("VmSize") if grown.exists() else 0
     grown.unlink(missing_ok=True)
-    said = log.read_text(errors="replace")
-    return Ended(os.waitstatus_to_exitcode(status), time.monotonic() - began, growth, said)
+    output = log.read_text(errors="replace")
+    return Ended(os.waitstatus_to_exitcode(status), time.monotonic() - start_time, growth, output)
 
 
 def run(arguments: list[str], log: Path, limits: dict[int, int] | None = None) -> Ended:
-    """From start to end."""
-    began = time.monotonic()
-    return finish(start(arguments, log, limits or {}), log, began)
+    """Run a command to its end."""
+    start_time = time.monotonic()
+    return finish(start(arguments, log, limits or {}), log, start_time)
 
 
 def address_space(which: str) -> int:
-    """VmSize or VmPeak of this process, in bytes."""
+    """Read VmSize or VmPeak of this process, in bytes."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(which))
 
 
 class Disk:
-    """A folder on a file system of a size that can be changed, or an ordinary one."""
+    """A folder on a file system whose size can be changed, if one can be mounted."""
 
-    def __init__(self, place: Path) -> None:
-        self.place = place
-        place.mkdir()
-        self.mounted = self._mount("-t", "tmpfs", "-o", f"size={_ROOM}", "tmpfs", str(place))
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir()
+        self.mounted = self._mount("-t", "tmpfs", "-o", f"size={_DISK_SIZE}", "tmpfs", str(folder))
 
     def _mount(self, *arguments: str) -> bool:
         if shutil.which("mount") is None:
@@ -115,125 +118,131 @@ class Disk:
         return subprocess.run(["mount", *arguments], capture_output=True).returncode == 0
 
     def resize(self, size: int) -> None:
-        """Have so many bytes in all."""
-        self._mount("-o", f"remount,size={max(4096, size)}", str(self.place))
+        """Change the size, in bytes."""
+        self._mount("-o", f"remount,size={max(4096, size)}", str(self.folder))
 
     def close(self) -> None:
-        """Give it back."""
+        """Unmount the file system."""
         if self.mounted:
-            subprocess.run(["umount", str(self.place)], check=True)
+            subprocess.run(["umount", str(self.folder)], check=True)
 
 
-def disturb(fault: str, arguments: list[str], log: Path, disk: Disk, whole: Ended, size: int) -> Ended:
-    """Run the command once, with one fault at a random moment."""
-    chance = random.random()
+def inject_fault(fault: str, arguments: list[str], log: Path, disk: Disk, whole: Ended, size: int) -> Ended:
+    """Run the command once with one fault at a random moment."""
+    moment = random.random()
     if fault in ("kill", "term"):
-        began = time.monotonic()
+        start_time = time.monotonic()
         child = start(arguments, log, {})
-        time.sleep(chance * whole.seconds)
+        time.sleep(moment * whole.seconds)
         os.kill(child, signal.SIGKILL if fault == "kill" else signal.SIGTERM)
-        return finish(child, log, began)
+        return finish(child, log, start_time)
     if fault == "memory":
-        limit = address_space("VmSize") + int(chance * whole.growth)
+        limit = address_space("VmSize") + int(moment * whole.growth)
         return run(arguments, log, {resource.RLIMIT_AS: limit})
     if not disk.mounted:
-        return run(arguments, log, {resource.RLIMIT_FSIZE: int(chance * size)})
-    disk.resize(int(chance * size))
+        return run(arguments, log, {resource.RLIMIT_FSIZE: int(moment * size)})
+    disk.resize(int(moment * size))
     try:
         return run(arguments, log)
     finally:
-        disk.resize(_ROOM)
+        disk.resize(_DISK_SIZE)
 
 
-def judge(fault: str, ended: Ended, out: Path, code: int) -> list[str]:
-    """What is wrong about how a disturbed run ended and what it left; `code` is for one that was quicker."""
-    wrong = [f"broken: {name}" for name in broken(out)]
+def check_interrupted(fault: str, ended: Ended, out: Path, code: int) -> list[str]:
+    """List problems of an interrupted run; `code` is the exit code of a run that finished before."""
+    problems = [f"damaged: {name}" for name in broken(out)]
     if fault in ("term", "full"):
-        wrong += [f"left: {name}" for name in temporary(out)]
-    if fault == "full" and (ended.code not in (code, 2) or "Traceback" in ended.said):
-        wrong.append(f"ended with {ended.code}: {ended.said[-300:]}")
-    early = ended.code == -signal.SIGTERM and not ended.said  # it had not begun, and not said what to do then
+        problems += [f"temporary file: {name}" for name in temporary(out)]
+    if fault == "full" and (ended.code not in (code, 2) or "Traceback" in ended.output):
+        problems.append(f"ended with {ended.code}: {ended.output[-300:]}")
+    early = ended.code == -signal.SIGTERM and not ended.output  # the signal handler was not installed yet
     if fault == "term" and ended.code not in (code, 143) and not early:
-        wrong.append(f"ended with {ended.code}: {ended.said[-300:]}")
-    return wrong
+        problems.append(f"ended with {ended.code}: {ended.output[-300:]}")
+    return problems
 
 
 def one_round(
     fault: str, command: str, data: Path, disk: Disk, reference: Path, whole: Ended
 ) -> tuple[bool, list[str]]:
-    """Disturb, look, go on, compare; whether it was stopped, and what was wrong."""
-    out, log = disk.place / "out", data / "log.txt"
+    """Interrupt a command, check its files, continue and compare.
+
+    Returns:
+        Whether the fault stopped the command, and the problems.
+    """
+    out, log = disk.folder / "out", data / "log.txt"
     arguments = COMMANDS[command](data, out)
     size = sum(path.stat().st_size for path in reference.rglob("*") if path.is_file())
     try:
-        ended = disturb(fault, arguments, log, disk, whole, size)
-        wrong = judge(fault, ended, out, whole.code)
+        ended = inject_fault(fault, arguments, log, disk, whole, size)
+        problems = check_interrupted(fault, ended, out, whole.code)
         again = run(arguments, log)
         if again.code != whole.code:
-            wrong.append(f"the next run ended with {again.code}: {again.said[-300:]}")
-        wrong += [f"differs: {name}" for name in differences(reference, out)]
-        wrong += [f"stayed: {name}" for name in temporary(out)]
-        return ended.code != whole.code, wrong
+            problems.append(f"the next run ended with {again.code}: {again.output[-300:]}")
+        problems += [f"different: {name}" for name in differences(reference, out)]
+        problems += [f"temporary file: {name}" for name in temporary(out)]
+        return ended.code != whole.code, problems
     finally:
         shutil.rmtree(out, ignore_errors=True)
 
 
-def undisturbed(command: str, data: Path, disk: Disk) -> tuple[Path, Ended]:
-    """Run a command from start to end; the folder of what it wrote, and how it ended."""
-    out, reference = disk.place / "out", data / f"reference-{command}"
+def run_reference(command: str, data: Path, disk: Disk) -> tuple[Path, Ended]:
+    """Run a command without a fault; return the folder of its files, and how it ended."""
+    out, reference = disk.folder / "out", data / f"reference-{command}"
     whole = run(COMMANDS[command](data, out), data / "log.txt")
     if whole.code not in (0, 1) or broken(out):
-        raise InputError(f"{command} fails undisturbed, with {whole.code}: {whole.said} {broken(out)}")
+        raise InputError(f"{command} fails without a fault ({whole.code}): {whole.output} {broken(out)}")
     shutil.move(out, reference)
     return reference, whole
 
 
-def all_rounds(data: Path, disk: Disk, o: argparse.Namespace) -> tuple[Counter[Case], ...]:
-    """How often each case was tried, was stopped by its fault, and went wrong; and what went wrong."""
+def all_rounds(data: Path, disk: Disk, arguments: argparse.Namespace) -> tuple[Counter[Case], ...]:
+    """Count how often each case was run, was stopped by its fault, and had problems; and the problems."""
     prepare(data)
     warm_up(data)
-    references = {command: undisturbed(command, data, disk) for command in o.commands}
-    tried, stopped, bad, failures = Counter[Case](), Counter[Case](), Counter[Case](), Counter[Case]()
-    for case in o.rounds * list(product(o.commands, o.faults)):
+    references = {command: run_reference(command, data, disk) for command in arguments.commands}
+    rounds, stopped, bad, failures = Counter[Case](), Counter[Case](), Counter[Case](), Counter[Case]()
+    for case in arguments.rounds * list(product(arguments.commands, arguments.faults)):
         command, fault = case
-        was_stopped, wrong = one_round(fault, command, data, disk, *references[command])
-        tried[case] += 1
+        was_stopped, problems = one_round(fault, command, data, disk, *references[command])
+        rounds[case] += 1
         stopped[case] += was_stopped
-        bad[case] += bool(wrong)
-        failures.update((f"{command}, {fault}", what) for what in wrong)
-        print(f"{command}, {fault}, {tried[case]}: {wrong or 'fine'}", file=sys.stderr, flush=True)
-    return tried, stopped, bad, failures
+        bad[case] += bool(problems)
+        failures.update((f"{command}, {fault}", problem) for problem in problems)
+        print(f"{command}, {fault}, {rounds[case]}: {problems or 'passed'}", file=sys.stderr, flush=True)
+    return rounds, stopped, bad, failures
 
 
-def main(o: argparse.Namespace) -> None:
-    random.seed(o.seed)
-    torch.set_num_threads(1)  # forks have no threads
+def run_all(arguments: argparse.Namespace) -> tuple[tuple[Counter[Case], ...], bool]:
+    """Run all rounds in a temporary folder; return the counts, and whether the disk was a tmpfs."""
+    random.seed(arguments.seed)
+    torch.set_num_threads(1)  # forked processes have no threads
     with tempfile.TemporaryDirectory() as folder:
         disk = Disk(Path(folder) / "disk")
         try:
-            tried, stopped, bad, failures = all_rounds(Path(folder), disk, o)
+            return all_rounds(Path(folder), disk, arguments), disk.mounted
         finally:
             disk.close()
+
+
+def main(arguments: argparse.Namespace) -> bool:
+    (rounds, stopped, bad, failures), mounted = run_all(arguments)
     print_machine()
-    print(f"full disk: {'a tmpfs' if disk.mounted else 'a limit on the size of files'}; seed {o.seed}")
-    header = ["command", "fault", "rounds", "stopped by it", "broken or different"]
-    print_rows([header, *([*case, str(n), str(stopped[case]), str(bad[case])] for case, n in tried.items())])
-    for (case, what), count in failures.items():
-        print(f"{case}: {count} × {what}")
-    if failures:
-        sys.exit(1)
+    print(f"full disk: {'a tmpfs' if mounted else 'a limit on the size of files'}; seed {arguments.seed}")
+    header = ["command", "fault", "rounds", "stopped by it", "damaged or different"]
+    print_rows([header, *([*case, str(n), str(stopped[case]), str(bad[case])] for case, n in rounds.items())])
+    for (case, problem), count in failures.items():
+        print(f"{case}: {count} × {problem}")
+    return not failures
 
 
-def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, usage=argparse.SUPPRESS
-    )
-    parser.add_argument("--rounds", type=int, default=30, help="of each command and fault")
-    parser.add_argument("--commands", nargs="+", choices=COMMANDS, default=list(COMMANDS))
-    parser.add_argument("--faults", nargs="+", choices=FAULTS, default=FAULTS)
-    parser.add_argument("--seed", type=int, default=0)
-    return parser.parse_args()
+def parser() -> argparse.ArgumentParser:
+    parser = make_parser("faults", __doc__)
+    parser.add_argument("--rounds", type=int, default=30, help="per command and fault (default: %(default)s)")
+    parser.add_argument("--commands", nargs="+", choices=COMMANDS, default=list(COMMANDS), help="commands")
+    parser.add_argument("--faults", nargs="+", choices=FAULTS, default=FAULTS, help="faults")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the moments (default: %(default)s)")
+    return parser
 
 
 if __name__ == "__main__":
-    sys.exit(or_explain(lambda: main(parse())))
+    sys.exit(run_command(parser(), main))

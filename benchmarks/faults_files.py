@@ -1,4 +1,4 @@
-"""Is a file whole? Does a folder hold what another one does?"""
+"""Check whether files are complete, and whether two folders have the same content."""
 
 from __future__ import annotations
 
@@ -11,35 +11,37 @@ import yaml
 
 from wsdesc import read_points
 
-# Figures of a log that tell of the time a run took, or that are means since it was last begun; who did it.
-_PASSING = {"pairs_per_second", "waiting", "loss", "orthogonality", "cycle", "gradient", "runs"}
-_RUNS = "runs.json"  # a benchmark names every run that its results come from: one more after a fault
+# Entries that depend on time, on the start of a run, or on the run itself.
+_IGNORED = {"pairs_per_second", "waiting", "loss", "orthogonality", "cycle", "gradient", "runs"}
+_RUNS = "runs.json"  # names every run of a benchmark: one more after a fault
 
 
 def temporary(folder: Path) -> list[str]:
-    """Names of files that nobody asked for."""
-    known = (".lock",)
-    return [p.name for p in _files(folder) if p.name.startswith(".") and p.name not in known]
+    """List temporary files."""
+    expected = (".lock",)
+    return [p.name for p in _files(folder) if p.name.startswith(".") and p.name not in expected]
 
 
 def broken(folder: Path) -> list[str]:
-    """Files that cannot be read to their end, and why; of lines that are appended the last may be cut off."""
-    found = []
+    """List files that cannot be read completely, with the reason; an unfinished last line is allowed."""
+    failures = []
     for path in _files(folder):
         if not path.name.startswith("."):
             try:
                 _content(path)
-            except Exception as error:  # whatever half a file leads to
-                found.append(f"{path.name} ({type(error).__name__}: {error})")
-    return found
+            except Exception as error:  # a damaged file may raise anything
+                failures.append(f"{path.name} ({type(error).__name__}: {error})")
+    return failures
 
 
-def differences(expected: Path, found: Path) -> list[str]:
-    """Files that one folder lacks, or that say something else there."""
-    there, here = ({p.relative_to(f): p for p in _files(f) if p.name[0] != "."} for f in (expected, found))
-    names = [str(name) for name in there.keys() ^ here.keys()]
-    same = there.keys() & here.keys()
-    return sorted(names + [str(n) for n in same if not _equal(_content(there[n]), _content(here[n]))])
+def differences(expected: Path, actual: Path) -> list[str]:
+    """List files that exist in one folder only, or whose contents differ."""
+    a, b = ({p.relative_to(f): p for p in _files(f) if p.name[0] != "."} for f in (expected, actual))
+    missing = [str(name) for name in a.keys() ^ b.keys()]
+    common = a.keys() & b.keys()
+    return sorted(
+        missing + [str(name) for name in common if not _equal(_content(a[name]), _content(b[name]))]
+    )
 
 
 def _files(folder: Path) -> list[Path]:
@@ -47,14 +49,14 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _content(path: Path) -> Any:
-    """What a file says, in a form that can be compared."""
+    """Read a file in a form that can be compared."""
     match path.suffix:
         case ".json":
             content = json.loads(path.read_text())
-            return _lasting(content) if path.name != _RUNS else None
+            return _comparable(content) if path.name != _RUNS else None
         case ".jsonl":
             lines = path.read_bytes().splitlines(keepends=True)
-            rows = [_lasting(json.loads(line)) for line in lines if line.endswith(b"\n")]
+            rows = [_comparable(json.loads(line)) for line in lines if line.endswith(b"\n")]
             return sorted(rows, key=json.dumps)
         case ".yaml":
             return yaml.safe_load(path.read_text())
@@ -72,15 +74,15 @@ def _content(path: Path) -> Any:
 
             return imread(path)
         case ".md":
-            return [line for line in path.read_text().splitlines() if line.startswith("|")]  # its tables
+            return [line for line in path.read_text().splitlines() if line.startswith("|")]  # the tables
     return path.read_bytes()
 
 
-def _lasting(value: Any) -> Any:
-    """The same without what is different every time."""
+def _comparable(value: Any) -> Any:
+    """Remove entries that differ between runs."""
     if isinstance(value, dict):
-        return {k: _lasting(v) for k, v in value.items() if k not in _PASSING}
-    return [_lasting(v) for v in value] if isinstance(value, list) else value
+        return {k: _comparable(v) for k, v in value.items() if k not in _IGNORED}
+    return [_comparable(v) for v in value] if isinstance(value, list) else value
 
 
 def _equal(a: Any, b: Any) -> bool:

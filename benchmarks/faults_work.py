@@ -1,4 +1,4 @@
-"""Three commands with so little to do that they can be stopped hundreds of times."""
+"""Tiny trainings, benchmarks and reconstructions for the fault injection of `benchmarks/faults.py`."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _ROOM = 3  # seed
 
 
 def prepare(folder: Path) -> None:
-    """Write scans of a synthetic room, the truth about them, and the options of a tiny training."""
-    fragments = room_scans(_ROOM, 3, resolution=0.08)
+    """Write scans of a synthetic room, their ground truth, and the options of a tiny training."""
+    scans = room_scans(_ROOM, 3, resolution=0.08)
     scene = folder / "data" / "room"
     scene.mkdir(parents=True)
-    for number, fragment in enumerate(fragments):
-        write_points(scene / f"cloud_bin_{number}.ply", fragment.points)
-    poses = [fragment.T_world_scan for fragment in fragments]
+    for number, scan in enumerate(scans):
+        write_points(scene / f"cloud_bin_{number}.ply", scan.points)
+    poses = [scan.T_world_scan for scan in scans]
     truth = [LogEntry(i, j, 3, np.linalg.inv(poses[i]) @ poses[j]) for i, j in combinations(range(3), 2)]
     (folder / "data" / "room-evaluation").mkdir()
     write_log(folder / "data" / "room-evaluation" / "gt.log", truth)
@@ -39,14 +39,14 @@ def prepare(folder: Path) -> None:
 
 
 def warm_up(folder: Path) -> None:
-    """Load in this process what the commands need, so that their forks begin with the work.
+    """Load libraries and compile kernels in this process, so that forked commands start at once.
 
-    But for a gradient: torch refuses to compute another in a fork.
+    No gradient is computed: torch refuses to compute another one in a fork.
     """
     import matplotlib.pyplot  # noqa: F401
 
     import wsdesc.cli.app
-    import wsdesc.evaluation.threedmatch
+    import wsdesc.evaluation.own_pairs
     import wsdesc.reconstruction.pipeline  # noqa: F401
     from wsdesc.core.rng import generator_of
     from wsdesc.learning.data import load_training_data

@@ -25,8 +25,8 @@ from scipy.spatial.transform import Rotation
 from benchmarks.common import make_parser, print_machine, print_rows, run_command
 from wsdesc.alignment.observability import Information
 from wsdesc.core.geometry import inverse
-from wsdesc.reconstruction.disambiguation import choose
-from wsdesc.reconstruction.loop_closure import judge_edges, place
+from wsdesc.reconstruction.disambiguation import choose_candidates
+from wsdesc.reconstruction.loop_closure import check_edges, place_scans
 from wsdesc.reconstruction.pose_graph import Edge, solve
 
 SPACING, NEIGHBOURS, RADIUS = 0.75, 12, 1.5  # metres, edges per scan, metres
@@ -69,10 +69,10 @@ def measure(count: int, wrong: float) -> list[str]:
     radii = np.full(count, RADIUS)
     seconds = []
     for work in (
-        lambda: choose(pairs, radii),
-        lambda: judge_edges([poses[0] for poses in pairs], radii),
+        lambda: choose_candidates(pairs, radii),
+        lambda: check_edges([poses[0] for poses in pairs], radii),
         lambda: solve(count, [poses[-1] for poses in pairs]),
-        lambda: place(pairs, radii),
+        lambda: place_scans(pairs, radii),
     ):
         start = time.process_time()
         result = work()

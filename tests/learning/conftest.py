@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from tiny_training import tiny_clouds
 
+from tiny_training import tiny_clouds
 from wsdesc.datasets.synthetic import RoomPair, room_scans
 from wsdesc.learning.sources import ScanPairs
 

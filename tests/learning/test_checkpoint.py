@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tiny_training import tiny
 
+from tiny_training import tiny
 from wsdesc import WSDescError
 from wsdesc.learning.checkpoint import load_checkpoint, save_checkpoint
 from wsdesc.learning.trainer import Trainer

@@ -8,8 +8,8 @@ import h5py
 import numpy as np
 import pytest
 import torch
-from tiny_training import write_scene
 
+from tiny_training import write_scene
 from wsdesc import WSDescError, write_points
 from wsdesc.datasets.synthetic import room_scans
 from wsdesc.evaluation.metrics import inlier_ratio

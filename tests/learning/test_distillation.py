@@ -6,10 +6,10 @@ import json
 
 import pytest
 import torch
-from tiny_training import tiny_clouds
 from typer.testing import CliRunner
 
 import wsdesc
+from tiny_training import tiny_clouds
 from wsdesc import WSDesc, WSDescError, write_points
 from wsdesc.cli.app import app
 from wsdesc.core.rng import generator_of

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 import torch
-from tiny_training import tiny
 
+from tiny_training import tiny
 from wsdesc.learning import distributed
 from wsdesc.learning.prefetch import Prefetcher
 from wsdesc.learning.trainer import Trainer

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tiny_training import tiny
 
+from tiny_training import tiny
 from wsdesc import WSDesc, WSDescError, learning
 from wsdesc.core.rng import generator_of
 from wsdesc.learning.match_trainer import MatchTrainer, matches_by_pose

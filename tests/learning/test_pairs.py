@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from tiny_training import write_scene
 from typer.testing import CliRunner
 
 import wsdesc
+from tiny_training import write_scene
 from wsdesc import WSDescError, write_points
 from wsdesc.cli.app import app
 from wsdesc.datasets.synthetic import room_scans

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny_training import DESCRIPTOR, tiny
 
+from tiny_training import DESCRIPTOR, tiny
 from wsdesc import WSDesc, WSDescError
 from wsdesc.core.errors import FileFormatError
 from wsdesc.learning.checkpoint import load_checkpoint

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tiny_training import tiny
 
+from tiny_training import tiny
 from wsdesc import WSDesc
 from wsdesc.core.rng import generator_of, random_rotation
 from wsdesc.descriptor.model import DescriptorInput
