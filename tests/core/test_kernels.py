@@ -1,4 +1,4 @@
-"""Compiled kernels: kept where they may be, announced once, the same from any thread and process."""
+"""Compiled kernels: cached on disk, announced once, with the same results from any thread and process."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ COMPILING = "compiling CPU kernels"
 
 
 def python(code: str, **environment: str | None) -> subprocess.CompletedProcess[str]:
-    """Run code in a process of its own, environment variables set, or removed where None."""
+    """Run code in a new process with changed environment variables; None removes one."""
     env = {k: v for k, v in {**os.environ, **environment}.items() if v is not None}
     run = subprocess.run(
         [sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=120, check=False
@@ -45,23 +45,23 @@ def python(code: str, **environment: str | None) -> subprocess.CompletedProcess[
     return run
 
 
-def kept(folder: Path) -> list[Path]:
+def cached(folder: Path) -> list[Path]:
     return sorted((folder / "wsdesc").rglob("*.nb[ci]"))
 
 
-def test_kernels_are_kept_and_the_first_compilation_says_so(tmp_path: Path) -> None:
+def test_kernels_are_cached_and_only_compiling_is_announced(tmp_path: Path) -> None:
     first = python(FRAMES, XDG_CACHE_HOME=str(tmp_path))
     assert first.stderr.count(COMPILING) == 1
-    assert "kept" in first.stderr
-    files = {path: path.stat().st_mtime_ns for path in kept(tmp_path)}
+    assert "kept for the next start" in first.stderr
+    files = {path: path.stat().st_mtime_ns for path in cached(tmp_path)}
     assert any("_frames" in path.name for path in files)
     again = python(FRAMES, XDG_CACHE_HOME=str(tmp_path))
     assert again.stderr == ""
     assert again.stdout == first.stdout
-    assert {path: path.stat().st_mtime_ns for path in kept(tmp_path)} == files  # nothing compiled again
+    assert {path: path.stat().st_mtime_ns for path in cached(tmp_path)} == files  # nothing is compiled again
 
 
-def test_without_a_home_the_temporary_folder_serves(tmp_path: Path) -> None:
+def test_the_temporary_folder_replaces_a_home_folder_that_cannot_be_written(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.touch()
     folder = tmp_path / "temporary"
@@ -72,11 +72,13 @@ def test_without_a_home_the_temporary_folder_serves(tmp_path: Path) -> None:
     assert list(folder.rglob("*.nbc"))
 
 
-def test_a_home_and_a_temporary_folder_that_cannot_be_written(tmp_path: Path) -> None:
+def test_kernels_work_without_any_cache_folder(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.touch()
     unusable = str(file / "below")
-    run = python(CHOICE, XDG_CACHE_HOME=unusable, TMPDIR=unusable)  # then the system's, if there is one
+    run = python(
+        CHOICE, XDG_CACHE_HOME=unusable, TMPDIR=unusable
+    )  # uses the temporary folder of the system, if one exists
     assert run.stdout.strip() == "10"
     nowhere = f"import tempfile\ntempfile._candidate_tempdir_list = lambda: [{unusable!r}]\n"
     nobody = (
@@ -90,16 +92,20 @@ def test_a_home_and_a_temporary_folder_that_cannot_be_written(tmp_path: Path) ->
     assert run.stdout.strip() == "10"
 
 
-@pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="only root can give files away")
-def test_compiled_code_of_somebody_else_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    theirs = tmp_path / "theirs" / "wsdesc"
-    theirs.mkdir(parents=True)
-    os.chown(theirs, 12345, 12345)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(theirs.parent))
-    assert kernels.cache_folder.__wrapped__() != theirs
+@pytest.mark.skipif(
+    not hasattr(os, "getuid") or os.getuid() != 0, reason="only root can change the owner of files"
+)
+def test_compiled_code_of_another_user_is_not_executed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    foreign = tmp_path / "foreign" / "wsdesc"
+    foreign.mkdir(parents=True)
+    os.chown(foreign, 12345, 12345)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(foreign.parent))
+    assert kernels.cache_folder.__wrapped__() != foreign
 
 
-def test_other_peoples_numba_functions_keep_their_place() -> None:
+def test_the_cache_folder_of_other_numba_functions_stays() -> None:
     import numba
 
     before = numba.config.CACHE_DIR
@@ -127,20 +133,20 @@ def test_kernels_from_several_threads_at_once() -> None:
         assert all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
 
 
-def test_several_threads_compile_together(tmp_path: Path) -> None:
+def test_several_threads_compile_at_once(tmp_path: Path) -> None:
     code = """
 import torch
 from concurrent.futures import ThreadPoolExecutor
 from wsdesc.cloud.sampling import farthest_points
 points = torch.rand(300, 3)
 with ThreadPoolExecutor(4) as pool:
-    found = list(pool.map(lambda _: farthest_points(points, 20).tolist(), range(8)))
-print(all(f == found[0] for f in found))
+    results = list(pool.map(lambda _: farthest_points(points, 20).tolist(), range(8)))
+print(all(result == results[0] for result in results))
 """
     assert python(code, XDG_CACHE_HOME=str(tmp_path)).stdout.strip() == "True"
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes do not fork here")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this platform cannot fork")
 def test_a_forked_process_can_use_kernels() -> None:
     code = """
 import os, signal, torch, warnings
@@ -160,11 +166,11 @@ print(os.waitpid(child, 0)[1])
 
 
 def uncompiled(function: Callable[..., Any]) -> Any:
-    """A stand-in for a kernel."""
+    """Wrap a plain function so that it can be used as a kernel."""
     return SimpleNamespace(ready_for=lambda *args: function)
 
 
-def test_an_error_in_a_chunk_is_not_lost(set_threads: Callable[[int], None]) -> None:
+def test_an_error_in_a_chunk_is_raised(set_threads: Callable[[int], None]) -> None:
     def fails(start: int, stop: int) -> None:
         if start <= 64 < stop:
             raise ValueError("at 64")
@@ -177,7 +183,7 @@ def test_an_error_in_a_chunk_is_not_lost(set_threads: Callable[[int], None]) -> 
 
 @pytest.mark.parametrize("items", [0, 1, 31, 32, 33, 200])
 @pytest.mark.parametrize("threads", [1, 2])
-def test_chunks_cover_everything_once(items: int, threads: int, set_threads: Callable[[int], None]) -> None:
+def test_chunks_cover_each_item_once(items: int, threads: int, set_threads: Callable[[int], None]) -> None:
     set_threads(threads)
     seen: list[int] = []
     note = uncompiled(lambda start, stop: seen.extend(range(start, stop)))
@@ -187,7 +193,7 @@ def test_chunks_cover_everything_once(items: int, threads: int, set_threads: Cal
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_items_may_wait_for_chunks(threads: int, set_threads: Callable[[int], None]) -> None:
-    """More items than threads, each with chunks: were the threads the same ones, all would wait for ever."""
+    """More items than threads, each with chunks: with one pool for both, all threads would wait forever."""
     set_threads(threads)
 
     def work(item: int) -> int:
@@ -199,7 +205,7 @@ def test_items_may_wait_for_chunks(threads: int, set_threads: Callable[[int], No
     assert kernels.run_each(work, range(8)) == [100 * item for item in range(8)]
 
 
-def test_an_error_in_an_item_is_not_lost(set_threads: Callable[[int], None]) -> None:
+def test_an_error_in_an_item_is_raised(set_threads: Callable[[int], None]) -> None:
     for threads in (1, 2):
         set_threads(threads)
         with pytest.raises(ZeroDivisionError):

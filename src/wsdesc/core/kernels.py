@@ -1,16 +1,15 @@
-"""Compiled CPU kernels: numba without the GIL, cached on disk, run on plain threads.
+"""Compiled CPU kernels: numba functions that release the GIL, are cached on disk and run on plain threads.
 
-A kernel works on a range of independent items, `kernel(start, stop, *arrays)`, and writes only what
-belongs to its items. `run_in_chunks` spreads such ranges over threads. Each item is computed the same
-way whichever thread takes it, so results do not depend on the number of threads, and kernels may be
-called from several Python threads at once, which numba's own thread pool does not allow everywhere.
+A kernel `kernel(start, stop, *arrays)` computes a range of independent items and writes only their results.
+`run_in_chunks` distributes such ranges over threads. No result depends on the number of threads. Kernels may
+be called from several Python threads at once, which numba's own thread pool does not support everywhere.
 """
 
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
-import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -22,26 +21,31 @@ from typing import Any, cast
 
 import numba
 import torch
+from numba.core import event
+
+logger = logging.getLogger(__name__)
+
+_NOTICE_SECONDS = 1.5  # compile time after which the user is told what takes so long
 
 
 @cache
 def cache_folder() -> Path | None:
-    """Where compiled kernels are kept: the user's cache folder, else a temporary one, else nowhere."""
-    for place in (_cache_of_the_user, _temporary_cache):
+    """Return the folder of compiled kernels: the user's cache, else a temporary folder, else None."""
+    for choose in (_user_cache, _temporary_cache):
         try:
-            folder = place()
+            folder = choose()
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=folder):
                 pass
             if hasattr(os, "getuid") and folder.stat().st_uid != os.getuid():
-                continue  # what lies there is run: it must not be somebody else's
-        except (OSError, RuntimeError):  # not writable, or there is no home
+                continue  # cached code is executed: never take that of another user
+        except (OSError, RuntimeError):  # not writable, or no home folder
             continue
         return folder
     return None
 
 
-def _cache_of_the_user() -> Path:
+def _user_cache() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "wsdesc"
 
 
@@ -50,18 +54,20 @@ def _temporary_cache() -> Path:
     return Path(tempfile.gettempdir()) / f"wsdesc-{user}"
 
 
-def _keep_triton_kernels() -> None:
-    """Triton writes below the home folder; where that cannot be, it is shown ours."""
-    home = os.path.expanduser("~")  # noqa: PTH111 - stays "~" where there is no home
+def _redirect_triton_cache() -> None:
+    """Let triton use our cache folder if the home folder, its default, cannot be written."""
+    home = os.path.expanduser("~")  # noqa: PTH111 - stays "~" without a home folder
     folder = cache_folder()
     if folder and "TRITON_CACHE_DIR" not in os.environ and not os.access(home, os.W_OK):
         os.environ["TRITON_CACHE_DIR"] = str(folder / "triton")
 
 
 @cache
-def _sources() -> str:
-    """A digest of what kernels are made of. Numba looks at a kernel's own file alone, but kernels call
-    functions and use constants of others."""
+def _sources_digest() -> str:
+    """Hash the source files of all folders with kernels.
+
+    Numba checks only the file of a kernel itself, but kernels use functions and constants of other files.
+    """
     package = Path(__file__).parents[1]
     folders = {
         p.parent for p in package.rglob("*.py") if b"from wsdesc.core.kernels import" in p.read_bytes()
@@ -74,28 +80,46 @@ def _sources() -> str:
 
 @contextmanager
 def _numba_cache_in(folder: Path) -> Iterator[None]:
-    """Numba chooses the place when a function is decorated; other people's functions keep theirs."""
+    """Set numba's cache folder, which it reads when it decorates a function, for our functions only."""
     before = numba.config.CACHE_DIR
-    numba.config.CACHE_DIR = str(folder / f"kernels-{_sources()}")
+    numba.config.CACHE_DIR = str(folder / f"kernels-{_sources_digest()}")
     try:
         yield
     finally:
         numba.config.CACHE_DIR = before
 
 
-_keep_triton_kernels()
-_announced = threading.Event()
+_redirect_triton_cache()
+_notice_given = threading.Event()
 
 
-def _announce() -> None:
-    if not _announced.is_set():
-        _announced.set()
-        kept = "kept for the next start" if cache_folder() else "no folder to keep them in"
-        print(f"wsdesc: compiling CPU kernels, some seconds, {kept} …", file=sys.stderr, flush=True)
+def _log_notice() -> None:
+    """Log once per process that kernels are being compiled.
+
+    The level is WARNING, so that Python's default handler shows it on stderr if logging is not configured.
+    """
+    if not _notice_given.is_set():
+        _notice_given.set()
+        kept = "kept for the next start" if cache_folder() else "not kept, as no cache folder can be written"
+        logger.warning("wsdesc: compiling CPU kernels: takes some seconds, %s …", kept)
+
+
+class _CompileListener(event.Listener):  # type: ignore[misc]  # numba has no types
+    """Starts a timer for the notice when numba starts to compile; loading from the cache starts none."""
+
+    def __init__(self) -> None:
+        self.timer = threading.Timer(_NOTICE_SECONDS, _log_notice)
+
+    def on_start(self, event: Any) -> None:
+        if self.timer.ident is None:
+            self.timer.start()
+
+    def on_end(self, event: Any) -> None:
+        """Do nothing: compilations nest, and the caller cancels the timer after the outermost one."""
 
 
 class Kernel:
-    """A numba function that compiles on its first call and says so when that takes a while."""
+    """A numba function that compiles on its first call and logs a notice if that takes long."""
 
     def __init__(self, function: Callable[..., Any], **options: Any) -> None:
         folder = cache_folder()
@@ -114,45 +138,52 @@ class Kernel:
         return self.ready_for(*args)(*args)
 
     def ready_for(self, *args: Any) -> Callable[..., Any]:
-        """The function itself, compiled for such arguments, whose calls cost less than finding that out."""
+        """Return the function compiled for such arguments; calling it directly saves the type lookup."""
         signature = tuple(numba.typeof(a) for a in args)
         if signature not in self._ready:
             with self._lock:
-                timer = threading.Timer(1.5, _announce)
-                timer.start()
+                listener = _CompileListener()
                 try:
-                    self.compiled.compile(signature)
+                    with event.install_listener("numba:compile", listener):
+                        self.compiled.compile(signature)
                 finally:
-                    timer.cancel()
+                    listener.timer.cancel()
                 self._ready.add(signature)
         return cast(Callable[..., Any], self.compiled)
 
 
 def kernel(function: Callable[..., Any] | None = None, **options: Any) -> Any:
-    """Decorate a CPU kernel that Python calls; `options` go to numba (`fastmath=True`, …)."""
+    """Decorate a CPU kernel that Python calls; options such as `fastmath=True` go to numba."""
     if function is None:
         return lambda f: Kernel(f, **options)
     return Kernel(function, **options)
 
 
 def inline(function: Callable[..., Any] | None = None, **options: Any) -> Any:
-    """Decorate a helper that only kernels call; it is compiled, and cached, as part of them."""
+    """Decorate a helper that only kernels call; it is compiled and cached as part of them."""
     decorate = numba.njit(nogil=True, error_model="numpy", **options)
     return decorate if function is None else decorate(function)
 
 
 @cache
 def _threads(count: int, purpose: str) -> ThreadPoolExecutor:
-    """Threads for chunks and for items are not the same, since an item waits for its chunks."""
+    """Return a pool of threads; chunks and items need different pools, as an item waits for its chunks."""
     return ThreadPoolExecutor(count, thread_name_prefix=f"wsdesc-{purpose}")
 
 
-if hasattr(os, "register_at_fork"):  # a forked process has the pool, but not its threads
+if hasattr(os, "register_at_fork"):  # a forked process inherits the pools without their threads
     os.register_at_fork(after_in_child=_threads.cache_clear)
 
 
 def run_in_chunks(compiled: Kernel, items: int, *args: Any, chunk: int = 64) -> None:
-    """Call `compiled(start, stop, *args)` over [0, items) in chunks, on as many threads as torch uses."""
+    """Call `compiled(start, stop, *args)` over [0, items) in chunks, on as many threads as torch uses.
+
+    Args:
+        compiled: the kernel.
+        items: number of items.
+        args: further arguments of the kernel.
+        chunk: items per call.
+    """
     count = torch.get_num_threads()
     bounds = [(start, min(start + chunk, items)) for start in range(0, items, chunk)]
     if not bounds:
@@ -168,9 +199,9 @@ def run_in_chunks(compiled: Kernel, items: int, *args: Any, chunk: int = 64) -> 
 
 
 def run_each(function: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
-    """`function` of each item, on as many threads as torch uses: for work that leaves Python's lock alone.
+    """Return `function(item)` of each item, computed on as many threads as torch uses.
 
-    Not for functions that call it themselves: they would wait for the same threads.
+    The function should release the GIL. It must not call `run_each`: both would wait for the same threads.
     """
     count = torch.get_num_threads()
     if count == 1 or len(items) < 2:
