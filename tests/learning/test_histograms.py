@@ -1,4 +1,4 @@
-"""Point feature histograms equal a plain implementation, do not see motions, and are never NaN."""
+"""Point feature histograms equal a plain implementation, are invariant to motions, and are never NaN."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from torch import Tensor
 from surfaces import hills, plain_normal
 from wsdesc.cloud.neighbours import NeighbourGrid
 from wsdesc.core.errors import InputError
-from wsdesc.learning.histograms import normals, point_histograms
+from wsdesc.learning.histograms import point_histograms
 
 NORMAL, FEATURE = 0.25, 0.5
 
 
 def plain_simple(points: NDArray, point_normals: NDArray, at: NDArray, u: NDArray) -> NDArray:
-    """(3, 11): the histograms of one neighbourhood, seen from the side of u."""
+    """(3, 11): the histograms of one neighbourhood, with normals on the side of u."""
     values = []
     for point, n in zip(points, point_normals, strict=True):
         d = point - at
@@ -33,7 +33,7 @@ def plain_simple(points: NDArray, point_normals: NDArray, at: NDArray, u: NDArra
 
 
 def plain(points: NDArray, keypoint: NDArray) -> NDArray:
-    """The descriptor of one keypoint. All signs are settled first, so nothing has to be mirrored."""
+    """The descriptor of one keypoint. All signs are fixed first, so no histogram has to be mirrored."""
     point_normals = np.array([plain_normal(points, point, NORMAL) for point in points])
     u = plain_normal(points, keypoint, NORMAL)
     distance = np.linalg.norm(points - keypoint, axis=1)
@@ -50,14 +50,14 @@ def test_equals_a_plain_implementation() -> None:
     between = points[:1] + 0.01  # not a point of the cloud
     keypoints = torch.cat([points[:3], between])
     expected = np.stack([plain(points.numpy(), keypoint) for keypoint in keypoints.numpy()])
-    found = point_histograms(points, keypoints, NORMAL, FEATURE)
-    assert found.dtype == torch.float32
-    assert found.shape == (4, 33)
-    np.testing.assert_allclose(found, expected, atol=1e-5)
+    histograms = point_histograms(points, keypoints, NORMAL, FEATURE)
+    assert histograms.dtype == torch.float32
+    assert histograms.shape == (4, 33)
+    np.testing.assert_allclose(histograms, expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_does_not_see_a_motion(dtype: torch.dtype) -> None:
+def test_is_invariant_to_a_rigid_motion(dtype: torch.dtype) -> None:
     points = hills()
     R = torch.from_numpy(Rotation.random(random_state=1).as_matrix())
     moved = points @ R.T + torch.tensor([1.0, -2.0, 3.0], dtype=torch.float64)
@@ -69,7 +69,7 @@ def test_does_not_see_a_motion(dtype: torch.dtype) -> None:
     assert (before - after).norm(dim=1).max() < 0.1 * others.amin(1).median()
 
 
-def test_does_not_see_the_unit_or_the_order() -> None:
+def test_is_invariant_to_unit_and_order() -> None:
     points = hills().float()
     expected = point_histograms(points, points[:50], NORMAL, FEATURE)
     order = torch.randperm(len(points), generator=torch.Generator().manual_seed(2))
@@ -79,7 +79,7 @@ def test_does_not_see_the_unit_or_the_order() -> None:
     torch.testing.assert_close(scaled, expected, rtol=0, atol=1e-4)
 
 
-def test_a_keypoint_does_not_see_the_others() -> None:
+def test_keypoints_do_not_influence_each_other() -> None:
     points = hills().float()
     together = point_histograms(points, points[:50], NORMAL, FEATURE)
     alone = torch.cat([point_histograms(points, points[k : k + 1], NORMAL, FEATURE) for k in range(50)])
@@ -95,18 +95,10 @@ def test_does_not_depend_on_threads(set_threads: Callable[[int], None], desk: Te
     assert torch.equal(results[0], results[2])
 
 
-def test_tells_real_surroundings_apart(desk: Tensor) -> None:
+def test_real_neighbourhoods_differ(desk: Tensor) -> None:
     features = point_histograms(desk, desk[::20])
     torch.testing.assert_close(features.norm(dim=1), torch.ones(len(features)))
     assert torch.pdist(features).median() > 0.2
-
-
-def test_normals_of_a_sphere() -> None:
-    sphere = torch.nn.functional.normalize(torch.randn(3000, 3, generator=torch.Generator().manual_seed(0)))
-    found = normals(sphere, 0.3)
-    torch.testing.assert_close(found.norm(dim=1), torch.ones(3000))
-    assert (found * sphere).sum(1).min() > 0.98  # and outwards: away from the neighbours
-    assert torch.equal(normals(NeighbourGrid.of(sphere), 0.3), found)
 
 
 LINE = torch.linspace(0, 1, 40)[:, None] * torch.tensor([1.0, 2.0, 3.0])
@@ -120,10 +112,9 @@ PLANE = torch.cartesian_prod(torch.arange(12.0), torch.arange(12.0), torch.zeros
 )
 def test_no_surface_gives_zeros(points: Tensor) -> None:
     assert torch.equal(point_histograms(points, points), torch.zeros(len(points), 33))
-    assert torch.equal(normals(points), torch.zeros(len(points), 3))
 
 
-def test_a_plane_looks_flat_from_everywhere() -> None:
+def test_plane_fills_the_middle_bins() -> None:
     R = torch.from_numpy(Rotation.random(random_state=3).as_matrix())
     features = torch.cat([point_histograms(p, p) for p in (PLANE, (PLANE.double() @ R.T).float())])
     flat = torch.zeros(3, 11)
@@ -131,7 +122,7 @@ def test_a_plane_looks_flat_from_everywhere() -> None:
     torch.testing.assert_close(features, flat.ravel().expand_as(features))
 
 
-def test_a_keypoint_far_from_everything_is_zero() -> None:
+def test_keypoint_without_neighbours_is_zero() -> None:
     keypoints = torch.cat([PLANE[:1], PLANE[:1] + 100])
     assert point_histograms(PLANE, keypoints).norm(dim=1).tolist() == pytest.approx([1, 0])
 
@@ -144,16 +135,14 @@ def test_geographic_coordinates_in_double_precision() -> None:
 
 
 @pytest.mark.parametrize("radius", [0.0, -1.0, float("nan"), float("inf")])
-def test_refuses_radii_that_are_none(radius: float) -> None:
+def test_invalid_radii_are_refused(radius: float) -> None:
     with pytest.raises(InputError, match="radius"):
         point_histograms(PLANE, PLANE, radius, 1.0)
     with pytest.raises(InputError, match="radius"):
         point_histograms(PLANE, PLANE, 1.0, radius)
-    with pytest.raises(InputError, match="radius"):
-        normals(PLANE, radius)
 
 
-def test_refuses_what_is_no_cloud() -> None:
+def test_invalid_points_are_refused() -> None:
     with pytest.raises(InputError):
         point_histograms(PLANE * torch.nan, PLANE)
     with pytest.raises(InputError):

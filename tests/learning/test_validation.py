@@ -105,8 +105,8 @@ def test_poses_change_only_their_own_figures(model: WSDesc, pairs: list[Validati
     without = validate(model, [(p, q, None) for p, q, _ in pairs], KEYPOINTS)
     assert without.poses is None
     assert without.rigidity == with_poses.rigidity
-    assert "IR" in str(with_poses)
-    assert "IR" not in str(without)
+    assert "inlier ratio" in str(with_poses)
+    assert "inlier ratio" not in str(without)
 
 
 def test_validation_is_deterministic_and_uses_no_global_generator(

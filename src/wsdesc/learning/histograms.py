@@ -1,13 +1,13 @@
-"""Point feature histograms: a hand-made descriptor for where no trained one exists.
+"""Point feature histograms: a descriptor that needs no training.
 
-Around a point with normal u, each neighbour in direction d with normal n gives three numbers in -1 … 1:
-n·v, u·d and n·w, where v is u × d made a unit vector and w = u × v. Their histograms, 11 bins each, describe
-the point; the descriptor of a keypoint adds to its own the mean of its neighbours' histograms.
+Around a point with normal u, each neighbour in direction d with normal n gives three numbers in −1 … 1: n·v,
+u·d and n·w, where v is the unit vector along u × d and w = u × v. Their histograms, 11 bins each, describe
+the point. The descriptor of a keypoint is its own histogram plus the mean of its neighbours' histograms.
 
-A normal has no sign without a viewpoint. Within a pair, n is turned to u's side. That leaves one sign a
-histogram, and changing it mirrors the second and the third part; a neighbour's histogram is mirrored where
-its normal disagrees with the keypoint's, and the keypoint's normal points away from where its neighbours
-lie. Flat surfaces, whose sides cannot be told apart, have histograms that mirroring does not change.
+Normals have no sign without a viewpoint. Within a pair, n is flipped to the side of u. One sign per histogram
+remains; flipping it mirrors the second and the third part. The keypoint's normal points away from its
+neighbours, and a neighbour's histogram is mirrored if its normal disagrees with the keypoint's. Histograms
+of flat surfaces do not change by mirroring.
 """
 
 from __future__ import annotations
@@ -24,10 +24,8 @@ from wsdesc.core.errors import InputError
 from wsdesc.core.kernels import inline, kernel, run_in_chunks
 from wsdesc.descriptor.lrf.cpu import smallest_eigenvector
 
-__all__ = ["normals", "point_histograms"]
-
-BINS = 11  # an odd number: what is flat falls into the middle one
-PARALLEL = 1e-6  # sine of the angle below which normal and direction span no plane
+BINS = 11  # odd, so that flat surfaces fill the middle bin
+PARALLEL = 1e-6  # smallest sine of the angle between normal and direction
 
 
 @torch.no_grad()
@@ -37,21 +35,27 @@ def point_histograms(
     normal_radius: float = 0.15,
     feature_radius: float = 0.35,
 ) -> Tensor:
-    """Describe `keypoints` (K, 3) by the `points` (N, 3) around them: (K, 33) float32, of unit length.
+    """Compute point feature histograms, on the CPU.
 
-    The radii, in the unit of the points, are those of a normal's and of a histogram's neighbourhood.
-    Where nothing can be said (no neighbours, or no surface: points on a line), the row is zero. Entries are
-    square roots of shares, which makes the distance between rows that of Hellinger. Computed on the CPU.
+    Args:
+        points: points (N, 3) or their neighbour grid.
+        keypoints: (K, 3).
+        normal_radius: radius of the neighbourhood of a normal, in the unit of the points.
+        feature_radius: radius of the neighbourhood of a histogram.
+
+    Returns:
+        (K, 33) float32 of unit length: square roots of shares, so that distances are Hellinger distances.
+        Rows of keypoints without neighbours or without a surface (points on a line) are zero.
     """
-    _check_radius(normal_radius, "normals")
-    _check_radius(feature_radius, "histograms")
+    _check_radius(normal_radius, "normal_radius")
+    _check_radius(feature_radius, "feature_radius")
     check_points(keypoints, "keypoints")
     grid = _on_cpu(points)
     keys = keypoints.detach().to(grid.points).contiguous()
     arrays, radius = grid.arrays(), grid.points.numpy().dtype.type(feature_radius)
     point_normals, key_normals = (_normals(grid, at, normal_radius).numpy() for at in (grid.points, keys))
 
-    # Histograms of the points that some keypoint sees, each once; `row` says where they stand.
+    # Histograms of all points near a keypoint, each once; `row` maps points to them.
     needed = NeighbourGrid.of(keys).count(grid.points, feature_radius) > 0
     row = torch.where(needed, needed.cumsum(0) - 1, -1).numpy()  # (N,)
     own = np.zeros((len(keys), 3 * BINS), np.float32)
@@ -62,23 +66,10 @@ def point_histograms(
 
     result = torch.zeros(len(keys), 3 * BINS)
     run_in_chunks(
-        _gather, len(keys), *arrays, point_normals, row, simple, keys.numpy(), key_normals, radius, own,
+        _combine, len(keys), *arrays, point_normals, row, simple, keys.numpy(), key_normals, radius, own,
         result.numpy(),
     )  # fmt: skip
     return result.to(keypoints.device)
-
-
-@torch.no_grad()
-def normals(points: Tensor | NeighbourGrid, radius: float = 0.15) -> Tensor:
-    """Unit normals (N, 3) of the surface through `points` (N, 3), from all points within `radius`.
-
-    Each points away from the mean of its neighbours. It is zero where the neighbours do not fix it.
-    """
-    _check_radius(radius, "normals")
-    grid = _on_cpu(points)
-    result = torch.empty_like(grid.points)
-    result[grid.order] = _normals(grid, grid.points, radius)
-    return result.to(points.points.device if isinstance(points, NeighbourGrid) else points.device)
 
 
 def _on_cpu(points: Tensor | NeighbourGrid) -> NeighbourGrid:
@@ -87,29 +78,30 @@ def _on_cpu(points: Tensor | NeighbourGrid) -> NeighbourGrid:
     return NeighbourGrid.of(check_points(points).cpu())
 
 
-def _check_radius(radius: float, what: str) -> None:
+def _check_radius(radius: float, name: str) -> None:
     if not (radius > 0 and math.isfinite(radius)):
-        raise InputError(f"the radius of {what} must be a positive length, not {radius}")
+        raise InputError(f"{name} must be positive, got {radius}")
 
 
 def _normals(grid: NeighbourGrid, queries: Tensor, radius: float) -> Tensor:
+    """Compute unit normals (K, 3) that point away from the mean of the neighbours; zero without a surface."""
     result = torch.zeros_like(queries)
-    reach = queries.numpy().dtype.type(radius)
-    run_in_chunks(_fit_planes, len(queries), *grid.arrays(), queries.numpy(), reach, result.numpy())
+    typed_radius = queries.numpy().dtype.type(radius)
+    run_in_chunks(_fit_planes, len(queries), *grid.arrays(), queries.numpy(), typed_radius, result.numpy())
     return result
 
 
 @kernel
 def _fit_planes(start, stop, points, centres, radii, branch_centres, branch_radii, queries, radius, result):
-    found = np.empty(len(radii), np.int32)
+    leaves = np.empty(len(radii), np.int32)
     cov = np.empty((3, 3))
     vec = np.empty((3, 3))
     for k in range(start, stop):
         x, y, z = queries[k, 0], queries[k, 1], queries[k, 2]
         n, sx, sy, sz = 0, 0.0, 0.0, 0.0
         xx, xy, xz, yy, yz, zz = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
-        for i in range(walk_leaves(centres, radii, branch_centres, branch_radii, x, y, z, radius, found)):
-            for p in range(found[i] * LEAF, min((found[i] + 1) * LEAF, len(points))):
+        for i in range(walk_leaves(centres, radii, branch_centres, branch_radii, x, y, z, radius, leaves)):
+            for p in range(leaves[i] * LEAF, min((leaves[i] + 1) * LEAF, len(points))):
                 dx, dy, dz = points[p, 0] - x, points[p, 1] - y, points[p, 2] - z
                 if dx * dx + dy * dy + dz * dz > radius * radius:
                     continue
@@ -134,16 +126,16 @@ def _simple(
     start, stop, points, centres, radii, branch_centres, branch_radii, normals, queries, query_normals,
     radius, result,
 ):  # fmt: skip
-    """Histograms of the neighbourhood of each query, each third adding up to 1."""
-    found = np.empty(len(radii), np.int32)
+    """Compute the histogram of each query; each third sums to 1."""
+    leaves = np.empty(len(radii), np.int32)
     for k in range(start, stop):
         x, y, z = queries[k, 0], queries[k, 1], queries[k, 2]
         ux, uy, uz = query_normals[k, 0], query_normals[k, 1], query_normals[k, 2]
         if ux == 0 and uy == 0 and uz == 0:
             continue
         n = 0
-        for i in range(walk_leaves(centres, radii, branch_centres, branch_radii, x, y, z, radius, found)):
-            for p in range(found[i] * LEAF, min((found[i] + 1) * LEAF, len(points))):
+        for i in range(walk_leaves(centres, radii, branch_centres, branch_radii, x, y, z, radius, leaves)):
+            for p in range(leaves[i] * LEAF, min((leaves[i] + 1) * LEAF, len(points))):
                 dx, dy, dz = points[p, 0] - x, points[p, 1] - y, points[p, 2] - z
                 squared = dx * dx + dy * dy + dz * dz
                 nx, ny, nz = normals[p, 0], normals[p, 1], normals[p, 2]
@@ -167,17 +159,17 @@ def _simple(
 
 @inline
 def _bin(value):
-    """Which of the bins over -1 … 1 it falls into."""
+    """Return the bin of a value in −1 … 1."""
     return min(max(int((value + 1) / 2 * BINS), 0), BINS - 1)
 
 
 @kernel
-def _gather(
+def _combine(
     start, stop, points, centres, radii, branch_centres, branch_radii, normals, row, simple, keypoints,
     key_normals, radius, own, result,
 ):  # fmt: skip
-    """A keypoint's own histogram and the mean of its neighbours', brought to one sign and normalised."""
-    found = np.empty(len(radii), np.int32)
+    """Add the mean of the neighbours' histograms to each keypoint's own, with one sign, and normalize."""
+    leaves = np.empty(len(radii), np.int32)
     total = np.empty(3 * BINS)
     for k in range(start, stop):
         x, y, z = keypoints[k, 0], keypoints[k, 1], keypoints[k, 2]
@@ -187,8 +179,8 @@ def _gather(
         n, height = 0, 0.0
         for b in range(3 * BINS):
             total[b] = 0
-        for i in range(walk_leaves(centres, radii, branch_centres, branch_radii, x, y, z, radius, found)):
-            for p in range(found[i] * LEAF, min((found[i] + 1) * LEAF, len(points))):
+        for i in range(walk_leaves(centres, radii, branch_centres, branch_radii, x, y, z, radius, leaves)):
+            for p in range(leaves[i] * LEAF, min((leaves[i] + 1) * LEAF, len(points))):
                 dx, dy, dz = points[p, 0] - x, points[p, 1] - y, points[p, 2] - z
                 squared = dx * dx + dy * dy + dz * dz
                 if squared > radius * radius or squared == 0:
@@ -217,7 +209,7 @@ def _add(total, histogram, mirrored):
 
 @inline
 def _mirror(b):
-    """Where bin b goes when normals change their sign: the first part is the same, the others turn round."""
+    """Return the bin of b after a flip of the normals: the first part keeps its bins, the others reverse."""
     if b < BINS:
         return b
     if b < 2 * BINS:

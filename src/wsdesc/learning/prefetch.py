@@ -77,6 +77,6 @@ def _record_stream(pairs: list[PreparedPair]) -> None:
     """Tell the allocator that the current stream uses memory of another stream."""
     stream = torch.cuda.current_stream()
     for pair in pairs:
-        for scene in pair:
-            for tensor in (scene.keypoints, scene.frames, *vars(scene.grid).values()):
+        for prepared in pair:
+            for tensor in (prepared.keypoints, prepared.frames, *vars(prepared.grid).values()):
                 tensor.record_stream(stream)

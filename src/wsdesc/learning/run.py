@@ -35,7 +35,7 @@ from wsdesc.learning.prefetch import Prefetcher
 from wsdesc.learning.sources import PairSource
 from wsdesc.learning.tensorboard import FOLDER, TensorBoardLog
 from wsdesc.learning.trainer import StepResult, Trainer
-from wsdesc.learning.validation import TeacherAgreement, Validation
+from wsdesc.learning.validation import TeacherAgreement, Validation, comparison_table
 
 OPTIONS_FILE = "options.yaml"
 PAIRS_FILE = "pairs.json"
@@ -90,11 +90,12 @@ class TrainingRun:
         if self.weights is not None:
             lines = [f"weights: {self.weights}"]
         if self.validation is not None:
-            lines.append(f"held out: {self.validation}")
-        if self.shipped is not None:
-            lines.append(f"shipped weights {self.shipped_name}, same pairs: {self.shipped}")
+            columns = {"this run": self.validation}
+            if self.shipped is not None:
+                columns[self.shipped_name] = self.shipped
+            lines += comparison_table(columns)
         if self.agreement is not None:
-            lines.append(f"held out: {self.agreement}")
+            lines.append(f"held-out scans: {self.agreement}")
         return "\n".join(lines)
 
 

@@ -68,17 +68,7 @@ class Validation(NamedTuple):
         return {f"held_out_{name}": value for name, value in figures.items() if name != "pairs"}
 
     def __str__(self) -> str:
-        r, poses = self.rigidity, self.poses
-        text = (
-            f"{self.pairs} pairs: loss {r.loss:.4f}"
-            f" (orthogonality {r.orthogonality:.4f}, cycle {r.cycle:.4f})"
-            f", mutual {100 * r.mutual:.1f} %, returning {100 * r.returning:.1f} %"
-            f", consistent {100 * r.consistent:.1f} %"
-        )
-        if poses is not None:
-            recalls = f"{100 * poses.recall_005:.1f} / {100 * poses.recall_02:.1f}"
-            text += f"; IR {100 * poses.inlier_ratio:.1f} %, FMR {recalls} % (n = {poses.pairs})"
-        return text
+        return "\n".join(comparison_table({"": self}))
 
 
 class TeacherAgreement(NamedTuple):
@@ -95,6 +85,45 @@ class TeacherAgreement(NamedTuple):
         return (
             f"cosine to the teacher {self.cosine:.4f}, same nearest neighbour {100 * self.neighbours:.1f} %"
         )
+
+
+def comparison_table(columns: dict[str, Validation]) -> list[str]:
+    """Lay out validations on the same pairs side by side.
+
+    Args:
+        columns: one or more validations by name.
+
+    Returns:
+        Lines of a table: a header with the names, then one figure per line.
+    """
+    cells = [_table_cells(validation) for validation in columns.values()]
+    pairs = next(iter(columns.values())).pairs
+    widths = [max(len(name), 9) for name in columns]
+    header = "".join(f"  {name:>{width}}" for name, width in zip(columns, widths, strict=True))
+    lines = [f"{f'{pairs} held-out pairs':<28}{header}"]
+    for label in cells[0]:
+        values = "".join(f"  {cell[label]:>{width}}" for cell, width in zip(cells, widths, strict=True))
+        lines.append(f"  {label:<26}{values}")
+    return lines
+
+
+def _table_cells(validation: Validation) -> dict[str, str]:
+    r, poses = validation.rigidity, validation.poses
+    cells = {
+        "loss": f"{r.loss:.4f}",
+        "orthogonality loss": f"{r.orthogonality:.4f}",
+        "cycle loss": f"{r.cycle:.4f}",
+        "mutual matches": f"{100 * r.mutual:.1f} %",
+        "returning keypoints": f"{100 * r.returning:.1f} %",
+        "RANSAC inliers": f"{100 * r.consistent:.1f} %",
+    }
+    if poses is not None:
+        cells |= {
+            "inlier ratio": f"{100 * poses.inlier_ratio:.1f} %",
+            "feature-match recall 0.05": f"{100 * poses.recall_005:.1f} %",
+            "feature-match recall 0.2": f"{100 * poses.recall_02:.1f} %",
+        }
+    return cells
 
 
 class _DescribedCloud(NamedTuple):
