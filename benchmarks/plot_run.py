@@ -1,6 +1,6 @@
 """Draw the progress of trainings: the learned support and the loss over the steps.
 
-    python -m benchmarks.plot_run RUN… [-o docs/support.png]
+    python -m benchmarks.plot_run RUN… [-o docs/images/support.png]
 
 RUN is the folder of a training, or its log.jsonl. Writes a PNG with two panels and prints its name.
 """
@@ -86,7 +86,7 @@ def main(arguments: argparse.Namespace) -> None:
 def parser() -> argparse.ArgumentParser:
     parser = make_parser("plot_run", __doc__)
     parser.add_argument("runs", nargs="+", type=Path, help="folders of trainings, or their log.jsonl")
-    parser.add_argument("-o", "--out", type=Path, default=Path("docs/support.png"), help="PNG file")
+    parser.add_argument("-o", "--out", type=Path, default=Path("docs/images/support.png"), help="PNG file")
     return parser
 
 
