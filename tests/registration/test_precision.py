@@ -1,7 +1,5 @@
 """Single precision gives the pose of double precision."""
 
-import argparse
-
 import numpy as np
 import pytest
 
@@ -14,20 +12,10 @@ precision = pytest.importorskip(
 pytestmark = pytest.mark.slow
 
 
-def pose_difference(source, target):
-    """Compare the pose of two files in float32 with that in float64: degrees and millimetres."""
-    options = argparse.Namespace(model="indoor-fast", device="cpu", keypoints=80)
-    double, single = precision.ways(options)
-    scans = precision.prepare((source, target), options)
-    results = [precision.walk(way, scans, options.keypoints) for way in (double, single)]
-    difference = precision.compare(*results, scans[0].points.double().mean(0))
-    return difference["pose, °"], difference["pose, mm"]
-
-
 def check(source, target):
-    degrees, millimetres = pose_difference(source, target)
-    assert degrees <= precision.DEGREES
-    assert millimetres <= precision.MILLIMETRES
+    """Check that the pose of two files in float32 is that in float64, within the promised limits."""
+    differences = precision.measure_differences([(source, target)], "indoor-fast", "cpu", 80)
+    assert [precision.count_within_limits(variant, rows) for variant, rows in differences.items()] == [1]
 
 
 def test_synthetic_scans_far_from_the_origin(tmp_path):
