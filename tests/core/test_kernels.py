@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -49,6 +50,7 @@ def cached(folder: Path) -> list[Path]:
     return sorted((folder / "wsdesc").rglob("*.nb[ci]"))
 
 
+@pytest.mark.slow
 def test_kernels_are_cached_and_only_compiling_is_announced(tmp_path: Path) -> None:
     first = python(FRAMES, XDG_CACHE_HOME=str(tmp_path))
     assert first.stderr.count(COMPILING) == 1
@@ -61,6 +63,7 @@ def test_kernels_are_cached_and_only_compiling_is_announced(tmp_path: Path) -> N
     assert {path: path.stat().st_mtime_ns for path in cached(tmp_path)} == files  # nothing is compiled again
 
 
+@pytest.mark.slow
 def test_the_temporary_folder_replaces_a_home_folder_that_cannot_be_written(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.touch()
@@ -72,13 +75,13 @@ def test_the_temporary_folder_replaces_a_home_folder_that_cannot_be_written(tmp_
     assert list(folder.rglob("*.nbc"))
 
 
+@pytest.mark.slow
 def test_kernels_work_without_any_cache_folder(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.touch()
     unusable = str(file / "below")
-    run = python(
-        CHOICE, XDG_CACHE_HOME=unusable, TMPDIR=unusable
-    )  # uses the temporary folder of the system, if one exists
+    # Without both folders, the system's temporary folder is used.
+    run = python(CHOICE, XDG_CACHE_HOME=unusable, TMPDIR=unusable)
     assert run.stdout.strip() == "10"
     nowhere = f"import tempfile\ntempfile._candidate_tempdir_list = lambda: [{unusable!r}]\n"
     nobody = (
@@ -103,6 +106,30 @@ def test_compiled_code_of_another_user_is_not_executed(
     os.chown(foreign, 12345, 12345)
     monkeypatch.setenv("XDG_CACHE_HOME", str(foreign.parent))
     assert kernels.cache_folder.__wrapped__() != foreign
+
+
+def test_the_compile_notice_is_logged_once(monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
+    monkeypatch.setattr(kernels, "_notice_given", threading.Event())
+    for _ in range(2):
+        kernels._log_notice()
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert COMPILING in caplog.text
+
+
+def test_compiling_starts_the_timer_of_the_notice(monkeypatch: pytest.MonkeyPatch) -> None:
+    noticed = threading.Event()
+    monkeypatch.setattr(kernels, "_NOTICE_SECONDS", 0.0)
+    monkeypatch.setattr(kernels, "_log_notice", noticed.set)
+
+    def add_one(x: int) -> int:
+        return x + 1
+
+    function = kernels.Kernel(add_one, cache=False)
+    assert function(1) == 2
+    assert noticed.wait(5)
+    noticed.clear()
+    assert function(2) == 3
+    assert not noticed.is_set()
 
 
 def test_the_cache_folder_of_other_numba_functions_stays() -> None:
@@ -133,6 +160,7 @@ def test_kernels_from_several_threads_at_once() -> None:
         assert all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
 
 
+@pytest.mark.slow
 def test_several_threads_compile_at_once(tmp_path: Path) -> None:
     code = """
 import torch
@@ -146,6 +174,7 @@ print(all(result == results[0] for result in results))
     assert python(code, XDG_CACHE_HOME=str(tmp_path)).stdout.strip() == "True"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this platform cannot fork")
 def test_a_forked_process_can_use_kernels() -> None:
     code = """
