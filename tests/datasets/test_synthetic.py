@@ -79,7 +79,7 @@ def test_seeds_differ() -> None:
     rooms = [Room(seed) for seed in range(8)]
     assert len({room.size.tobytes() for room in rooms}) == len(rooms)
     assert len({room.kind for room in rooms}) > 2
-    assert len({scans(seed)[0].points.tobytes() for seed in SEEDS}) == len(SEEDS)
+    assert len({scans(seed)[0].points.tobytes() for seed in range(3)}) == 3
 
 
 def test_scans_overlap_under_their_poses() -> None:
@@ -165,6 +165,7 @@ def test_fusion_of_empty_images() -> None:
     assert voxel_mean(empty, 0.02).shape == (0, 3)
 
 
+@pytest.mark.slow
 def test_scans_are_similar_to_real_ones() -> None:
     """The bounds hold for real RGB-D scans of offices and kitchens at the same resolution."""
     counts, spacings = [], []
@@ -179,6 +180,7 @@ def test_scans_are_similar_to_real_ones() -> None:
         counts.append(len(points))
         assert 0.2 < np.median(points[:, 2]) < 4.0  # in front of the first camera
         assert (np.ptp(points, axis=0) < 8).all()
+    assert len({scans(seed)[0].points.tobytes() for seed in SEEDS}) == len(SEEDS)
     assert min(counts) > 1500
     assert max(counts) < 100_000
     assert 8_000 < np.median(counts) < 35_000

@@ -22,9 +22,7 @@ Split = Literal["train", "test"]
 class Shapes:
     """Shapes of a split, in the order of its files."""
 
-    points: NDArray[
-        np.float32
-    ]  # (B, N, 3); the points of a shape may be sorted: permute them before choosing some
+    points: NDArray[np.float32]  # (B, N, 3); may be sorted: permute before choosing some
     labels: NDArray[np.int64] | None  # (B,); None if a file has no labels
 
 

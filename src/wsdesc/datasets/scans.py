@@ -53,7 +53,7 @@ class LoadedScans(NamedTuple):
     problems: list[str]
 
 
-def find_sequences(places: str | Path | Iterable[str | Path]) -> list[ScanSequence]:
+def find_sequences(paths: str | Path | Iterable[str | Path]) -> list[ScanSequence]:
     """Find one sequence of scans for each folder, ordered by the numbers in the file names.
 
     Folders are searched recursively. They may hold files of all readable formats, the training set of 3DMatch
@@ -62,12 +62,12 @@ def find_sequences(places: str | Path | Iterable[str | Path]) -> list[ScanSequen
     other named files of their folder. No file is used twice.
 
     Raises:
-        FileFormatError: A place does not exist or is not a scan.
+        FileFormatError: A path does not exist or is not a scan.
         InputError: A folder has no scans.
     """
     groups: list[tuple[Path, str, list[Path]]] = []  # folder, name, files
     named: dict[Path, list[Path]] = {}  # files named one by one, by folder
-    for place in map(Path, [places] if isinstance(places, str | Path) else places):
+    for place in map(Path, [paths] if isinstance(paths, str | Path) else paths):
         if is_folder(place):
             inside = [(folder, _name(place, folder), _files(folder)) for folder in folders_below(place)]
             if not any(files for _, _, files in inside):

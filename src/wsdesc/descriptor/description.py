@@ -99,7 +99,7 @@ class Description:
         return max(0, min(count, len(self.order)) - len(self.descriptors))
 
     def extend(self, model: WSDesc, count: int, advance: Advance = lambda items: None) -> Description:
-        """Describe further chosen keypoints, until `count` are described or no chosen ones are left.
+        """Describe further chosen keypoints, until `count` or all of them are described.
 
         The model may be on another device; the result stays on the device of `points`.
         """
@@ -142,7 +142,7 @@ class Description:
         """Read a file written by `save`.
 
         Raises:
-            FileFormatError: the file cannot be read, or is not a description.
+            FileFormatError: The file cannot be read, or is not a description.
         """
         try:
             arrays = read_arrays(path, kinds="iufU")
@@ -181,21 +181,21 @@ def describe(
     """Compute descriptors and local frames of keypoints that cover a scan evenly.
 
     Args:
-        scan: path of a file, `Cloud`, or points (N, 3), in any unit.
-        model: weights: a shipped name, the path of a .safetensors file, the folder of a training run; or a
+        scan: Path of a file, `Cloud`, or points (N, 3), in any unit.
+        model: Weights: a shipped name, the path of a .safetensors file, the folder of a training run; or a
             `WSDesc` model, which stays on its device.
-        keypoints: keypoints per scan, at most.
-        resolution: working resolution (voxel size) in the scan's unit; None derives it from the scan. Scans
+        keypoints: Keypoints per scan, at most.
+        resolution: Working resolution (voxel size) in the scan's unit; None derives it from the scan. Scans
             that are to be registered with each other need the same resolution and the same model.
-        device: "cpu", "cuda", or "auto" (CUDA where available).
-        seed: seed of the random choices. Same seed and device: same result, bit for bit.
-        progress: hook that is entered around each step, for example to draw a progress bar.
+        device: Device: "cpu", "cuda", or "auto" (CUDA where available).
+        seed: Seed of the random choices. Same seed and device: same result, bit for bit.
+        progress: Hook that is entered around each step, for example to draw a progress bar.
 
     Returns:
         The description, on the CPU. `save` writes it to a file; `register_described` registers two of them.
 
     Raises:
-        WSDescError: the scan, the weights or an option is invalid.
+        WSDescError: The scan, the weights or an option is invalid.
     """
     name = DEFAULT_MODEL if isinstance(model, WSDesc) else str(model)
     o = DescribeOptions.read(
@@ -224,21 +224,21 @@ def prepare_scans(
     """Prepare scans for description on `device`; see `prepare_scan`.
 
     Args:
-        clouds: cleaned scans.
-        resolution: working resolution, in the scans' unit.
-        model: name or path of the weights.
-        seed: seed of the first keypoint of each scan.
-        keypoints: numbers of keypoints that the rounds of a registration describe. The CPU chooses the
+        clouds: Cleaned scans.
+        resolution: Working resolution, in the scans' unit.
+        model: Name or path of the weights.
+        seed: Seed of the first keypoint of each scan.
+        keypoints: Numbers of keypoints that the rounds of a registration describe. The CPU chooses the
             largest number at once, the scans in parallel. CUDA chooses the first number, one scan after
             the other; `Description.with_keypoints` chooses more when they are needed.
-        device: where to compute and keep the tensors.
+        device: Where to compute and keep the tensors.
 
     Returns:
         Descriptions without descriptors, one per scan.
     """
     if torch.device(device).type == "cpu":
-        most = max(keypoints)
-        return run_each(lambda cloud: prepare_scan(cloud, resolution, model, seed, most, device), clouds)
+        largest = max(keypoints)
+        return run_each(lambda cloud: prepare_scan(cloud, resolution, model, seed, largest, device), clouds)
     return [prepare_scan(cloud, resolution, model, seed, keypoints[0], device) for cloud in clouds]
 
 
@@ -256,7 +256,7 @@ def prepare_scan(
         A description without descriptors; `extend` computes them.
 
     Raises:
-        InputError: too few points are left.
+        InputError: Too few points are left.
     """
     unit = resolution / INDOOR_RESOLUTION
     points = voxel_downsample(torch.from_numpy(cloud.points).to(device), resolution)  # (N, 3)

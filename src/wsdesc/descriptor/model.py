@@ -40,7 +40,7 @@ class DescriptorInput(NamedTuple):
 
 
 class WSDesc(nn.Module):
-    """Compute descriptors of keypoints: unit vectors that do not change when the scan is moved.
+    """Compute descriptors of keypoints: unit vectors, invariant to rigid transformations of the scan.
 
     `WSDesc()` is the paper's model, untrained; `from_pretrained` loads weights.
 
@@ -106,7 +106,7 @@ class WSDesc(nn.Module):
             return torch.cat([self.network(part) for part in padded.split(batch)])[: len(voxels)]
 
     def frames(self, points: Tensor, keypoints: Tensor, unit: float = 1.0) -> LocalFrames:
-        """Compute the frames that `forward` uses, and whether they are reliable; arguments as there."""
+        """Compute the frames of `forward`, and whether they are reliable; arguments as in `forward`."""
         return local_frames(*self._to_metres(points, keypoints, unit), self.options.frame_radius)
 
     def accelerate(self, precision: Precision = "bf16", compile: bool = True) -> Self:

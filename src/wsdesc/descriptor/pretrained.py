@@ -35,10 +35,10 @@ def find(name_or_path: str | Path) -> Path:
     """Find the weights file of a model.
 
     Args:
-        name_or_path: shipped name, path of a .safetensors file, or folder of a training run.
+        name_or_path: Shipped name, path of a .safetensors file, or folder of a training run.
 
     Raises:
-        FileFormatError: no such weights exist; the message lists the shipped names.
+        FileFormatError: No such weights exist; the message lists the shipped names.
     """
     if str(name_or_path) in available():
         return _FOLDER / f"{name_or_path}.safetensors"
@@ -86,7 +86,7 @@ def load(path: str | Path) -> tuple[DescriptorOptions, dict[str, Tensor]]:
     """Read options and weights.
 
     Raises:
-        FileFormatError: the file is not a safetensors file, its header has no valid options, or a tensor has
+        FileFormatError: The file is not a safetensors file, its header has no valid options, or a tensor has
             an unsupported type or values that are not finite.
     """
     import torch
@@ -120,13 +120,13 @@ def check_fit(path: str | Path, expected: Mapping[str, Tensor], tensors: Mapping
     """Check names and shapes of the tensors against those of the model.
 
     Args:
-        path: the file, for the error message.
-        expected: the tensors of a model with the options in the header, on the device "meta". A header with a
+        path: The file, for the error message.
+        expected: The tensors of a model with the options in the header, on the device "meta". A header with a
             wrong network size is therefore rejected before that much memory is allocated.
-        tensors: the tensors of the file.
+        tensors: The tensors of the file.
 
     Raises:
-        FileFormatError: a tensor is missing, unexpected, or has a different shape.
+        FileFormatError: A tensor is missing, unexpected, or has a different shape.
     """
     problems = [f"{name} is missing" for name in expected if name not in tensors]
     problems += [f"{name} is unexpected" for name in tensors if name not in expected]

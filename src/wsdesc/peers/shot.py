@@ -26,7 +26,7 @@ LENGTH = AZIMUTHS * ELEVATIONS * SHELLS * BINS  # 352
 
 
 class Shot:
-    """A descriptor peer. The default radii, in metres, are the best ones on indoor/train."""
+    """A descriptor peer. The default radii, in metres, gave the best results on indoor/train."""
 
     def __init__(self, support_radius: float = 0.4, normal_radius: float = 0.06) -> None:
         for radius in (support_radius, normal_radius):

@@ -70,7 +70,7 @@ def stations(
 def _score_view(
     room: Room, camera: Camera, scout: Camera, pose: NDArray[np.float64], busy: float, away: float
 ) -> float:
-    """Score a view: 0 if enough is in range, nothing is too close and there is detail; else negative."""
+    """Score a view: 0 if enough is in range, nothing is too close and details are visible; else negative."""
     depth = np.minimum(render(room, scout, pose[None], np.zeros((1, 2))).depth[0], 2 * camera.far)
     reached = (depth > camera.near) & (depth < camera.far)
     close, middle = np.quantile(depth, [0.03, 0.5])

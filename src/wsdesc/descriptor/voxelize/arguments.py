@@ -27,7 +27,7 @@ class VoxelizeArguments(NamedTuple):
         return band_width(self.sigma, self.cutoff)
 
     def grid_of(self, points: Tensor) -> NeighbourGrid:
-        """Return the grid, built from `points` if there is none yet."""
+        """Return the grid, or build it from `points` if it is None."""
         return self.grid or NeighbourGrid.of(points)
 
 

@@ -72,11 +72,11 @@ _SOFT = tuple(  # log(1 + exp(-w)) for w in [0, _TOP], a polynomial in 2w/_TOP -
 
 
 @inline(fastmath=True)
-def _exponents(count, flat, height, place, scale, reach2, out):
+def _exponents(count, flat, height, place, scale, radius2, out):
     """Write −log(1 − p) of each point to `out`, in steps of 2⁻²⁴, at most 64, which fills a voxel.
 
-    The squared distance of point m from the voxel is flat[m] + (height[m] − place)². Points farther away than
-    the reach get 0.
+    The squared distance of point m from the voxel is flat[m] + (height[m] − place)². Points beyond the
+    acting radius get 0.
     """
     one, zero, half = np.float32(1), np.float32(0), np.float32(0.5)
     top, to_unit = np.float32(_TOP), np.float32(2 / _TOP)
@@ -91,12 +91,12 @@ def _exponents(count, flat, height, place, scale, reach2, out):
             value = value * u + coefficient
         value += w if outside < zero else zero
         steps = np.int32(min(value, np.float32(64)) * np.float32(_STEPS) + half)
-        out[m] = steps if squared <= reach2 else np.int32(0)
+        out[m] = steps if squared <= radius2 else np.int32(0)
 
 
 @inline(fastmath=True)
 def _into_grid(
-    points, centres, radii, branch_centres, branch_radii, keypoint, frame, cell, reach, h,
+    points, centres, radii, branch_centres, branch_radii, keypoint, frame, cell, radius, h,
     leaf_list, gx, gy, gz, index,
 ):  # fmt: skip
     """Transform the points that act on the keypoint's grid into cells from voxel 0.
@@ -105,7 +105,7 @@ def _into_grid(
     """
     x, y, z = keypoint[0], keypoint[1], keypoint[2]
     shift, per_cell = np.float32(0.5 * (h - 1)), np.float32(1 / cell)
-    limit = shift + reach
+    limit = shift + radius
     ball = np.float32(limit * cell * math.sqrt(3.0))
     leaves = walk_leaves(centres, radii, branch_centres, branch_radii, x, y, z, ball, leaf_list)
     n = 0
@@ -151,19 +151,19 @@ def _forward(
     total = np.empty(h * h * h, np.int64)
     for k in range(start, stop):
         cell = support[k] / h
-        reach = np.float32(0.5 + band / cell)
-        w = int(min(2 * reach + 1, np.float32(h)))
+        radius = np.float32(0.5 + band / cell)  # in cells: a point acts on voxel centres within it
+        w = int(min(2 * radius + 1, np.float32(h)))
         n = _into_grid(
-            points, centres, radii, branch_centres, branch_radii, keypoints[k], frames[k], cell, reach, h,
+            points, centres, radii, branch_centres, branch_radii, keypoints[k], frames[k], cell, radius, h,
             leaf_list, gx, gy, gz, index,
         )  # fmt: skip
         total[:] = 0
         for first in range(0, n, _BATCH):
             count = min(_BATCH, n - first)
             for m in range(count):  # first voxel of the window, which stays inside the grid
-                i0 = min(max(0, math.ceil(gx[first + m] - reach)), h - w)
-                j0 = min(max(0, math.ceil(gy[first + m] - reach)), h - w)
-                l0 = min(max(0, math.ceil(gz[first + m] - reach)), h - w)
+                i0 = min(max(0, math.ceil(gx[first + m] - radius)), h - w)
+                j0 = min(max(0, math.ceil(gy[first + m] - radius)), h - w)
+                l0 = min(max(0, math.ceil(gz[first + m] - radius)), h - w)
                 fx[m], fy[m], fz[m] = gx[first + m] - i0, gy[first + m] - j0, gz[first + m] - l0
                 corner[m] = (i0 * h + j0) * h + l0
             for i in range(w):
@@ -173,7 +173,7 @@ def _forward(
                         flat[m] = ex * ex + ey * ey
                     for l in range(w):
                         scale = np.float32(cell / math.sqrt(sigma))
-                        _exponents(count, flat, fz, np.float32(l), scale, reach * reach, column[l])
+                        _exponents(count, flat, fz, np.float32(l), scale, radius * radius, column[l])
                     for m in range(count):
                         at = corner[m] + (i * h + j) * h
                         for l in range(w):
@@ -198,20 +198,20 @@ def _backward(
     to_points = by_point.shape[1] > 0
     for k in range(start, stop):
         cell = support[k] / h
-        reach = np.float32(0.5 + band / cell)
+        radius = np.float32(0.5 + band / cell)  # as in `_forward`
         n = _into_grid(
-            points, centres, radii, branch_centres, branch_radii, keypoints[k], frames[k], cell, reach, h,
+            points, centres, radii, branch_centres, branch_radii, keypoints[k], frames[k], cell, radius, h,
             leaf_list, gx, gy, gz, index,
         )  # fmt: skip
         shift = np.float32(0.5 * (h - 1))
         to_support = 0.0
         for m in range(n):
             px, py, pz = 0.0, 0.0, 0.0
-            for i in range(max(0, math.ceil(gx[m] - reach)), min(h - 1, math.floor(gx[m] + reach)) + 1):
+            for i in range(max(0, math.ceil(gx[m] - radius)), min(h - 1, math.floor(gx[m] + radius)) + 1):
                 ex = gx[m] - np.float32(i)
-                for j in range(max(0, math.ceil(gy[m] - reach)), min(h - 1, math.floor(gy[m] + reach)) + 1):
+                for j in range(max(0, math.ceil(gy[m] - radius)), min(h - 1, math.floor(gy[m] + radius)) + 1):
                     ey = gy[m] - np.float32(j)
-                    rest = reach * reach - ex * ex - ey * ey
+                    rest = radius * radius - ex * ex - ey * ey
                     if rest < 0:
                         continue
                     side = math.sqrt(rest)

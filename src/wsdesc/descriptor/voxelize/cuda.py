@@ -112,9 +112,9 @@ def _load_points(p, n, points, x, y, z, frame, per_cell, shift):
 
 
 @triton.jit
-def _corner(place, reach, H: tl.constexpr, W: tl.constexpr):
+def _corner(place, radius, H: tl.constexpr, W: tl.constexpr):
     """Compute the first voxel of a point's window along one axis; a window that fits stays in the grid."""
-    first = tl.ceil(place - reach).to(tl.int32)
+    first = tl.ceil(place - radius).to(tl.int32)
     return tl.maximum(tl.minimum(first, H - W), 0)
 
 
@@ -157,7 +157,7 @@ def _sum_exponents(
     k = first + row
     x, y, z = tl.load(keypoints + 3 * k), tl.load(keypoints + 3 * k + 1), tl.load(keypoints + 3 * k + 2)
     cell = tl.load(support + k) / H
-    reach = 0.5 + band / cell
+    radius = 0.5 + band / cell  # in cells: a point acts on voxel centres within it
     shift = 0.5 * (H - 1)
     frame = frames + 9 * k
     stop = tl.load(start + k + 1)
@@ -170,13 +170,17 @@ def _sum_exponents(
             tl.load(centres + 3 * leaf) - x, tl.load(centres + 3 * leaf + 1) - y,
             tl.load(centres + 3 * leaf + 2) - z, frame, 1 / cell,
         )  # fmt: skip
-        wide = shift + reach + tl.load(radii + leaf) / cell
+        wide = shift + radius + tl.load(radii + leaf) / cell
         if (tl.abs(cx) <= wide) & (tl.abs(cy) <= wide) & (tl.abs(cz) <= wide):
             for part in range(0, LEAF, TILE):
                 px, py, pz, exists = _load_points(
                     leaf * LEAF + part + lane, n, points, x, y, z, frame, 1 / cell, shift
                 )
-                i0, j0, l0 = _corner(px, reach, H, W), _corner(py, reach, H, W), _corner(pz, reach, H, W)
+                i0, j0, l0 = (
+                    _corner(px, radius, H, W),
+                    _corner(py, radius, H, W),
+                    _corner(pz, radius, H, W),
+                )
                 jj, ll = j0[:, None] + j, l0[:, None] + l  # (TILE, W²)
                 ey, ez = py[:, None] - jj, pz[:, None] - ll
                 inside = exists[:, None] & (jj < H) & (ll < H)
@@ -184,7 +188,7 @@ def _sum_exponents(
                     ii = (i0 + i)[:, None]
                     ex = px[:, None] - ii
                     squared, inverse, outside, w, tail = _pairs(ex, ey, ez, cell, sharpness)
-                    acts = inside & (ii < H) & (squared <= reach * reach)
+                    acts = inside & (ii < H) & (squared <= radius * radius)
                     at = sums + ((row * H + ii) * H + jj) * H + ll
                     exponent = tl.where(outside < 0, tl.minimum(w, 64.0), 0.0) + _log_one_plus(tail)
                     whole = (exponent * 16777216.0 + 0.5).to(tl.int32)
@@ -224,10 +228,14 @@ def _differentiate_points(
         k = tl.load(near_keypoints + slot)
         x, y, z = tl.load(keypoints + 3 * k), tl.load(keypoints + 3 * k + 1), tl.load(keypoints + 3 * k + 2)
         cell = tl.load(support + k) / H
-        reach = 0.5 + band / cell
+        radius = 0.5 + band / cell
         frame = frames + 9 * k
         px, py, pz, exists = _load_points(p, n, points, x, y, z, frame, 1 / cell, shift)
-        i0, j0, l0 = _corner(px, reach, H, W), _corner(py, reach, H, W), _corner(pz, reach, H, W)
+        i0, j0, l0 = (
+            _corner(px, radius, H, W),
+            _corner(py, radius, H, W),
+            _corner(pz, radius, H, W),
+        )
         jj, ll = j0[:, None] + j, l0[:, None] + l
         ey, ez = py[:, None] - jj, pz[:, None] - ll
         inside = exists[:, None] & (jj < H) & (ll < H)
@@ -237,7 +245,7 @@ def _differentiate_points(
             ii = (i0 + i)[:, None]
             ex = px[:, None] - ii
             squared, inverse, outside, _w, tail = _pairs(ex, ey, ez, cell, sharpness)
-            acts = inside & (ii < H) & (squared <= reach * reach)
+            acts = inside & (ii < H) & (squared <= radius * radius)
             above = tl.load(upstream + ((k * H + ii) * H + jj) * H + ll, acts, 0.0)
             pull = -above * _steepness(outside, tail, sharpness) * inverse
             lx += tl.sum(pull * ex, 1)
