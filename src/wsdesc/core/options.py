@@ -1,4 +1,4 @@
-"""What all groups of options share: they are validated, stay as they are, and say in a line what is wrong."""
+"""Base class of all option models: validated, immutable, with one-line errors, stored as YAML."""
 
 from __future__ import annotations
 
@@ -11,36 +11,46 @@ from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 from wsdesc.core.atomic import atomic_write
 from wsdesc.core.errors import InputError
 
-_LARGEST = 2**53  # of whole numbers, which no count or seed needs to exceed
+_MAX_INTEGER = 2**53  # no count or seed needs more
 
 
 class Options(BaseModel):
-    """A subject's options. Every field has a default; unknown names are refused."""
+    """Options of one subject. Every field has a default and a description; unknown names are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     @field_validator("*")
     @classmethod
     def _check_magnitude(cls, value: Any) -> Any:
-        if isinstance(value, int) and abs(value) > _LARGEST:
-            raise ValueError("is too large a number")
+        if isinstance(value, int) and abs(value) > _MAX_INTEGER:
+            raise ValueError("the number is too large")
         return value
 
     @classmethod
     def read(cls, values: dict[str, Any]) -> Self:
-        """Validate `values`; the first thing that is wrong becomes one readable `InputError`."""
+        """Validate values by option name.
+
+        Raises:
+            InputError: an option is unknown or its value is invalid; only the first problem is reported.
+        """
         try:
             return cls.model_validate(values)
         except ValidationError as error:
-            first = error.errors(include_context=False, include_input=False, include_url=False)[0]
-            where = ".".join(map(str, first["loc"])) or "options"
-            if first["type"] == "extra_forbidden":
-                raise InputError(f"unknown option {where!r}" + cls._suggestion(first["loc"])) from error
-            raise InputError(f"{where}: {first['msg']}") from error
+            problem = error.errors(include_context=False, include_input=False, include_url=False)[0]
+            location = problem["loc"]
+            name = ".".join(map(str, location)) or "options"
+            if problem["type"] == "extra_forbidden":
+                raise InputError(f"unknown option {name!r}{cls._suggestion(location)}") from error
+            raise InputError(f"{name}: {problem['msg']}") from error
 
     @classmethod
     def load(cls, path: str | Path, **changes: Any) -> Self:
-        """Read a YAML file; `changes`, by name, stand in for what it says."""
+        """Read a YAML file; `changes` replace values of the file.
+
+        Raises:
+            FileFormatError: the file is not readable YAML.
+            InputError: an option is unknown or its value is invalid.
+        """
         from wsdesc.core.plain_yaml import read_yaml
 
         try:
@@ -49,18 +59,20 @@ class Options(BaseModel):
             raise InputError(f"{path}: {error}") from error
 
     def save(self, path: str | Path) -> None:
-        """Write a YAML file, whole or not at all."""
+        """Write all options into a YAML file."""
         import yaml
 
         with atomic_write(path) as temporary:
             temporary.write_text(yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False), "utf-8")
 
     @classmethod
-    def _suggestion(cls, place: tuple[int | str, ...]) -> str:
+    def _suggestion(cls, location: tuple[int | str, ...]) -> str:
+        """Return what to write instead of an unknown option: the nearest name, or all names."""
         group: Any = cls
-        for name in place[:-1]:
-            kind = group.model_fields[name].annotation
-            # a group, or a group that may be absent
-            group = next(k for k in (kind, *get_args(kind)) if isinstance(k, type) and issubclass(k, Options))
-        near = difflib.get_close_matches(str(place[-1])[:100], group.model_fields, n=1)
-        return f": did you mean {near[0]!r}?" if near else ""
+        for name in location[:-1]:
+            annotation = group.model_fields[name].annotation
+            # the type of a group of options, or of an optional one
+            types = (annotation, *get_args(annotation))
+            group = next(t for t in types if isinstance(t, type) and issubclass(t, Options))
+        near = difflib.get_close_matches(str(location[-1])[:100], group.model_fields, n=1)
+        return f": did you mean {near[0]!r}?" if near else f"; options are: {', '.join(group.model_fields)}"
