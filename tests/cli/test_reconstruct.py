@@ -53,7 +53,7 @@ def killed(scans, tmp_path_factory):
     out = tmp_path_factory.mktemp("model")
     run = subprocess.Popen(command(scans, "-o", out), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 300
-    while not any("poses" in line["result"] for line in lines(out)):
+    while not any("candidates" in line["result"] for line in lines(out)):
         assert run.poll() is None
         assert time.monotonic() < deadline
         time.sleep(0.05)
