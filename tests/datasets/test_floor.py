@@ -43,6 +43,7 @@ def test_a_shift_by_one_bay_overlaps_too(scans):
     assert overlap(scan.points, scan.points, step, 0.1) > 1.2 * overlap(scan.points, scan.points, beside, 0.1)
 
 
+@pytest.mark.slow
 def test_same_seed_same_scans(scans):
     again = floor_scans(1, 3)
     assert all(np.array_equal(a.points, b.points) for a, b in zip(scans, again, strict=True))
