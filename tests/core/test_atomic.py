@@ -1,4 +1,4 @@
-"""A file is there whole, or it is as it was."""
+"""Files are written completely, or stay as they were."""
 
 import os
 import subprocess
@@ -74,11 +74,11 @@ with atomic_write(Path(sys.argv[1])) as temporary:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no locks, no signals")
-def test_what_a_killed_writer_left_is_removed_by_the_next(tmp_path):
+def test_the_next_writer_removes_the_leftovers_of_a_killed_one(tmp_path):
     path = tmp_path / "weights.bin"
     done = subprocess.run([sys.executable, "-c", KILLED, path], timeout=60)
     assert done.returncode == -9
-    assert len(list(tmp_path.iterdir())) == 1  # the temporary file: nobody could remove it
+    assert len(list(tmp_path.iterdir())) == 1  # the temporary file of the killed process
     assert not path.exists()
     with atomic_write(tmp_path / "other.txt") as temporary:
         temporary.write_text("whole")
@@ -86,7 +86,7 @@ def test_what_a_killed_writer_left_is_removed_by_the_next(tmp_path):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no locks")
-def test_what_is_being_written_is_not_taken_for_a_leftover(tmp_path):
+def test_files_of_running_writers_are_not_removed(tmp_path):
     with atomic_write(tmp_path / "a.txt") as first:
         first.write_text("first")
         remove_leftovers(tmp_path)
@@ -96,7 +96,7 @@ def test_what_is_being_written_is_not_taken_for_a_leftover(tmp_path):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.txt", "b.txt"]
 
 
-def test_an_empty_file_is_something_written(tmp_path):
+def test_an_empty_file_can_be_written(tmp_path):
     with atomic_write(tmp_path / "log.jsonl") as temporary:
         temporary.write_text("")
     assert (tmp_path / "log.jsonl").read_bytes() == b""
@@ -108,7 +108,7 @@ def write(folder, number):
             temporary.write_text(f"{number} {k}\n" * 200)
 
 
-def test_many_writers_of_the_same_files_do_not_mix(tmp_path):
+def test_parallel_writers_of_the_same_files_do_not_mix(tmp_path):
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(write, [tmp_path] * 4, range(4)))
     assert sorted(p.name for p in tmp_path.iterdir()) == [f"{k}.txt" for k in range(5)]
@@ -119,22 +119,22 @@ def test_many_writers_of_the_same_files_do_not_mix(tmp_path):
 
 
 @pytest.mark.parametrize("extension", WRITABLE)
-def test_every_format_is_written_into_the_file_that_is_locked(tmp_path, extension, monkeypatch):
+def test_every_format_is_written_into_the_locked_file(tmp_path, extension, monkeypatch):
     seen = []
 
-    def noting(path, access):
+    def record_flush(path, access):
         seen.append((path.stat().st_ino, path))
         return flush(path, access)
 
     flush = atomic._flush
-    monkeypatch.setattr(atomic, "_flush", noting)
+    monkeypatch.setattr(atomic, "_flush", record_flush)
     claim = atomic._claim
 
-    def claimed(folder, suffix):
+    def record_claim(folder, suffix):
         temporary, descriptor = claim(folder, suffix)
         seen.append((os.fstat(descriptor).st_ino, temporary))
         return temporary, descriptor
 
-    monkeypatch.setattr(atomic, "_claim", claimed)
+    monkeypatch.setattr(atomic, "_claim", record_claim)
     write_points(tmp_path / f"a{extension}", np.random.default_rng(0).normal(size=(20, 3)))
     assert seen[0] == seen[1]

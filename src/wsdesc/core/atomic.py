@@ -1,8 +1,8 @@
-"""Write a file whole or not at all, and leave nothing else behind.
+"""Write files atomically: completely or not at all, without leftovers.
 
-Not even what a killed process leaves: while a temporary file is written its writer holds a lock on it, which
-the system drops with the process, however that ends. A temporary file that can be locked is nobody's; whoever
-writes into the folder next removes it. Where a file system knows no locks, and on Windows, it stays.
+While a temporary file is written, its writer holds a lock on it. The system releases the lock when the
+process ends, also when it is killed. The next writer in the folder removes temporary files that it can lock.
+Leftovers stay on Windows and on file systems without locks.
 """
 
 from __future__ import annotations
@@ -21,28 +21,30 @@ _PREFIX = ".wsdesc-"
 
 @contextmanager
 def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yield a temporary path beside `path`; what is written there replaces `path` when the block ends well.
+    """Yield the path of an empty temporary file, which replaces `path` after the block.
 
-    The temporary file has the same extension, so that writers which look at it choose the same format. It is
-    there already, empty: it has to be overwritten, not replaced.
-    If the block raises, or the disk does, the temporary file is removed and what stood at `path` stays.
-    Errors of the file system become FileFormatError, all others pass through.
+    The temporary file has the same extension, for writers that choose the format by it. The block must
+    overwrite it, not replace it. If the block raises an exception, the temporary file is removed and a file
+    at `path` stays unchanged.
+
+    Raises:
+        FileFormatError: the file system refuses, or the block writes nothing. Other errors pass through.
     """
     target = Path(path)
-    real = Path(os.path.realpath(target))  # a link keeps pointing where it does
+    real = Path(os.path.realpath(target))  # replace the target of a link, not the link
     try:
         if real.exists() and not real.is_file():
-            raise FileFormatError(f"{target}: cannot be written: it exists and is not a file")
+            raise FileFormatError(f"{target}: cannot be written: it is not a file")
         if not real.parent.is_dir():
-            raise FileFormatError(f"{target}: cannot be written: there is no folder {target.parent}")
+            raise FileFormatError(f"{target}: cannot be written: the folder {target.parent} does not exist")
         remove_leftovers(real.parent)
         temporary, descriptor = _claim(real.parent, target.suffix)
         try:
             if sys.platform == "win32":
-                os.close(descriptor)  # files that are open cannot be replaced there
+                os.close(descriptor)  # Windows cannot replace open files
             yield temporary
             if temporary.stat().st_mtime_ns == 0:
-                raise FileFormatError(f"{target}: cannot be written: nothing was given to write")
+                raise FileFormatError(f"{target}: cannot be written: its writer wrote nothing")
             _flush(temporary, os.O_RDWR)
             if real.exists():
                 temporary.chmod(real.stat().st_mode & 0o7777)
@@ -54,12 +56,12 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
                 os.close(descriptor)
     except OSError as error:
         raise FileFormatError(f"{target}: cannot be written: {error.strerror or error}") from error
-    with suppress(OSError):  # not every file system lets a folder be flushed
+    with suppress(OSError):  # some file systems cannot flush folders
         _flush(real.parent, os.O_RDONLY)
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Remove temporary files whose writers were killed; those that are being written stay."""
+    """Remove temporary files of killed writers from a folder; those of running writers are locked."""
     with suppress(OSError):
         for entry in [e for e in os.scandir(folder) if e.name.startswith(_PREFIX)]:
             with suppress(OSError):
@@ -72,22 +74,22 @@ def remove_leftovers(folder: Path) -> None:
 
 
 def _claim(folder: Path, suffix: str) -> tuple[Path, int]:
-    """A new temporary file and the descriptor that keeps others from removing it.
+    """Create a temporary file; return it and the open descriptor that holds its lock.
 
-    It is of 1970 until somebody writes into it.
+    Its modification time is 0 until it is written.
     """
     while True:
         temporary = folder / f"{_PREFIX}{secrets.token_hex(6)}{suffix}"
         descriptor = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
         _lock(descriptor, wait=True)
-        with suppress(FileNotFoundError):  # before it was locked, another process took it for a leftover
+        with suppress(FileNotFoundError):  # another process removed it before it was locked
             os.utime(temporary, ns=(0, 0))
             return temporary, descriptor
         os.close(descriptor)
 
 
 def _lock(descriptor: int, wait: bool) -> bool:
-    """Whether an open file now is ours until it is closed; without `wait` only if it was nobody's."""
+    """Lock an open file until it is closed, wait for its lock if asked to; return whether it worked."""
     if sys.platform == "win32":
         return False
     import fcntl
@@ -100,7 +102,7 @@ def _lock(descriptor: int, wait: bool) -> bool:
 
 
 def _flush(path: Path, access: int) -> None:
-    """Have the system bring a file, or the names in a folder, onto the disk."""
+    """Write a file, or the names in a folder, from the system's buffers to the disk."""
     descriptor = os.open(path, access)
     try:
         os.fsync(descriptor)

@@ -1,4 +1,4 @@
-"""Results that show themselves in a notebook."""
+"""Display of results in notebooks."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from importlib import import_module
 
 
 class NotebookDisplay:
-    """Show a result in Jupyter: as a page, and as a picture where scripts are blocked.
+    """Mixin of results that Jupyter shows as an interactive page, or as a picture where scripts are blocked.
 
-    The drawing code is found by name when it is needed: results must not depend on the `view` package.
+    It imports `wsdesc.view` only for the display, so that results do not depend on that package.
     """
 
     def _repr_html_(self) -> str | None:

@@ -1,4 +1,4 @@
-"""Random choices of a training: each from a generator that belongs to its place in the run."""
+"""Random numbers that depend only on given seeds, not on the order of calls."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from torch import Tensor
 
 
 def generator_of(*numbers: int) -> torch.Generator:
-    """Random numbers that belong to these whole numbers (a seed, a step, …) and to nothing else."""
+    """Return a CPU generator that depends only on these integers, such as a seed and a step."""
     digest = hashlib.sha256(repr(numbers).encode()).digest()
     return torch.Generator().manual_seed(int.from_bytes(digest[:8], "little") >> 1)
 
 
 def random_rotation(generator: torch.Generator) -> Tensor:
-    """A rotation (3, 3), uniform over all of them, from a generator on the CPU."""
+    """Return a uniformly distributed rotation matrix (3, 3) float32."""
     w, x, y, z = torch.nn.functional.normalize(torch.randn(4, generator=generator), dim=0).tolist()
     return torch.tensor(
         [
