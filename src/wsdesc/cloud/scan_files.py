@@ -19,20 +19,21 @@ def find_scan_files(places: str | Path | Iterable[str | Path]) -> list[Path]:
         FileFormatError: A place does not exist, or is a file that is not a scan.
         InputError: A folder has no scans.
     """
-    files: list[Path] = []
+    files: dict[Path, Path] = {}  # by real path
     for place in map(Path, [places] if isinstance(places, str | Path) else places):
         if is_folder(place):
             inside = [file for folder in folders_below(place) for file in scans_among(visible_files(folder))]
             if not inside:
                 raise InputError(f"{place}: no scans in this folder; readable are {' '.join(READABLE)}")
-            files += inside
         elif not place.exists():
             raise FileFormatError(f"{place}: no such file or folder")
         elif place.suffix.lower() in READABLE:
-            files.append(place)
+            inside = [place]
         else:
             raise FileFormatError(f"{place}: not a scan; readable are {' '.join(READABLE)}")
-    return list({file.resolve(): file for file in reversed(files)}.values())[::-1]
+        for file in inside:
+            files.setdefault(file.resolve(), file)
+    return list(files.values())
 
 
 def natural_order(path: Path) -> tuple[list[str | int], str]:
