@@ -61,6 +61,13 @@ def outputs(tmp_path_factory):
     return json.loads(done.stdout)
 
 
+def test_command_line_imports_no_heavy_library():
+    heavy = "{'torch', 'numba', 'numpy', 'scipy', 'matplotlib', 'rich'}"
+    code = f"import sys, wsdesc.cli.app; print(sorted({heavy} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout.strip() == "[]", done.stderr
+
+
 @pytest.mark.parametrize("number", range(len(COMMANDS)), ids=[" ".join(c[0]) for c in COMMANDS])
 def test_error_is_reported_before_torch_is_imported(outputs, number):
     message = COMMANDS[number][1]

@@ -24,7 +24,6 @@ from wsdesc.cli.options import (
 )
 from wsdesc.cli.output import exit_unless, print_table, print_warnings, print_written, progress_bars
 from wsdesc.core.errors import InputError
-from wsdesc.reconstruction.inputs import find_scans
 from wsdesc.reconstruction.options import ReconstructOptions
 
 if TYPE_CHECKING:
@@ -69,6 +68,8 @@ def reconstruct(
         raise InputError(f"--voxel: must be a positive length, not {voxel}")
     check_model_and_device(model, device)
     check_view(view, port)
+    from wsdesc.reconstruction.inputs import find_scans
+
     paths = find_scans(scans, out)
     with progress_bars() as progress:
         from wsdesc.core.executors import choose_executor
