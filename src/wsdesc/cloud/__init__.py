@@ -1,0 +1,1 @@
+"""Point clouds: files, cleaning, units of length, sampling and neighbour search."""

@@ -25,7 +25,9 @@ def check_header(path: Path) -> None:
         if len(head) < _HEADER.size or not head.startswith(b"ASTM-E57"):
             raise ValueError("the file does not start with an E57 header")
         _, _, start, length, page = _HEADER.unpack(head)
-        if page != _PAGE or start + length > size:
+        if page != _PAGE:
+            raise ValueError(f"the page size is {page} bytes, only {_PAGE} is supported")
+        if start + length > size:
             raise ValueError(f"the file is truncated: the XML ends at byte {start + length} of {size}")
         _check_xml(_content(file, start, length))
 
