@@ -44,7 +44,7 @@ def as_files(scans: Scans, cache: Path, out: Path | None) -> tuple[dict[str, Pat
 
     Scans that are given as arrays are written into the folder `cache`.
     """
-    if isinstance(scans, str | Path):
+    if isinstance(scans, str | Path | Cloud):
         scans = [scans]
     expanded: list[Any] = []
     for scan in scans:

@@ -21,7 +21,7 @@ from wsdesc.cloud.units import different_units, measure
 from wsdesc.core.devices import choose_device
 from wsdesc.core.kernels import run_each
 from wsdesc.core.progress import ProgressHook, StepTimer
-from wsdesc.descriptor.description import Description, cleaned_points, load_model, prepare_scan
+from wsdesc.descriptor.description import Description, cleaned_points, load_model, prepare_scans
 from wsdesc.descriptor.options import DEFAULT_MODEL
 from wsdesc.registration.advice import no_alignment_found, warnings_about
 from wsdesc.registration.candidates import AnySurface, find_candidates
@@ -92,18 +92,14 @@ def register(
     with timer("read"):
         clouds = run_each(cleaned_points, (source, target))
     with timer("prepare"):
-        home = torch.device(choose_device(o.device))
-        gpu = home.type == "cuda"
-        points = [torch.from_numpy(cloud.points).to(home) if gpu else cloud.points for cloud in clouds]
-        other_unit = different_units(*points)
+        where = choose_device(o.device)
+        points = [torch.from_numpy(cloud.points).to(where) for cloud in clouds]
+        unit_warning = different_units(*points)
         resolution = o.resolution or measure(*points).resolution
-        if other_unit and o.resolution is None:
-            return _failed(resolution, [other_unit], timer)
+        if unit_warning and o.resolution is None:
+            return _failed(resolution, [unit_warning], timer)
         network, name = load_model(o.model, o.device)
-        # On a GPU the keypoints of later rounds are chosen when needed: each waits for the one before.
-        count, where = (o.keypoints[0], home) if gpu else (max(o.keypoints), torch.device("cpu"))
-        each: Any = map if gpu else run_each  # a GPU works on one scan after the other
-        p, q = each(lambda cloud: prepare_scan(cloud, resolution, name, o.seed, count, where), clouds)
+        p, q = prepare_scans(clouds, resolution, name, o.seed, o.keypoints, where)
     with timer("surfaces"):
         surfaces = _surfaces(p, q)
     for count in o.keypoints:
