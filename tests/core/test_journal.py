@@ -16,6 +16,7 @@ def square(job):
 
 JOBS = [{"x": x} for x in range(5)]
 SQUARES = [square(job) for job in JOBS]
+PLAIN = {"encode": dict, "decode": dict}  # results are dictionaries already
 
 
 class Counting(Serial):
@@ -39,42 +40,42 @@ def path(tmp_path):
 
 def test_no_job_runs_twice(path):
     first, second = Counting(), Counting()
-    assert Journal(path).run(first, square, JOBS, JOBS) == SQUARES
-    assert Journal(path).run(second, square, JOBS, JOBS) == SQUARES
+    assert Journal(path).run(first, square, JOBS, JOBS, **PLAIN) == SQUARES
+    assert Journal(path).run(second, square, JOBS, JOBS, **PLAIN) == SQUARES
     assert (len(first.finished), len(second.finished)) == (5, 0)
 
 
 def test_equal_identities_run_once(path):
     executor = Counting()
-    assert Journal(path).run(executor, square, JOBS[:2] * 2, JOBS[:2] * 2) == SQUARES[:2] * 2
+    assert Journal(path).run(executor, square, JOBS[:2] * 2, JOBS[:2] * 2, **PLAIN) == SQUARES[:2] * 2
     assert len(executor.finished) == 2
 
 
 def test_a_stopped_run_continues(path):
     with pytest.raises(KeyboardInterrupt):
-        Journal(path).run(Counting(limit=3), square, JOBS, JOBS)
+        Journal(path).run(Counting(limit=3), square, JOBS, JOBS, **PLAIN)
     executor, advances = Counting(), []
-    assert Journal(path).run(executor, square, JOBS, JOBS, advances.append) == SQUARES
+    assert Journal(path).run(executor, square, JOBS, JOBS, advances.append, **PLAIN) == SQUARES
     assert executor.finished == JOBS[3:]
     assert advances == [3, 1, 1]
 
 
 @pytest.mark.parametrize("cut", [1, 20])
 def test_only_the_job_of_a_cut_off_line_runs_again(path, cut):
-    Journal(path).run(Serial(), square, JOBS, JOBS)
+    Journal(path).run(Serial(), square, JOBS, JOBS, **PLAIN)
     path.write_bytes(path.read_bytes()[:-cut])
     for expected in (JOBS[4:] if cut > 1 else [], []):
         executor = Counting()
-        assert Journal(path).run(executor, square, JOBS, JOBS) == SQUARES
+        assert Journal(path).run(executor, square, JOBS, JOBS, **PLAIN) == SQUARES
         assert executor.finished == expected
 
 
 def test_only_the_job_of_a_damaged_line_runs_again(path):
-    Journal(path).run(Serial(), square, JOBS, JOBS)
+    Journal(path).run(Serial(), square, JOBS, JOBS, **PLAIN)
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join([lines[0], b"\xff\x00nonsense\n", b"[1]\n", *lines[2:]]))
     executor = Counting()
-    assert Journal(path).run(executor, square, JOBS, JOBS) == SQUARES
+    assert Journal(path).run(executor, square, JOBS, JOBS, **PLAIN) == SQUARES
     assert executor.finished == JOBS[1:2]
 
 
@@ -84,7 +85,7 @@ def test_failed_jobs_run_again(path):
 
     for _ in range(2):
         executor = Counting()
-        assert Journal(path).run(executor, fail, JOBS[:1], JOBS[:1]) == [{"error": "no"}]
+        assert Journal(path).run(executor, fail, JOBS[:1], JOBS[:1], **PLAIN) == [{"error": "no"}]
         assert len(executor.finished) == 1
 
 
@@ -140,7 +141,7 @@ def test_a_full_disk_is_reported(path, monkeypatch):
 
     monkeypatch.setattr("os.fsync", full)
     with pytest.raises(FileFormatError, match="No space left"):
-        Journal(path).run(Serial(), square, JOBS, JOBS)
+        Journal(path).run(Serial(), square, JOBS, JOBS, **PLAIN)
 
 
 def test_an_unreadable_journal_is_reported(tmp_path):

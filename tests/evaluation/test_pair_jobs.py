@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from wsdesc.core.errors import InputError
-from wsdesc.core.executors import Job, Result, Serial, Task
+from wsdesc.core.executors import Serial
 from wsdesc.evaluation.methods import Method, from_recipe
 from wsdesc.evaluation.options import PairwiseOptions
+from wsdesc.evaluation.pair_jobs import Job, Result
 from wsdesc.evaluation.pairwise import evaluate_pairs
 from wsdesc.evaluation.scenes import read_scenes
 
@@ -24,7 +25,7 @@ class TextExecutor:
     def __init__(self) -> None:
         self.done: list[tuple[str, Job]] = []
 
-    def run(self, task: Task, jobs: list[Job]) -> Iterator[tuple[int, Result]]:
+    def run(self, task: Callable[[Job], Result], jobs: list[Job]) -> Iterator[tuple[int, Result]]:
         for number in reversed(range(len(jobs))):
             job = json.loads(json.dumps(jobs[number]))
             self.done.append((task.__name__, job))
@@ -74,7 +75,7 @@ def test_workers_with_other_weights_or_files_are_refused(scene_root: Path, tmp_p
             super().__init__()
             self.place = place
 
-        def run(self, task: Task, jobs: list[Job]) -> Iterator[tuple[int, Result]]:
+        def run(self, task: Callable[[Job], Result], jobs: list[Job]) -> Iterator[tuple[int, Result]]:
             for job in jobs:
                 for name in self.place[:-1]:
                     job = job[name]

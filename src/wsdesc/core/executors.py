@@ -13,15 +13,12 @@ from concurrent.futures.process import BrokenProcessPool
 from importlib import import_module
 from multiprocessing import get_context, parent_process
 from threading import Thread
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from wsdesc.core.errors import InputError, MissingExtraError, WSDescError
 
 JobT = TypeVar("JobT")
 ResultT = TypeVar("ResultT")
-Job = dict[str, Any]
-Result = dict[str, Any]
-Task = Callable[[Job], Result]
 
 _CONNECT_SECONDS = 5  # limit for the scheduler's answer
 _WORKER_SECONDS = 60  # limit for the first worker; clusters may start workers on demand

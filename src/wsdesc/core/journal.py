@@ -57,8 +57,8 @@ class Journal:
         identities: Sequence[Mapping[str, Any]],
         advance: Advance = lambda items: None,
         *,
-        encode: Callable[[ResultT], PlainResult] = lambda result: result,  # type: ignore[assignment, return-value]
-        decode: Callable[[PlainResult], ResultT] = lambda plain: plain,  # type: ignore[assignment, return-value]
+        encode: Callable[[ResultT], PlainResult],
+        decode: Callable[[PlainResult], ResultT],
     ) -> list[ResultT]:
         """Return the results of all jobs in order, and run only jobs whose result is not stored.
 

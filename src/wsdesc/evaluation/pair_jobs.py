@@ -12,14 +12,14 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from wsdesc.core.atomic import atomic_write
 from wsdesc.core.errors import InputError
-from wsdesc.core.executors import Executor, Job, Result, Serial
+from wsdesc.core.executors import Executor, Serial
 from wsdesc.core.journal import content_of
 from wsdesc.evaluation.methods import Method, from_recipe
 from wsdesc.evaluation.options import PairwiseOptions
@@ -28,6 +28,8 @@ from wsdesc.evaluation.scans import DescribedScan, EvaluationScan, describe_scan
 from wsdesc.evaluation.scenes import EvaluationScene, PairTruth
 from wsdesc.evaluation.score import score_pair
 
+Job = dict[str, Any]  # plain values: paths, hashes and settings
+Result = dict[str, Any]  # fields of a record
 Requests = Sequence[tuple[PairTruth, int]]  # pairs, and the number of keypoints per scan
 
 
