@@ -110,9 +110,10 @@ def test_truncated_cache_entry_is_computed_again(scans, done, model):
     assert (model / "poses.json").read_bytes() == before
 
 
-def test_too_few_scans(scans, tmp_path):
+def test_too_few_scans(tmp_path):
     (tmp_path / "empty").mkdir()
-    for given, message in ((tmp_path / "empty", "no scans"), (scans / ROOM[0], "two")):
+    write_points(tmp_path / "one.ply", np.random.default_rng(0).uniform(size=(1000, 3)))
+    for given, message in ((tmp_path / "empty", "no scans"), (tmp_path / "one.ply", "two")):
         shown = reconstruct(given, "-o", tmp_path / "out")
         assert shown.exit_code == 2, shown.output
         assert message in shown.output
