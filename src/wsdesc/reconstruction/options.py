@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, field_validator
 
 from wsdesc.core.options import Options
 from wsdesc.descriptor.options import DEFAULT_MODEL
@@ -26,3 +29,8 @@ class ReconstructOptions(Options):
     )
     device: str = Field("auto", description="Device: cpu, cuda, or auto.")
     seed: int = Field(0, ge=0, description="Seed of all random choices.")
+
+    @field_validator("model", mode="before")
+    @classmethod
+    def _accept_path(cls, value: Any) -> Any:
+        return str(value) if isinstance(value, Path) else value
