@@ -24,12 +24,12 @@ def tiny_clouds(room: Any) -> list[Tensor]:
     return [drop_sparse(torch.as_tensor(c), 0.3, 0.45)[::4] for c in (room.source, room.target)]
 
 
-def write_scene(folder: Path, fragments: Any, scale: float = 1.0) -> Path:
-    """Write fragments in the layout of 3DMatch's training set, with their poses beside them."""
+def write_scene(folder: Path, scans: Any, scale: float = 1.0) -> Path:
+    """Write scans in the layout of 3DMatch's training set, with their poses beside them."""
     folder.mkdir()
-    for k, fragment in enumerate(fragments):
-        write_points(folder / f"cloud_bin_{k}.ply", fragment.points * scale)
-        T = fragment.T_world_scan.copy()
+    for k, scan in enumerate(scans):
+        write_points(folder / f"cloud_bin_{k}.ply", scan.points * scale)
+        T = scan.T_world_scan.copy()
         T[:3, 3] *= scale
         pose = "\n".join(" ".join(f"{x:.6f}" for x in row) for row in T)
         (folder / f"cloud_bin_{k}.info.txt").write_text(f"scene\t seq-01\t {k}\n{pose}\n")

@@ -16,6 +16,6 @@ def source(room: RoomPair) -> ScanPairs:
 
 
 @pytest.fixture(scope="session")
-def six_fragments():
-    """Six successive fragments of a synthetic room."""
+def six_scans():
+    """Six successive scans of a synthetic room."""
     return room_scans(seed=3, count=6)

@@ -54,15 +54,15 @@ def test_folder_names_are_distinct_and_valid():
 
 @pytest.fixture(scope="module")
 def scene(tmp_path_factory):
-    """Three coarse fragments and the ground truth of one pair, in the layout of 3DMatch's test set."""
+    """Three coarse scans and the ground truth of one pair, in the layout of 3DMatch's test set."""
     root = tmp_path_factory.mktemp("ablation")
     (root / "scans").mkdir()
-    fragments = room_scans(5, 3, resolution=0.06)
-    for k, fragment in enumerate(fragments):
-        write_points(root / "scans" / f"cloud_bin_{k}.ply", fragment.points)
-    first, second = (fragment.T_world_scan for fragment in fragments[:2])
+    scans = room_scans(5, 3, resolution=0.06)
+    for k, scan in enumerate(scans):
+        write_points(root / "scans" / f"cloud_bin_{k}.ply", scan.points)
+    first, second = (scan.T_world_scan for scan in scans[:2])
     (root / "scans-evaluation").mkdir()
-    truth = LogEntry(0, 1, len(fragments), np.linalg.inv(first) @ second)
+    truth = LogEntry(0, 1, len(scans), np.linalg.inv(first) @ second)
     write_log(root / "scans-evaluation" / "gt.log", [truth])
     return root
 

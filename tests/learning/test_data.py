@@ -22,13 +22,13 @@ from wsdesc.learning.sources import RoomPairs, ShapePairs
 
 
 @pytest.fixture(scope="module")
-def fragments():
+def scans():
     return room_scans(seed=3, count=4)
 
 
 @pytest.fixture
-def scene(tmp_path, fragments):
-    return write_scene(tmp_path / "scene", fragments)
+def scene(tmp_path, scans):
+    return write_scene(tmp_path / "scene", scans)
 
 
 @pytest.fixture
@@ -44,20 +44,20 @@ def load(caplog):
     return run
 
 
-def test_neighbours_in_order_become_pairs_in_metres(load, scene, fragments):
+def test_neighbours_in_order_become_pairs_in_metres(load, scene, scans):
     data, messages = load([scene], window=2)
     assert [(p.i, p.j) for p in data.graph.pairs] == [(0, 1), (0, 2), (1, 2), (1, 3), (2, 3)]
     assert "metres" in messages
     assert "5 pairs of 4 scans" in messages
     sizes = {len(cloud) for index in range(5) for cloud in data.source.pair(index)}
-    assert all(0.5 * len(f.points) < max(sizes) for f in fragments)
+    assert all(0.5 * len(f.points) < max(sizes) for f in scans)
 
 
-def test_millimetres_are_recognized(load, scene, fragments, tmp_path):
+def test_millimetres_are_recognized(load, scene, scans, tmp_path):
     folder = tmp_path / "millimetres"
     folder.mkdir()
-    for k, fragment in enumerate(fragments):
-        write_points(folder / f"{k}.ply", fragment.points * 1000)
+    for k, scan in enumerate(scans):
+        write_points(folder / f"{k}.ply", scan.points * 1000)
     (millimetres, messages), (metres, _) = load([folder]), load([scene])
     assert "millimetres" in messages
     for index in range(3):
@@ -85,11 +85,11 @@ def test_unreadable_scan_is_named_and_skipped(load, scene):
 
 
 @pytest.mark.parametrize("mode", ["order", "overlap"])
-def test_missing_or_single_scans_are_refused(load, tmp_path, fragments, mode):
+def test_missing_or_single_scans_are_refused(load, tmp_path, scans, mode):
     empty, single = (tmp_path / name for name in ("empty", "single"))
     for folder in (empty, single):
         folder.mkdir()
-    write_points(single / "0.ply", fragments[0].points)
+    write_points(single / "0.ply", scans[0].points)
     for folder in (empty, single, tmp_path / "missing"):
         with pytest.raises(WSDescError, match=folder.name):
             load([folder], pairs=mode)
@@ -139,9 +139,9 @@ def test_many_scans_are_held_out_whole():
 
 
 @pytest.mark.parametrize("scale", [1.0, 1000.0])
-def test_poses_fit_the_loaded_clouds(load, tmp_path, six_fragments, scale):
+def test_poses_fit_the_loaded_clouds(load, tmp_path, six_scans, scale):
     """Poses include centring, downsampling and the unit of length: points coincide under them."""
-    folder = write_scene(tmp_path / "scene", six_fragments, scale)
+    folder = write_scene(tmp_path / "scene", six_scans, scale)
     data, _ = load([folder], unit=scale)
     assert len(data.held_out_pairs) == 1
     poses = [read_cloud_pose(origin) for origin in data.origins]
@@ -169,11 +169,11 @@ def test_missing_and_unreadable_poses_are_none(load, scene):
     assert [read_cloud_pose(origin) is None for origin in data.origins] == [False, False, True, True]
 
 
-def test_one_scan_is_enough_without_pairs(tmp_path, fragments):
-    write_points(tmp_path / "0.ply", fragments[0].points)
+def test_one_scan_is_enough_without_pairs(tmp_path, scans):
+    write_points(tmp_path / "0.ply", scans[0].points)
     (cloud,) = load_clouds([tmp_path], TrainOptions())
     assert abs(float(cloud.mean())) < 0.5
-    assert len(cloud) > 0.5 * len(fragments[0].points)
+    assert len(cloud) > 0.5 * len(scans[0].points)
     (tmp_path / "0.ply").write_bytes(b"ply")
     with pytest.raises(WSDescError, match=r"0\.ply"):
         load_clouds([tmp_path], TrainOptions())

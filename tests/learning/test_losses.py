@@ -143,9 +143,9 @@ def observed_pair(count: int, g: torch.Generator) -> tuple[Tensor, Tensor, Tenso
     p = 3 * torch.rand(count, 3, generator=g)
     q = torch.where(torch.arange(count)[:, None] < count // 4, 3 * torch.rand(count, 3, generator=g), p)
     same = torch.randn(count, 8, generator=g)
-    seen_p, seen_q = (torch.cat([same, torch.randn(count, 8, generator=g)], 1) for _ in range(2))
-    seen_q[: count // 4] = torch.randn(count // 4, 16, generator=g)
-    return p, seen_p, q @ turn.T * torch.linalg.det(turn), seen_q
+    input_p, input_q = (torch.cat([same, torch.randn(count, 8, generator=g)], 1) for _ in range(2))
+    input_q[: count // 4] = torch.randn(count // 4, 16, generator=g)
+    return p, input_p, q @ turn.T * torch.linalg.det(turn), input_q
 
 
 @pytest.mark.slow
@@ -157,19 +157,19 @@ def test_linear_descriptor_learns_without_labels(direction: str, use_w_sm: bool)
     loss = RigidityLoss(direction=direction, use_w_sm=use_w_sm)
     optimizer = torch.optim.Adam([layer], lr=0.02)
 
-    def describe(seen: Tensor) -> Tensor:
-        return torch.nn.functional.normalize(seen @ layer, dim=1)
+    def describe(inputs: Tensor) -> Tensor:
+        return torch.nn.functional.normalize(inputs @ layer, dim=1)
 
     def right_matches() -> float:
-        _, seen_p, _, seen_q = observed_pair(400, torch.Generator().manual_seed(1))
-        nearest = torch.cdist(describe(seen_p), describe(seen_q)).argmin(1)
+        _, input_p, _, input_q = observed_pair(400, torch.Generator().manual_seed(1))
+        nearest = torch.cdist(describe(input_p), describe(input_q)).argmin(1)
         return (nearest == torch.arange(400))[100:].double().mean().item()
 
     assert right_matches() < 0.3
     for _ in range(150):
-        p, seen_p, q, seen_q = observed_pair(64, g)
+        p, input_p, q, input_q = observed_pair(64, g)
         optimizer.zero_grad()
-        loss(p, describe(seen_p), q, describe(seen_q)).loss.backward()
+        loss(p, describe(input_p), q, describe(input_q)).loss.backward()
         torch.nn.utils.clip_grad_norm_([layer], 0.5)
         optimizer.step()
     assert right_matches() > 0.9

@@ -62,9 +62,9 @@ def test_keypoints_of_both_clouds_coincide(source, posed):
 
 @pytest.mark.slow
 def test_synthetic_rooms_have_matches(monkeypatch):
-    fragments = make_posed_room(3, 0, 0.45)
+    scans = make_posed_room(3, 0, 0.45)
     rooms = PosedRooms(3, rooms=1, pairs_per_room=4, min_coverage=0.45, workers=1)
-    monkeypatch.setattr(rooms._rooms, "pair", lambda index: (fragments[0], fragments[1]))  # no processes
+    monkeypatch.setattr(rooms._rooms, "pair", lambda index: (scans[0], scans[1]))  # no processes
     p, q, matches = rooms.pair(0)
     assert p.shape[1] == q.shape[1] == 3
     assert len(matches) >= 64

@@ -30,15 +30,15 @@ from wsdesc.learning.pair_graph import (
 
 
 class Rooms:
-    """Two fragments of each of two rooms: scans 0, 1 and 2, 3."""
+    """Two scans of each of two rooms: scans 0, 1 and 2, 3."""
 
     def __init__(self) -> None:
-        self.fragments = [fragment for seed in (0, 5) for fragment in room_scans(seed, 2)]
-        points = [torch.from_numpy(fragment.points) for fragment in self.fragments]
+        self.scans = [scan for seed in (0, 5) for scan in room_scans(seed, 2)]
+        points = [torch.from_numpy(scan.points) for scan in self.scans]
         self.clouds = {scan: voxel_downsample(p, 0.03) for scan, p in enumerate(points)}
 
     def T_q_p(self, p: int, q: int) -> np.ndarray:
-        world = [self.fragments[scan].T_world_scan for scan in (p, q)]
+        world = [self.scans[scan].T_world_scan for scan in (p, q)]
         return np.linalg.inv(world[1]) @ world[0]
 
 

@@ -24,7 +24,7 @@ POSE_FIGURES = {"held_out_inlier_ratio", "held_out_recall_005", "held_out_recall
 
 @pytest.fixture(scope="module")
 def coarse_scene(tmp_path_factory):
-    """Three fragments of a room with few points, and poses beside them."""
+    """Three scans of a room with few points, and poses beside them."""
     folder = tmp_path_factory.mktemp("coarse") / "scene"
     return write_scene(folder, room_scans(3, 3, resolution=0.08))
 
@@ -90,13 +90,13 @@ def test_command_prints_how_to_continue(coarse_scene, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_poses_do_not_change_a_training(tmp_path, six_fragments):
+def test_poses_do_not_change_a_training(tmp_path, six_scans):
     """Poses beside the scans are shuffled, then deleted.
 
     Weights and all figures without poses keep their bits; only the figures of the poses change, then vanish.
     """
     options = tiny(keypoints=128, steps=3, validate_every=2, data={"hold_out": 0.4})
-    scene = write_scene(tmp_path / "scene", six_fragments)
+    scene = write_scene(tmp_path / "scene", six_scans)
     runs = {"a": wsdesc.train(scene, tmp_path / "a", options=options, device="cpu")}
     poses = sorted(scene.glob("*.info.txt"))
     texts = [p.read_text() for p in poses]

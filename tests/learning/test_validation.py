@@ -85,16 +85,16 @@ def test_figures_equal_those_of_the_single_steps(model: WSDesc, pairs: list[Vali
 def test_each_cloud_is_described_once(
     model: WSDesc, pairs: list[ValidationPair], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen: Counter[int] = Counter()
+    calls: Counter[int] = Counter()
     forward = WSDesc.forward
 
     def counting(self: WSDesc, points: Tensor, *rest: object) -> Tensor:
-        seen[len(points)] += 1
+        calls[len(points)] += 1
         return forward(self, points, *rest)
 
     monkeypatch.setattr(WSDesc, "forward", counting)
     report = validate(model, pairs, KEYPOINTS)
-    assert list(seen.values()) == [1, 1]
+    assert list(calls.values()) == [1, 1]
     assert (report.pairs, report.clouds) == (3, 2)
     assert report.poses is not None
     assert report.poses.pairs == 2

@@ -16,6 +16,7 @@ from wsdesc.cli.training_output import (
     check_arguments,
     training_display,
 )
+from wsdesc.learning.options import ABLATION_STEPS
 
 if TYPE_CHECKING:
     from wsdesc.learning.run import StepHook
@@ -35,8 +36,8 @@ def ablate(
         ),
     ] = None,
     config: Annotated[Path | None, typer.Option(help="YAML file of options that all rows share.")] = None,
-    steps: Annotated[int, typer.Option(min=1, help="Number of training steps per row.")] = 4000,
-    keypoints: Annotated[int, typer.Option(min=8, help="Keypoints per test fragment.")] = 5000,
+    steps: Annotated[int, typer.Option(min=1, help="Number of training steps per row.")] = ABLATION_STEPS,
+    keypoints: Annotated[int, typer.Option(min=8, help="Keypoints per test scan.")] = 5000,
     synthetic: Synthetic = None,
     seed: Seed = None,
     minutes: Annotated[
@@ -45,8 +46,9 @@ def ablate(
     ] = None,
     device: Device = "auto",
 ) -> None:
-    """Train every row of the paper's ablation table and the oracle alike, then evaluate them on test scenes,
-    as they are and rotated at random.
+    """Train all rows of the paper's ablation table and the oracle on the same pairs, then evaluate them.
+
+    Test scenes are evaluated as they are and rotated at random.
 
     The same command continues a stopped run; finished rows are not trained again.
     """

@@ -22,6 +22,7 @@ from wsdesc.cli.training_output import (
     resume_hint,
     training_display,
 )
+from wsdesc.learning.options import STUDENT_WIDTH
 
 
 def distill(
@@ -30,7 +31,7 @@ def distill(
     out: Annotated[Path, typer.Option(help="Folder of the run.")] = Path("runs/fast"),
     width: Annotated[
         float | None,
-        typer.Option(min=0.03, max=4, help="Factor on the network's channels (default: 0.25)."),
+        typer.Option(min=0.03, max=4, help=f"Factor on the network's channels (default: {STUDENT_WIDTH})."),
     ] = None,
     steps: Steps = None,
     seed: Seed = None,

@@ -19,7 +19,7 @@ from wsdesc.evaluation.options import PairwiseOptions
 from wsdesc.evaluation.results import BenchmarkResults
 from wsdesc.evaluation.threedmatch import run_threedmatch
 from wsdesc.learning.data import TrainingData, load_training_data
-from wsdesc.learning.options import TrainOptions
+from wsdesc.learning.options import ABLATION_STEPS, TrainOptions
 from wsdesc.learning.run import (
     OPTIONS_FILE,
     WEIGHTS_FILE,
@@ -31,7 +31,6 @@ from wsdesc.learning.run import (
 from wsdesc.learning.training import Scans, change, scan_list
 
 FULL, ORACLE, SMOOTHNET = "full", "oracle", "3DSmoothNet"
-STEPS = 4000  # default number of steps per row
 
 # Changes of each row, by the paper's names. LLS: learned support. LP, GP: supports by a local and a global
 # PointNet. LRF: local reference frames. w: weights of matches. L_o, L_c: terms of the loss.
@@ -62,7 +61,7 @@ def ablate(
     *,
     rows: Sequence[str] | None = None,
     options: TrainOptions | str | Path | None = None,
-    steps: int = STEPS,
+    steps: int = ABLATION_STEPS,
     seed: int | None = None,
     synthetic: float | None = None,
     device: str = "auto",

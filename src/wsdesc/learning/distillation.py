@@ -17,14 +17,12 @@ from wsdesc.core.rng import generator_of
 from wsdesc.descriptor.model import WSDesc
 from wsdesc.learning import distributed
 from wsdesc.learning.data import load_clouds
-from wsdesc.learning.options import DistillOptions, TrainOptions
+from wsdesc.learning.options import STUDENT_WIDTH, DistillOptions, TrainOptions
 from wsdesc.learning.run import OPTIONS_FILE, StepHook, TrainingRun, run_training
 from wsdesc.learning.sources import CloudPair, MixedPairs, PairSource, RoomPairs, shuffled
 from wsdesc.learning.trainer import PreparedPair, Trainer
 from wsdesc.learning.training import Scans, change, resolve_options
 from wsdesc.learning.validation import compare_with_teacher
-
-WIDTH = 0.25  # default width of a student
 
 
 def distill(
@@ -109,12 +107,12 @@ def _resolve(
 ) -> TrainOptions:
     """Return the given options, those of the run to resume, or those of a student of this width."""
     if options is None and not (resume and (out / OPTIONS_FILE).is_file()):
-        options = student_options(teacher, width or WIDTH, distill={"teacher": name})
+        options = student_options(teacher, width or STUDENT_WIDTH, distill={"teacher": name})
     changes: dict[str, Any] = {"descriptor": {"width": width}}
     return resolve_options(scans, out, options=options, resume=resume, changes=changes)
 
 
-def student_options(teacher: WSDesc, width: float = WIDTH, **changes: Any) -> TrainOptions:
+def student_options(teacher: WSDesc, width: float = STUDENT_WIDTH, **changes: Any) -> TrainOptions:
     """Return the options of a distillation: the teacher's descriptor, but narrower.
 
     Args:

@@ -19,6 +19,10 @@ Reduction = Literal["mean", "sum"]
 Direction = Literal["published", "paper"]
 
 
+ABLATION_STEPS = 4000  # default number of steps per row of an ablation
+STUDENT_WIDTH = 0.25  # default width of a distilled network
+
+
 class LossOptions(Options):
     """The rigidity loss. Lengths are in metres."""
 
@@ -58,7 +62,7 @@ class DataOptions(Options):
     steps_per_room: int = Field(8, ge=1, description="Synthetic pairs until a new room replaces the oldest.")
     rooms: int = Field(64, ge=1, description="Synthetic rooms to draw from at a time.")
     far_share: float = Field(
-        0.0, ge=0, le=1, description="Share of synthetic pairs that skip one fragment and overlap less."
+        0.0, ge=0, le=1, description="Share of synthetic pairs that skip one scan and overlap less."
     )
     min_coverage: float = Field(
         0.45,

@@ -20,12 +20,18 @@ from wsdesc.learning.data import CloudOrigin, TrainingData
 from wsdesc.learning.identity_cache import IdentityCache
 from wsdesc.learning.match_trainer import MIN_MATCHES, MatchedPair, matches_by_pose
 from wsdesc.learning.options import TrainOptions
-from wsdesc.learning.sources import MixedPairs, PairSource, RoomPairs, drop_sparse, room_seed, shuffled
+from wsdesc.learning.sources import (
+    MIN_SCAN_POINTS,
+    MixedPairs,
+    PairSource,
+    RoomPairs,
+    drop_sparse,
+    room_seed,
+    shuffled,
+)
 
 Pose = NDArray[np.float64]
 """A rigid transformation (4, 4)."""
-
-_MIN_FRAGMENT_POINTS = 2000
 
 
 def read_cloud_pose(origin: CloudOrigin) -> Pose | None:
@@ -113,7 +119,7 @@ class PosedPairs:
 
 
 class PosedRooms:
-    """Pairs of fragments of synthetic rooms with ground-truth matches; arguments as of `RoomPairs`."""
+    """Pairs of scans of synthetic rooms with ground-truth matches; arguments as of `RoomPairs`."""
 
     def __init__(
         self,
@@ -136,7 +142,7 @@ class PosedRooms:
         while True:
             p, q = self._rooms.pair(index)  # (N, 6) and (M, 6)
             matches = self._matches.get(p, q)
-            if len(matches) >= MIN_MATCHES:  # always, for successive fragments
+            if len(matches) >= MIN_MATCHES:  # always, for successive scans
                 return self._clouds.get(p), self._clouds.get(q), matches
             index += 1
 
@@ -146,19 +152,19 @@ class PosedRooms:
 
 
 def make_posed_room(seed: int, index: int, min_coverage: float) -> list[Tensor]:
-    """Make two or more successive, overlapping fragments of the room that `make_room` makes.
+    """Make two or more successive, overlapping scans of the room that `make_room` makes.
 
     Returns:
-        (N, 6) each: points in the fragment's frame and in the room's frame.
+        (N, 6) each: points in the scan's frame and in the room's frame.
     """
     from wsdesc.datasets.synthetic import room_scans
 
     for attempt in range(100):
         posed: list[Tensor] = []
-        for fragment in room_scans(room_seed(seed, index, attempt), 4):
-            if len(fragment.points) < _MIN_FRAGMENT_POINTS:
+        for scan in room_scans(room_seed(seed, index, attempt), 4):
+            if len(scan.points) < MIN_SCAN_POINTS:
                 continue
-            points = _posed_points(torch.from_numpy(fragment.points), fragment.T_world_scan, min_coverage)
+            points = _posed_points(torch.from_numpy(scan.points), scan.T_world_scan, min_coverage)
             if posed and len(matches_by_pose(posed[-1][:, 3:], points[:, 3:], np.eye(4))) < MIN_MATCHES:
                 break
             posed.append(points)

@@ -26,10 +26,10 @@ CloudPair = tuple[Tensor, Tensor]
 """Points (N, 3) and (M, 3), float32, in metres."""
 
 MakeRoom = Callable[[int, int, float], list[Tensor]]
-"""Make the fragments of a room; arguments as of `make_room`."""
+"""Make the scans of a room; arguments as of `make_room`."""
 
 _FIRST_ROOMS = 24  # synthetic rooms to draw from at the start
-_MIN_FRAGMENT_POINTS = 2000
+MIN_SCAN_POINTS = 2000  # smaller synthetic scans are left out
 
 
 class PairSource(Protocol):
@@ -64,7 +64,7 @@ class ScanPairs:
 
 
 class RoomPairs:
-    """Pairs of successive fragments of synthetic rooms, made ahead of time by worker processes.
+    """Pairs of successive scans of synthetic rooms, made ahead of time by worker processes.
 
     Args:
         seed: seed of rooms and pairs.
@@ -72,8 +72,8 @@ class RoomPairs:
         pairs_per_room: pairs until a new room replaces the oldest.
         min_coverage: see `drop_sparse`.
         workers: number of processes; None: one less than the cores.
-        make: function that makes the fragments of a room; None: `make_room`.
-        far_share: share of pairs that skip one fragment and therefore overlap less.
+        make: function that makes the scans of a room; None: `make_room`.
+        far_share: share of pairs that skip one scan and therefore overlap less.
     """
 
     def __init__(
@@ -103,11 +103,11 @@ class RoomPairs:
         with self._lock:  # threads request other pairs at the same time
             self._schedule(oldest, newest + 2 * self.workers)
             future = self._made[room]
-        fragments = future.result()
-        far = float(torch.rand(1, generator=generator)) < self.far_share and len(fragments) > 2
+        scans = future.result()
+        far = float(torch.rand(1, generator=generator)) < self.far_share and len(scans) > 2
         gap = 2 if far else 1
-        i = int(torch.randint(len(fragments) - gap, (1,), generator=generator))
-        return fragments[i], fragments[i + gap]
+        i = int(torch.randint(len(scans) - gap, (1,), generator=generator))
+        return scans[i], scans[i + gap]
 
     def close(self) -> None:
         """End the worker processes."""
@@ -136,15 +136,15 @@ def _init_worker() -> None:
 
 
 def make_room(seed: int, index: int, min_coverage: float) -> list[Tensor]:
-    """Make two or more successive fragments (N, 3) of the room with this seed and index.
+    """Make two or more successive scans (N, 3) of the room with this seed and index.
 
     min_coverage: see `drop_sparse`.
     """
     from wsdesc.datasets.synthetic import room_scans
 
     for attempt in range(100):
-        fragments = room_scans(room_seed(seed, index, attempt), 4)
-        large = [torch.from_numpy(f.points) for f in fragments if len(f.points) >= _MIN_FRAGMENT_POINTS]
+        scans = room_scans(room_seed(seed, index, attempt), 4)
+        large = [torch.from_numpy(f.points) for f in scans if len(f.points) >= MIN_SCAN_POINTS]
         if len(large) >= 2:
             return [drop_sparse(points, 0.3, min_coverage) for points in large]
     raise RuntimeError(f"no room could be made from seed {seed}, index {index}")
