@@ -7,14 +7,7 @@ benchmark below it: the commands, machines and dates, the number of samples, tab
 and plots, which are written into a folder beside the page. A notes.md beside a results.json ends its section;
 one in RESULTS itself follows the introduction. Prints the names of the benchmarks.
 
-The tables of the paper are rebuilt by these commands, then this one:
-
-    wsdesc benchmark 3dmatch 3DMatch/ --model indoor --out results/                      Table 1
-    wsdesc benchmark 3dmatch 3DMatch/ --model indoor --rotated --out results/            Table 2
-    wsdesc benchmark timing 3DMatch/ --model indoor --out results/                       Tables 3 and 4
-    wsdesc ablate scans/ --test 3DMatch/ --out results/                                  Table 5
-    wsdesc benchmark modelnet40 modelnet40_ply_hdf5_2048/ --model objects --out results/ Tables 6 and 7
-    wsdesc benchmark eth ETH/ --model indoor --out results/                              Table 8
+The introduction of the page lists the commands that rebuild the tables of the paper.
 """
 
 from __future__ import annotations
