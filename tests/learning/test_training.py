@@ -89,6 +89,19 @@ def test_command_prints_how_to_continue(coarse_scene, tmp_path, monkeypatch):
     assert (out / "model.safetensors").is_file()
 
 
+def test_interrupted_command_prints_how_to_continue(tmp_path, monkeypatch):
+    def interrupt(scans, out, **options):
+        out.mkdir()
+        (out / "checkpoint.safetensors").touch()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("wsdesc.learning.training.train", interrupt)
+    done = CliRunner().invoke(app, ["train", "--out", str(tmp_path / "run"), "--tensorboard"])
+    assert done.exit_code == 130
+    assert f"continue from the last checkpoint with: wsdesc train --out {tmp_path / 'run'}" in done.stderr
+    assert done.stderr.rstrip().endswith("--resume --tensorboard")
+
+
 @pytest.mark.slow
 def test_poses_do_not_change_a_training(tmp_path, six_scans):
     """Poses beside the scans are shuffled, then deleted.
