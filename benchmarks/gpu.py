@@ -108,8 +108,8 @@ def spread_out(scan: Tensor, count: int) -> Tensor:
     size = (scan.amax(0) - scan.amin(0)).amax() + 3
     copies = -(-count // len(scan))
     edge = round(copies ** (1 / 3) + 0.5)
-    places = torch.cartesian_prod(*[torch.arange(edge, device="cuda")] * 3)[:copies] * size
-    return (scan + places[:, None]).view(-1, 3)[:count]
+    offsets = torch.cartesian_prod(*[torch.arange(edge, device="cuda")] * 3)[:copies] * size
+    return (scan + offsets[:, None]).view(-1, 3)[:count]
 
 
 def time_kernels(scan: Tensor) -> list[Row]:

@@ -86,16 +86,16 @@ def move_randomly(points: np.ndarray, rng: np.random.Generator) -> tuple[np.ndar
 def write_shuffled(folder: Path, scans: list[PlacedScan], seed: int) -> dict[str, KnownScan]:
     """Write scans (place, T_world_scan, points), moved and shuffled; return the truth by file name."""
     rng = np.random.default_rng(seed)
-    known = {}
+    truth = {}
     for number, k in enumerate(rng.permutation(len(scans))):
         place, T_world_scan, points = scans[k]
         moved, T_scan_moved = move_randomly(points, rng)
         write_points(folder / f"scan_{number:04d}.ply", moved)
         T = None if T_world_scan is None else T_world_scan @ T_scan_moved
-        known[f"scan_{number:04d}.ply"] = KnownScan(
+        truth[f"scan_{number:04d}.ply"] = KnownScan(
             place, T, moved.mean(axis=0), float(np.ptp(points, axis=0).max()), moved[::3]
         )
-    return known
+    return truth
 
 
 class Errors(NamedTuple):
@@ -105,11 +105,11 @@ class Errors(NamedTuple):
     distance: np.ndarray  # of the scans' centres, in their unit
 
 
-def pose_errors(known: list[KnownScan], poses: list[np.ndarray]) -> Errors:
+def pose_errors(truth: list[KnownScan], poses: list[np.ndarray]) -> Errors:
     """Align the frame of the estimated poses with the true one, without outliers; return the errors."""
-    T_true = np.stack([k.T_world_scan for k in known])
+    T_true = np.stack([k.T_world_scan for k in truth])
     T = np.stack(poses)
-    centres = np.stack([k.centre for k in known])
+    centres = np.stack([k.centre for k in truth])
     each = T_true @ np.linalg.inv(T)  # (n, 4, 4): T_true_frame of each scan alone
     aligned = [_errors(T_true, G @ T, centres) for G in each]
     best = int(np.argmin([np.median(e.distance) for e in aligned]))
@@ -154,27 +154,27 @@ def run(scans: Path, out: Path, jobs: int) -> ReconstructionRun:
     )
 
 
-def report_rows(known: dict[str, KnownScan], done: ReconstructionRun) -> list[tuple[str, str]]:
+def report_rows(truth: dict[str, KnownScan], done: ReconstructionRun) -> list[tuple[str, str]]:
     """Summarise a reconstruction in rows."""
     frames = [frame["scans"] for frame in done.poses["frames"]]
     T = {name: np.array(scan["T_world_scan"]) for name, scan in done.poses["scans"].items()}
-    placed = sum(known[name].T_world_scan is not None for frame in frames for name in frame)
-    foreign = [name for name, k in known.items() if k.T_world_scan is None]
+    placed = sum(truth[name].T_world_scan is not None for frame in frames for name in frame)
+    foreign = [name for name, k in truth.items() if k.T_world_scan is None]
     accepted = [edge for edge in done.edges if edge["accepted"]]
     sizes = ", ".join(str(len(frame)) for frame in frames)
     tried = f"{len(done.edges)} tried, {len(accepted)} accepted"
-    true = overlapping(known, 3 * done.poses["resolution"])
+    true = overlapping(truth, 3 * done.poses["resolution"])
     tried_pairs = sum(frozenset((edge["source"], edge["target"])) in true for edge in done.edges)
     rows = [
-        ("placed", f"{placed} of {len(known) - len(foreign)}, in frames of {sizes}"),
-        ("frames that join places", str(sum(len({known[name].place for name in f}) > 1 for f in frames))),
+        ("placed", f"{placed} of {len(truth) - len(foreign)}, in frames of {sizes}"),
+        ("frames that join places", str(sum(len({truth[name].place for name in f}) > 1 for f in frames))),
         ("foreign scans placed", f"{sum(name in T for name in foreign)} of {len(foreign)}"),
-        ("pairs", f"{tried}, {count_wrong(known, accepted)} of these wrong"),
+        ("pairs", f"{tried}, {count_wrong(truth, accepted)} of these wrong"),
         (f"pairs that overlap by {MIN_OVERLAP:.0%}", f"{len(true)}, of which {tried_pairs} were tried"),
     ]
     for frame in frames[:1] if foreign else frames:
-        own = [name for name in frame if known[name].T_world_scan is not None]
-        off = pose_errors([known[name] for name in own], [T[name] for name in own])
+        own = [name for name in frame if truth[name].T_world_scan is not None]
+        off = pose_errors([truth[name] for name in own], [T[name] for name in own])
         figures = [f"median {np.median(e):.3g}, largest {e.max():.3g}" for e in off]
         rows.append((f"frame of {len(own)}", f"degrees: {figures[0]}; distance: {figures[1]}"))
     rows.append(("time", f"{done.seconds:.0f} s, {done.core_seconds:.0f} core seconds"))
@@ -182,10 +182,10 @@ def report_rows(known: dict[str, KnownScan], done: ReconstructionRun) -> list[tu
     return rows
 
 
-def overlapping(known: dict[str, KnownScan], distance: float) -> set[frozenset[str]]:
+def overlapping(truth: dict[str, KnownScan], distance: float) -> set[frozenset[str]]:
     """Find pairs of scans that each have `MIN_OVERLAP` of their points within a distance of the other."""
     moved = {
-        name: transform(k.points, k.T_world_scan) for name, k in known.items() if k.T_world_scan is not None
+        name: transform(k.points, k.T_world_scan) for name, k in truth.items() if k.T_world_scan is not None
     }
     trees = {name: cKDTree(points) for name, points in moved.items()}
 
@@ -193,15 +193,15 @@ def overlapping(known: dict[str, KnownScan], distance: float) -> set[frozenset[s
         some = moved[a][:: max(1, len(moved[a]) // 500)]
         return float(np.isfinite(trees[b].query(some, distance_upper_bound=distance)[0]).mean())
 
-    pairs = [(a, b) for a, b in combinations(moved, 2) if known[a].place == known[b].place]
+    pairs = [(a, b) for a, b in combinations(moved, 2) if truth[a].place == truth[b].place]
     return {frozenset((a, b)) for a, b in pairs if min(share(a, b), share(b, a)) >= MIN_OVERLAP}
 
 
-def count_wrong(known: dict[str, KnownScan], edges: list[dict[str, Any]]) -> int:
+def count_wrong(truth: dict[str, KnownScan], edges: list[dict[str, Any]]) -> int:
     """Count edges that join places, or with errors above 10° or a tenth of the scan's extent."""
     count = 0
     for edge in edges:
-        a, b = known[edge["source"]], known[edge["target"]]
+        a, b = truth[edge["source"]], truth[edge["target"]]
         if a.place != b.place or a.T_world_scan is None or b.T_world_scan is None:
             count += 1
             continue
@@ -227,10 +227,10 @@ def measure(name: str, scans: list[PlacedScan], arguments: argparse.Namespace) -
     with working_folder(arguments.work) as work:
         shuffled = work / f"{name}-scans"
         shuffled.mkdir(exist_ok=True)
-        known = write_shuffled(shuffled, scans, arguments.seed)
+        truth = write_shuffled(shuffled, scans, arguments.seed)
         done = run(shuffled, work / f"{name}-model", arguments.jobs)
         print(f"{name}: {len(scans)} scans, {arguments.jobs} processes")
-        print_table(report_rows(known, done))
+        print_table(report_rows(truth, done))
 
 
 def run_scene(arguments: argparse.Namespace) -> None:

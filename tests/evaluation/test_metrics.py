@@ -32,10 +32,10 @@ def random(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-def pose(turn: object = (0, 0, 0), shift: object = (0, 0, 0)) -> Tensor:
+def pose(rotation: object = (0, 0, 0), shift: object = (0, 0, 0)) -> Tensor:
     """A rotation vector, in radians, and a translation as (4, 4)."""
     T = np.eye(4)
-    T[:3, :3] = Rotation.from_rotvec(np.asarray(turn, dtype=float)).as_matrix()
+    T[:3, :3] = Rotation.from_rotvec(np.asarray(rotation, dtype=float)).as_matrix()
     T[:3, 3] = shift
     return torch.from_numpy(T)
 
@@ -158,12 +158,12 @@ class TestR1:
 
     def test_information_gives_the_displacement_of_a_small_pose(self) -> None:
         """The sign of −[p]×: with [p]× the mixed term would have the other sign, as the check shows."""
-        turn, shift = np.array([2e-5, -1e-5, 3e-5]), np.array([1e-5, 4e-5, -2e-5])
-        displacement = transformed(pose(turn, shift), self.points) - self.points
+        rotation, shift = np.array([2e-5, -1e-5, 3e-5]), np.array([1e-5, 4e-5, -2e-5])
+        displacement = transformed(pose(rotation, shift), self.points) - self.points
         Lambda = information_matrix(self.points)
         mean_square = displacement.square().sum(1).mean().item()
         for sign, agrees in ((1, True), (-1, False)):
-            v = torch.from_numpy(np.hstack([shift, sign * turn]))
+            v = torch.from_numpy(np.hstack([shift, sign * rotation]))
             value = (v @ Lambda @ v / Lambda[0, 0]).item()
             assert (value == pytest.approx(mean_square, rel=1e-3)) is agrees
 
@@ -186,10 +186,10 @@ class TestR1:
     def test_mixed_term_has_the_sign_of_the_displacement(self) -> None:
         """A rotation about the points' own centre leaves it in place: translation undoes the lever."""
         centre = self.points.mean(0)
-        turn = np.array([0, 1e-4, 0])
-        about_centre = pose(shift=centre) @ pose(turn) @ pose(shift=-centre)
+        rotation = np.array([0, 1e-4, 0])
+        about_centre = pose(shift=centre) @ pose(rotation) @ pose(shift=-centre)
         doubled = about_centre.clone()
-        doubled[:3, :3] = pose(2 * turn)[:3, :3]  # so that the vector part is the rotation vector
+        doubled[:3, :3] = pose(2 * rotation)[:3, :3]  # so that the vector part is the rotation vector
         error = r1_error(doubled, EYE, information_matrix(self.points)).item()
         assert error == pytest.approx(pose_rmse(about_centre, EYE, self.points).item() ** 2, rel=1e-3)
 
@@ -224,7 +224,7 @@ class TestR1:
 
 
 def test_r2_needs_rotation_and_translation() -> None:
-    turn = math.radians(1) * np.array([0, 0, 1])
-    T = torch.stack([pose(14 * turn, (0.29, 0, 0)), pose(16 * turn), pose(shift=(0.31, 0, 0))])
+    rotation = math.radians(1) * np.array([0, 0, 1])
+    T = torch.stack([pose(14 * rotation, (0.29, 0, 0)), pose(16 * rotation), pose(shift=(0.31, 0, 0))])
     assert r2_success(T, EYE).tolist() == [True, False, False]
     assert r2_success(T, EYE, unit=2).tolist() == [True, False, True]

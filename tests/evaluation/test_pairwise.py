@@ -156,19 +156,19 @@ def test_interrupted_run_continues_to_the_same_result(scene_root: Path, tmp_path
     evaluate_pairs("3dmatch", scenes, [Method("m", CountingDescriber())], options, tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
         evaluate_pairs(
-            "3dmatch", scenes, [Method("m", CountingDescriber(stop_at=4))], options, tmp_path / "cut"
+            "3dmatch", scenes, [Method("m", CountingDescriber(stop_at=4))], options, tmp_path / "interrupted"
         )
-    part = (tmp_path / "cut" / "m.jsonl").read_bytes()
+    part = (tmp_path / "interrupted" / "m.jsonl").read_bytes()
     whole = (tmp_path / "whole" / "m.jsonl").read_bytes()
     assert part.count(b"\n") == 5  # settings, and two pairs with two keypoint counts
     assert whole.startswith(part)
-    (tmp_path / "cut" / "m.jsonl").write_bytes(
+    (tmp_path / "interrupted" / "m.jsonl").write_bytes(
         part + whole[len(part) : len(part) + 40]
     )  # with an unfinished line
-    evaluate_pairs("3dmatch", scenes, [Method("m", CountingDescriber())], options, tmp_path / "cut")
-    assert (tmp_path / "cut" / "m.jsonl").read_bytes() == whole
+    evaluate_pairs("3dmatch", scenes, [Method("m", CountingDescriber())], options, tmp_path / "interrupted")
+    assert (tmp_path / "interrupted" / "m.jsonl").read_bytes() == whole
     idle = CountingDescriber()
-    evaluate_pairs("3dmatch", scenes, [Method("m", idle)], options, tmp_path / "cut")
+    evaluate_pairs("3dmatch", scenes, [Method("m", idle)], options, tmp_path / "interrupted")
     assert idle.calls == 0
 
 

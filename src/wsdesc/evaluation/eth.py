@@ -73,8 +73,8 @@ def _read_scene(folder: Path, scans: dict[int, Path]) -> EvaluationScene:
         pairs = [PairTruth(entry.i, entry.j, entry.T_i_j) for entry in read_log(truth / "gt.log")]
     else:
         pairs = _pairs_of_poses(folder)
-    places = [folder, folder / "01_Keypoints", evaluation / "01_Keypoints"]
-    keypoints = {number: find_keypoints(places, path.stem) for number, path in scans.items()}
+    folders = [folder, folder / "01_Keypoints", evaluation / "01_Keypoints"]
+    keypoints = {number: find_keypoints(folders, path.stem) for number, path in scans.items()}
     listed = {number: path for number, path in keypoints.items() if path}
     return make_scene(name, folder, scans, pairs, listed, scan_name="scan {}")
 

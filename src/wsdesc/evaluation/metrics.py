@@ -145,9 +145,9 @@ def r1_error(T_estimated: Matrices, T_true: Matrices, information: Matrices) -> 
             "information matrices must be (..., 6, 6) with a positive number of points at [0, 0]"
         )
     R_true = T_true[..., :3, :3]
-    turn = _quaternion(R_true.mT @ T_estimated[..., :3, :3])
+    rotation = _quaternion(R_true.mT @ T_estimated[..., :3, :3])
     shift = (R_true.mT @ (T_estimated - T_true)[..., :3, 3:]).squeeze(-1)
-    xi = torch.cat([shift, turn], dim=-1)[..., None]  # (..., 6, 1)
+    xi = torch.cat([shift, rotation], dim=-1)[..., None]  # (..., 6, 1)
     return (xi.mT @ Lambda @ xi).squeeze(-1).squeeze(-1) / Lambda[..., 0, 0]
 
 

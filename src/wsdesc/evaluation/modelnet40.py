@@ -226,7 +226,9 @@ def _isotropic_cells(records: list[Record]) -> list[str]:
     translation = [record["translation_error"] for record in records]
     cells = [f"{x:.3f}" for x in (np.mean(rotation), np.median(rotation))]
     cells += [f"{x:.4f}" for x in (np.mean(translation), np.median(translation))]
-    right = np.mean([turn < 15 and shift < 0.3 for turn, shift in zip(rotation, translation, strict=True)])
+    right = np.mean(
+        [degrees < 15 and shift < 0.3 for degrees, shift in zip(rotation, translation, strict=True)]
+    )
     return [*cells, percent(float(right)), _found_cell(records)]
 
 
