@@ -138,3 +138,12 @@ def test_every_format_is_written_into_the_locked_file(tmp_path, extension, monke
     monkeypatch.setattr(atomic, "_claim", record_claim)
     write_points(tmp_path / f"a{extension}", np.random.default_rng(0).normal(size=(20, 3)))
     assert seen[0] == seen[1]
+
+
+def test_lines_are_appended(tmp_path):
+    path = tmp_path / "log.jsonl"
+    atomic.append_line(path, "first")
+    atomic.append_line(path, "zweite ü")
+    assert path.read_text(encoding="utf-8") == "first\nzweite ü\n"
+    with pytest.raises(FileFormatError, match="cannot be written"):
+        atomic.append_line(tmp_path, "a folder")

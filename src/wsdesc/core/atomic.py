@@ -60,6 +60,21 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
         _flush(real.parent, os.O_RDONLY)
 
 
+def append_line(path: Path, line: str) -> None:
+    """Append a line of text to a file, and return when it is on the disk.
+
+    Raises:
+        FileFormatError: the file cannot be written.
+    """
+    try:
+        with path.open("a", encoding="utf-8") as file:
+            file.write(line + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise FileFormatError(f"{path}: cannot be written: {error.strerror or error}") from error
+
+
 def remove_leftovers(folder: Path) -> None:
     """Remove temporary files of killed writers from a folder; those of running writers are locked."""
     with suppress(OSError):

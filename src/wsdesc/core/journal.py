@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from wsdesc.core.atomic import append_line
 from wsdesc.core.errors import FileFormatError
 from wsdesc.core.executors import Executor
 from wsdesc.core.progress import Advance
@@ -94,13 +94,7 @@ class Journal:
         line = json.dumps({"key": key, "result": plain}, allow_nan=False)
         self._results[key] = json.loads(line)["result"]  # a resumed run must compute with the same values
         if "error" not in plain:
-            try:
-                with self.path.open("a", encoding="utf-8") as file:
-                    file.write(line + "\n")
-                    file.flush()
-                    os.fsync(file.fileno())
-            except OSError as error:
-                raise FileFormatError(f"{self.path}: cannot be written: {error.strerror or error}") from error
+            append_line(self.path, line)
         return self._results[key]
 
 

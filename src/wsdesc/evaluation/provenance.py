@@ -15,6 +15,7 @@ from pathlib import Path
 
 from wsdesc.core.atomic import atomic_write
 from wsdesc.core.errors import FileFormatError
+from wsdesc.core.folders import make_folder
 
 RUNS = "runs.json"
 
@@ -44,7 +45,7 @@ class RunLog:
         """Add the present run, once."""
         if self._present not in self.runs:
             self.runs.append(self._present)
-            self._path.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(self._path.parent)
             text = json.dumps([asdict(run) for run in self.runs], indent=1, ensure_ascii=False)
             with atomic_write(self._path) as temporary:
                 temporary.write_text(text + "\n", encoding="utf-8")

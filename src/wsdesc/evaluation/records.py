@@ -7,13 +7,13 @@ left by a crash, is removed when the file is opened.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn, Self
 
-from wsdesc.core.atomic import atomic_write
+from wsdesc.core.atomic import append_line, atomic_write
 from wsdesc.core.errors import FileFormatError, InputError
+from wsdesc.core.folders import make_folder
 
 Record = dict[str, Any]
 
@@ -43,10 +43,7 @@ class RecordStore:
         """
         path = Path(path)
         expected = json.loads(json.dumps(dict(settings)))  # as JSON reads it back: tuples become lists
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise FileFormatError(f"{path.parent}: cannot be created: {error.strerror or error}") from error
+        make_folder(path.parent)
         if fresh or not path.is_file():
             write_records(path, expected, [])
             return cls(path, key, [])
@@ -65,13 +62,7 @@ class RecordStore:
     def append(self, record: Record) -> Record:
         """Write a record to disk and return it as it will be read back."""
         line = _line(record)
-        try:
-            with self.path.open("a", encoding="utf-8") as file:
-                file.write(line)
-                file.flush()
-                os.fsync(file.fileno())
-        except OSError as error:
-            raise FileFormatError(f"{self.path}: cannot be written: {error.strerror or error}") from error
+        append_line(self.path, line)
         written: Record = json.loads(line)
         self._records[self._key_of(written)] = written
         return written
@@ -86,7 +77,7 @@ class RecordStore:
 def write_records(path: Path, settings: Mapping[str, Any], records: Iterable[Record]) -> None:
     """Write settings and records, replacing the file."""
     with atomic_write(path) as temporary:
-        temporary.write_text("".join(map(_line, [settings, *records])), encoding="utf-8")
+        temporary.write_text("".join(f"{_line(record)}\n" for record in [settings, *records]), "utf-8")
 
 
 def read_records(path: Path) -> tuple[Record, list[Record]]:
@@ -112,7 +103,7 @@ def read_records(path: Path) -> tuple[Record, list[Record]]:
 
 
 def _line(record: Mapping[str, Any]) -> str:
-    return json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n"
+    return json.dumps(record, ensure_ascii=False, allow_nan=False)
 
 
 def _remove_unfinished_line(path: Path) -> None:

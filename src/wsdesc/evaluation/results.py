@@ -11,6 +11,7 @@ from typing import Any, Self
 
 from wsdesc.core.atomic import atomic_write
 from wsdesc.core.errors import FileFormatError
+from wsdesc.core.folders import make_folder
 from wsdesc.evaluation.methods import Kind, Method
 from wsdesc.evaluation.provenance import Run
 from wsdesc.evaluation.records import Record, read_records
@@ -57,7 +58,7 @@ class BenchmarkResults:
 
     def save(self, folder: Path, csv_files: Mapping[str, Sequence[Record]]) -> None:
         """Write results.json, results.md and CSV files; the records are in the folder already."""
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         values = asdict(self)
         del values["records"]
         write_text(folder / RESULTS, json.dumps(values, indent=1, ensure_ascii=False) + "\n")

@@ -18,6 +18,7 @@ from torch import Tensor
 from wsdesc.alignment import ransac
 from wsdesc.cloud.neighbours import NeighbourGrid
 from wsdesc.cloud.units import INDOOR_RESOLUTION
+from wsdesc.core.folders import make_folder
 from wsdesc.core.progress import ProgressHook, no_progress
 from wsdesc.descriptor.model import DescriptorInput, WSDesc
 from wsdesc.evaluation.methods import Method
@@ -92,7 +93,7 @@ def run_timing(
     folder = out / "timing"
     results = _summarise(records, methods, len(pairs), len(numbers), options, command)
     settings: dict[str, Any] = {"benchmark": "timing", **options.model_dump(mode="json")}
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     for evaluated in results.methods:
         write_records(folder / evaluated.file, settings, records[evaluated.name])
     results.save(folder, {"timing.csv": [record for group in records.values() for record in group]})

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from wsdesc.core.atomic import atomic_write
 from wsdesc.core.errors import FileFormatError, InputError
-from wsdesc.core.folders import check_links
+from wsdesc.core.folders import make_folder
 from wsdesc.descriptor.model import WSDesc
 from wsdesc.descriptor.pretrained import RUN_WEIGHTS
 from wsdesc.learning import distributed
@@ -264,11 +264,7 @@ class _RunFolder:
     def open(self, trainer: Trainer, resume: bool, tensorboard: bool) -> int:
         """Create the folder or load its checkpoint; return the number of finished steps."""
         checkpoint = self.path / CHECKPOINT_FILE
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            check_links(self.path)
-        except OSError as error:
-            raise FileFormatError(f"{self.path}: cannot be used as a folder: {error.strerror}") from error
+        make_folder(self.path)
         if checkpoint.exists() and not resume:
             raise InputError(
                 f"{self.path}: contains a training; continue it with --resume (resume=True) "

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from wsdesc.core.devices import choose_device
 from wsdesc.core.errors import InputError
+from wsdesc.core.folders import make_folder
 from wsdesc.core.progress import ProgressHook, no_progress
 from wsdesc.descriptor import pretrained
 from wsdesc.descriptor.model import WSDesc
@@ -107,7 +108,7 @@ def train(
     data = load_training_data(resolved.scans, resolved, progress=progress or no_progress)
     source = _source(data, resolved, chosen)
     if data.graph is not None:
-        out.mkdir(parents=True, exist_ok=True)
+        make_folder(out)
         data.graph.save(out / PAIRS_FILE)
     validator = _Validator(_held_out_pairs(data), resolved) if data.held_out else None
     run = run_training(

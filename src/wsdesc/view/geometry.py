@@ -5,13 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 from scipy.spatial.transform import Rotation
 
-from wsdesc.core.geometry import cell_keys
-
-Floats = NDArray[np.float64]
+from wsdesc.core.geometry import Floats, cell_keys
 
 NORMAL_NEIGHBOURS = 10  # points of a local plane; normals are only used for shading
 _ROUNDS = 8  # bisections of the cell size in `thin_points`

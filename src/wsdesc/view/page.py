@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wsdesc.core.atomic import atomic_write
-from wsdesc.view.geometry import Floats, QuaternionPose
+from wsdesc.core.geometry import Floats
+from wsdesc.view.geometry import QuaternionPose
 from wsdesc.view.pick import MIN_OCCUPANCY
 from wsdesc.view.scene import BAD, GOOD, RADIUS, MatchLines, ScanView, SceneView, Supports, confidence_colour
 

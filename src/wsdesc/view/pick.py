@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wsdesc.view.geometry import Floats, interpolate
+from wsdesc.core.geometry import Floats
+from wsdesc.view.geometry import interpolate
 from wsdesc.view.scene import SceneView
 
 MIN_OCCUPANCY = 64  # of 255: cells below it are not drawn

@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike
 
 from wsdesc.core.atomic import atomic_write
 from wsdesc.core.errors import InputError
-from wsdesc.core.geometry import check_rigid, normals, transform
-from wsdesc.view.geometry import NORMAL_NEIGHBOURS, Floats, median_spacing, principal_axes
+from wsdesc.core.geometry import Floats, check_rigid, normals, transform
+from wsdesc.view.geometry import NORMAL_NEIGHBOURS, median_spacing, principal_axes
 
 _SOURCE = np.array([0.95, 0.50, 0.10])
 _TARGET = np.array([0.16, 0.45, 0.78])

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from wsdesc.core.errors import FileFormatError, InputError
-from wsdesc.core.geometry import check_rigid
-from wsdesc.view.geometry import Floats
+from wsdesc.core.geometry import Floats, check_rigid
 
 
 def read_pose(path: str | Path) -> Floats:

@@ -17,11 +17,11 @@ from wsdesc.cloud.files import read_points
 from wsdesc.cloud.neighbours import NeighbourGrid
 from wsdesc.cloud.units import measure
 from wsdesc.core.errors import InputError, WSDescError
-from wsdesc.core.geometry import check_rigid, transform
+from wsdesc.core.geometry import Floats, check_rigid, transform
 from wsdesc.descriptor.description import Description, load_model, prepare_scan
 from wsdesc.descriptor.options import DEFAULT_MODEL
 from wsdesc.matching.mutual import mutual_matches
-from wsdesc.view.geometry import Floats, thin_points
+from wsdesc.view.geometry import thin_points
 from wsdesc.view.page import page
 from wsdesc.view.scene import (
     MAX_POINTS,

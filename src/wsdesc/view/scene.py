@@ -15,10 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wsdesc.core.errors import InputError
-from wsdesc.core.geometry import check_rigid, normals, transform
+from wsdesc.core.geometry import Floats, check_rigid, normals, transform
 from wsdesc.view.geometry import (
     NORMAL_NEIGHBOURS,
-    Floats,
     QuaternionPose,
     median_spacing,
     principal_axes,

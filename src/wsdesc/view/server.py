@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
 from wsdesc.core.errors import InputError, MissingExtraError
-from wsdesc.view.geometry import Floats, QuaternionPose, interpolate
+from wsdesc.core.geometry import Floats
+from wsdesc.view.geometry import QuaternionPose, interpolate
 from wsdesc.view.pick import PickedKeypoint, pick_keypoint, support_cells
 from wsdesc.view.scene import BAD, GOOD, RADIUS, ScanView, SceneView, Supports, confidence_colour
 
