@@ -115,12 +115,13 @@ def test_failed_registration_says_what_to_try(pair, result):
     failed = wsdesc.register(pair[0], noise, keypoints=60, resolution=result.resolution)
     assert not failed.success
     assert failed.warnings
+    assert all(warning[0].isupper() and warning.endswith(".") for warning in failed.warnings)
 
 
 def test_different_units_are_reported(pair):
     failed = wsdesc.register(1000 * pair[0], pair[1], **FAST)
     assert not failed.success
-    assert "different units" in failed.warnings[0]
+    assert failed.warnings[0].startswith("The scans seem to have different units")
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,11 @@ from wsdesc.alignment.observability import Degeneracy
 from wsdesc.registration.result import SUCCESS
 
 
+def as_sentence(text: str) -> str:
+    """Capitalize the first letter and end with a period."""
+    return text[:1].upper() + text[1:].rstrip(".") + "."
+
+
 def no_alignment_found(resolution: float) -> str:
     """Explain a registration without any pose."""
     return (
@@ -19,7 +24,7 @@ def warnings_about(
     degeneracy: Degeneracy, evidence: Evidence, confidence: float, resolution: float
 ) -> list[str]:
     """List the warnings about a pose; a success has at most that of its degeneracy."""
-    warnings = [degeneracy.warning] if degeneracy.warning else []
+    warnings = [as_sentence(degeneracy.warning)] if degeneracy.warning else []
     if confidence >= SUCCESS:
         return warnings
     if evidence.ambiguous:

@@ -23,7 +23,7 @@ from wsdesc.core.kernels import run_each
 from wsdesc.core.progress import ProgressHook, StepTimer
 from wsdesc.descriptor.description import Description, cleaned_points, load_model, prepare_scans
 from wsdesc.descriptor.options import DEFAULT_MODEL
-from wsdesc.registration.advice import no_alignment_found, warnings_about
+from wsdesc.registration.advice import as_sentence, no_alignment_found, warnings_about
 from wsdesc.registration.candidates import AnySurface, find_candidates
 from wsdesc.registration.options import RegisterOptions, Solver
 from wsdesc.registration.result import SUCCESS, Registration
@@ -97,7 +97,7 @@ def register(
         unit_warning = different_units(*points)
         resolution = o.resolution or measure(*points).resolution
         if unit_warning and o.resolution is None:
-            return _failed(resolution, [unit_warning], timer)
+            return _failed(resolution, [as_sentence(unit_warning)], timer)
         network, name = load_model(o.model, o.device)
         p, q = prepare_scans(clouds, resolution, name, o.seed, o.keypoints, where)
     with timer("surfaces"):

@@ -1,0 +1,44 @@
+"""Warnings of a registration."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from wsdesc.registration.advice import as_sentence, no_alignment_found, warnings_about
+
+DETERMINED = SimpleNamespace(warning=None)
+
+
+def evidence(ambiguous=False, repetitive=False):
+    return SimpleNamespace(ambiguous=ambiguous, repeats=repetitive, repetitive=repetitive)
+
+
+def test_success_has_no_warnings():
+    assert warnings_about(DETERMINED, evidence(ambiguous=True), 0.95, 0.025) == []
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        (evidence(ambiguous=True), "second pose fits nearly as well"),
+        (evidence(repetitive=True), "repetitive structure"),
+        (evidence(), "Try another resolution (this one: 0.025) or more keypoints."),
+    ],
+)
+def test_failure_has_a_reason_or_advice(given, text):
+    (warning,) = warnings_about(DETERMINED, given, 0.4, 0.025)
+    assert text in warning
+
+
+def test_undetermined_direction_comes_first():
+    warnings = warnings_about(SimpleNamespace(warning="the overlap is a plane"), evidence(), 0.0, 0.025)
+    assert warnings == ["The overlap is a plane."]
+
+
+def test_no_alignment_says_what_to_try():
+    assert "Do the scans overlap?" in no_alignment_found(0.025)
+    assert "0.025" in no_alignment_found(0.025)
+
+
+def test_sentences_end_once():
+    assert as_sentence("a b.") == as_sentence("a b") == "A b."
