@@ -24,8 +24,8 @@ import numpy as np
 import torch
 
 from benchmarks.common import make_parser, print_machine, random_rotation, run_command, show_progress
-from wsdesc.alignment.confidence import FITTED, Calibration, Evidence
-from wsdesc.alignment.surface import Surface
+from wsdesc.alignment.confidence import CALIBRATION_FILE, Calibration, Evidence
+from wsdesc.alignment.surface import Surface, make_surface
 from wsdesc.cloud.files import read_points
 from wsdesc.cloud.units import INDOOR_RESOLUTION
 from wsdesc.core.geometry import rotate
@@ -79,7 +79,7 @@ def describe_rotated(
     description = describe(rotate(points, T_rotated_scan), keypoints=keypoints, resolution=resolution)
     T = T_world_scan @ T_rotated_scan.T @ _offset_pose(description)
     T[:3, 3] /= description.unit
-    return DescribedScan(place, description, Surface.of(description.points.numpy()), T)
+    return DescribedScan(place, description, make_surface(description.points), T)
 
 
 def _offset_pose(description: Description) -> np.ndarray:
@@ -221,7 +221,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--limit", type=int, default=400, help="largest number of overlapping pairs")
     parser.add_argument("--seed", type=int, default=0, help="seed of rotations and pairs")
     parser.add_argument(
-        "-o", "--out", type=Path, default=FITTED, help="fitted model (default: the package's)"
+        "-o", "--out", type=Path, default=CALIBRATION_FILE, help="fitted model (default: the package's)"
     )
     parser.add_argument("--rows", type=Path, help="npz file for features and correctness")
     return parser

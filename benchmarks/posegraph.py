@@ -23,7 +23,7 @@ from scipy.spatial import cKDTree
 from scipy.spatial.transform import Rotation
 
 from benchmarks.common import make_parser, print_machine, print_rows, run_command
-from wsdesc.alignment.observability import Information
+from wsdesc.alignment.information import Information
 from wsdesc.core.geometry import inverse
 from wsdesc.reconstruction.disambiguation import choose_candidates
 from wsdesc.reconstruction.loop_closure import check_edges, place_scans

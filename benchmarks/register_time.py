@@ -36,22 +36,14 @@ from benchmarks.common import (
 )
 from benchmarks.precision import CUDA_DEGREES, CUDA_MILLIMETRES
 from wsdesc import Registration, read_points, register
+from wsdesc.alignment.confidence import Evidence
 from wsdesc.core.devices import choose_device
 from wsdesc.core.progress import Advance
 from wsdesc.datasets.synthetic import room_pair
 from wsdesc.evaluation import rotation_error_deg
 
 Clouds = tuple[np.ndarray, np.ndarray]  # source (N, 3) and target (M, 3)
-SHARES = (
-    "overlap",
-    "informative",
-    "normals",
-    "uncrossed",
-    "clear",
-    "relief",
-    "details",
-    "tight",
-)  # of Evidence
+SHARES = Evidence._fields[:9]  # figures in 0 … 1
 
 
 def synchronise() -> None:

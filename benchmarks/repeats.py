@@ -1,6 +1,6 @@
 """Fit the confidence of ambiguous poses on floors with repetitive structure.
 
-    python -m benchmarks.repeats --floors 10 -o src/wsdesc/alignment/repeats.json
+    python -m benchmarks.repeats --floors 10 -o src/wsdesc/alignment/repetitive.json
 
 All pairs of laser scans of a synthetic floor are registered, with and without overlap. A case is a plausible
 pose of a pair with another plausible pose.
@@ -24,7 +24,7 @@ import torch
 
 from benchmarks.calibrate import DescribedScan, describe_rotated
 from benchmarks.common import make_parser, print_machine, print_rows, run_command, show_progress
-from wsdesc.alignment.confidence import REPEATS, Calibration
+from wsdesc.alignment.confidence import PLAUSIBLE, REPETITIVE_FILE, Calibration
 from wsdesc.cloud.units import working_resolution
 from wsdesc.core.geometry import inverse
 from wsdesc.datasets.synthetic.floor import floor_scans
@@ -58,9 +58,9 @@ def find_cases(floor: int, source: DescribedScan, target: DescribedScan) -> list
     T_true = inverse(target.T_world_scan) @ source.T_world_scan
     right = [bool(r2_success(candidate.refined.T_target_source, T_true)) for candidate in candidates]
     return [
-        Case(floor, candidate.evidence.features_of_repeats(), correct, any(right))
+        Case(floor, candidate.evidence.repetitive_features(), correct, any(right))
         for candidate, correct in zip(candidates, right, strict=True)
-        if candidate.evidence.repeats and candidate.evidence_alone.alone > 0.5
+        if candidate.evidence.repetitive and candidate.evidence_alone.base_confidence > PLAUSIBLE
     ]
 
 
@@ -77,7 +77,7 @@ def fit(cases: list[Case]) -> Calibration:
     features, right = np.stack([c.features for c in cases]), np.array([c.right for c in cases])
     solved = np.array([c.solved for c in cases])
     weights = np.where(solved, 0.5 / solved.mean(), 0.5 / (1 - solved.mean()))
-    return Calibration.fit(features, right, against=0, weights=weights)
+    return Calibration.fit(features, right, negative=0, weights=weights)
 
 
 def make_table(cases: list[Case]) -> list[list[str]]:
@@ -125,7 +125,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--keypoints", type=int, default=2000, help="per scan (default: %(default)s)")
     parser.add_argument("--rows", type=Path, help="npz file for features and correctness")
     parser.add_argument(
-        "-o", "--out", type=Path, default=REPEATS, help="fitted model (default: the package's)"
+        "-o", "--out", type=Path, default=REPETITIVE_FILE, help="fitted model (default: the package's)"
     )
     return parser
 

@@ -29,31 +29,31 @@ from benchmarks.common import (
     show_progress,
 )
 from wsdesc import read_points
-from wsdesc.alignment.refine import REACH, merit, refine, rigid
-from wsdesc.alignment.surface import Surface
-from wsdesc.alignment.verify import agreement
+from wsdesc.alignment.refine import OVERLAP_DISTANCE, orthonormalise, refine
+from wsdesc.alignment.surface import Surface, make_surface
+from wsdesc.alignment.verify import score_refinement, verify
 from wsdesc.cloud.sampling import voxel_downsample
 from wsdesc.evaluation import rotation_error_deg, translation_error
 
 
 def main(arguments: argparse.Namespace) -> None:
     resolution = arguments.resolution
-    distance = REACH * resolution
+    distance = OVERLAP_DISTANCE * resolution
 
     @cache
     def surface(number: int) -> Surface:
         points = torch.from_numpy(read_points(fragment_path(arguments.scene, number), nonfinite="drop"))
-        return Surface.of(voxel_downsample(points, resolution).numpy())
+        return make_surface(voxel_downsample(points, resolution))
 
     table = [["", "n", "median °", "median distance", "refined pose fits better, %"]]
     for folder in arguments.evaluations:
         rows = []
         for pair in show_progress(read_truth(folder), folder.name):
-            source, target, T_true = surface(pair.j), surface(pair.i), rigid(pair.T_i_j)
-            refined = refine(source, target, T_true, resolution=resolution)
+            source, target, T_true = surface(pair.j), surface(pair.i), orthonormalise(pair.T_i_j)
+            (refined,) = refine(source, target, T_true[None], resolution)
+            (true_score,) = verify(source, target, T_true[None], distance)
             poses = (refined.T_target_source, T_true)
-            true_score = merit(agreement(source, target, T_true, distance), distance)
-            better = merit(refined.agreement, distance) > true_score
+            better = score_refinement(refined.score, distance) > score_refinement(true_score, distance)
             rows.append((float(rotation_error_deg(*poses)), float(translation_error(*poses)), better))
         degrees, distances, is_better = zip(*rows, strict=True)
         medians = [f"{np.median(degrees):.2f}", f"{np.median(distances):.3f}"]

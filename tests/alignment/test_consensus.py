@@ -10,8 +10,9 @@ import torch
 from scipy.spatial.transform import Rotation
 from torch import Tensor
 
-from wsdesc.alignment.compatibility import CLOSEST, closest_partners, compatibility_bits
-from wsdesc.alignment.consensus import consensus, most_trusted
+from wsdesc.alignment.consensus import consensus
+from wsdesc.alignment.consensus.compatibility import MAX_PARTNERS, best_partners, compatibility_bits
+from wsdesc.alignment.correspondences import most_weighted
 from wsdesc.alignment.hypotheses import Hypothesis
 from wsdesc.core.errors import InputError
 
@@ -69,7 +70,7 @@ def test_finds_two_percent_of_right_matches(seed: int) -> None:
     assert is_near(best, T, source.mean(0))
     assert best.inliers[right].double().mean() > 0.97
     assert best.T_target_source.dtype == torch.float64
-    assert best.score > 30
+    assert best.votes > 30
 
 
 def test_finds_one_percent_of_few_and_of_many() -> None:
@@ -91,7 +92,7 @@ def test_motions_differ_and_the_best_come_first() -> None:
     source, target, _, _ = matches(600, 0.1, 0)
     found = consensus(source, target)
     assert len(found) == 8
-    scores = [hypothesis.score for hypothesis in found]
+    scores = [hypothesis.votes for hypothesis in found]
     assert scores == sorted(scores, reverse=True)
     middle = source.mean(0)
     for a, first in enumerate(found):
@@ -191,7 +192,7 @@ def test_same_bits_on_any_number_of_threads(count: int, right: float) -> None:
         for a, b in zip(results[0], other, strict=True):
             assert torch.equal(a.T_target_source, b.T_target_source)
             assert torch.equal(a.inliers, b.inliers)
-            assert a.score == b.score
+            assert a.votes == b.votes
 
 
 @pytest.mark.parametrize("count", [5, 64, 65, 300])
@@ -206,14 +207,14 @@ def test_partners_in_common_are_those_of_brute_force(count: int) -> None:
     assert np.array_equal(unpacked.astype(bool), graph)
 
     common = graph.astype(int) @ graph.astype(int)
-    partners, shared = closest_partners(p, q, within, bits)
+    partners, shared = best_partners(p, q, within, bits)
     for i in range(count):
         mine = np.flatnonzero(graph[i])
         kept = partners[i][partners[i] >= 0]
-        assert len(kept) == len(set(kept)) == min(len(mine), CLOSEST)
+        assert len(kept) == len(set(kept)) == min(len(mine), MAX_PARTNERS)
         assert graph[i][kept].all()
         assert np.array_equal(shared[i, : len(kept)], common[i, kept])
-        assert np.array_equal(shared[i, : len(kept)], np.sort(common[i, mine])[::-1][:CLOSEST])
+        assert np.array_equal(shared[i, : len(kept)], np.sort(common[i, mine])[::-1][:MAX_PARTNERS])
 
 
 def test_weights_decide_between_equal_motions() -> None:
@@ -234,8 +235,8 @@ def test_of_too_many_matches_the_most_trusted_are_used() -> None:
     assert is_near(found[0], T, source.mean(0))
     assert found[0].inliers.shape == (2000,)
     assert is_near(consensus(source, target, limit=600)[0], T, source.mean(0))
-    assert np.array_equal(most_trusted(np.ones(6), 3), [0, 2, 4])
-    assert np.array_equal(most_trusted(np.array([0.0, 1, 3, 0, 2]), 2), [2, 4])
+    assert np.array_equal(most_weighted(np.ones(6), 3), [0, 2, 4])
+    assert np.array_equal(most_weighted(np.array([0.0, 1, 3, 0, 2]), 2), [2, 4])
 
 
 @pytest.mark.parametrize("count", [0, 1, 2])
@@ -262,7 +263,7 @@ def test_three_exact_matches_are_enough() -> None:
     (only,) = consensus(source, target)
     assert only.inliers.all()
     torch.testing.assert_close(only.T_target_source, T, rtol=0, atol=1e-9)
-    assert only.score == pytest.approx(3)
+    assert only.votes == pytest.approx(3)
 
 
 def test_takes_single_precision_and_views() -> None:

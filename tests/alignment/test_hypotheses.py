@@ -42,7 +42,7 @@ def test_finds_the_motions_by_their_support() -> None:
     found = ransac_hypotheses(source, target, hypotheses=4)
     for hypothesis, truth in zip(found, truths, strict=False):
         torch.testing.assert_close(hypothesis.T_target_source, truth, rtol=0, atol=0.02)
-    scores = [hypothesis.score for hypothesis in found]
+    scores = [hypothesis.votes for hypothesis in found]
     assert scores == sorted(scores, reverse=True)
     assert len(found) <= 4
     for T, inliers, score in found:
@@ -72,7 +72,7 @@ def test_a_motion_rules_out_those_near_it() -> None:
     points -= points.mean(axis=1, keepdims=True)
     poses = np.stack([motion(0, 0), motion(9, 0.2), motion(11, 0), motion(0, 0.26), motion(10.5, 0.1)])
     assert distinct(poses, points, points, threshold=0.05).tolist() == [0, 2, 3]
-    assert distinct(poses, points, points, threshold=0.05, most=2).tolist() == [0, 2]
+    assert distinct(poses, points, points, threshold=0.05, count=2).tolist() == [0, 2]
     assert distinct(np.empty((0, 4, 4)), points, points, threshold=0.05).tolist() == []
 
 

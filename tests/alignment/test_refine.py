@@ -1,33 +1,25 @@
+"""Refinement on the CPU: accuracy, symmetry, determinism, and scans without overlap."""
+
 from __future__ import annotations
 
 import numpy as np
 import pytest
 import torch
-from scipy.spatial.transform import Rotation
 
-from wsdesc.alignment.refine import merit, refine
-from wsdesc.alignment.surface import Surface
-from wsdesc.alignment.verify import agreement
+import poses
+from poses import largest_difference, random_pose
+from wsdesc.alignment.refine import RefinedPose, refine
+from wsdesc.alignment.surface import CpuSurface, Surface
+from wsdesc.alignment.verify import PoseScore, score_refinement, verify
 from wsdesc.cloud.sampling import voxel_downsample
 from wsdesc.core.errors import InputError
-from wsdesc.core.geometry import inverse
+from wsdesc.core.geometry import inverse, transform
 
-STEP = 0.04
-
-
-def motion(seed: int) -> np.ndarray:
-    T = np.eye(4)
-    T[:3, :3] = Rotation.random(random_state=seed).as_matrix()
-    T[:3, 3] = np.random.default_rng(seed).uniform(-3, 3, 3)
-    return T
-
-
-def moved(points: np.ndarray, T: np.ndarray) -> np.ndarray:
-    return points @ T[:3, :3].T + T[:3, 3]
+RESOLUTION = 0.04
 
 
 def scan(seed: int) -> np.ndarray:
-    """A room of 2 m: floor, two walls, some boxes; with noise, at the resolution."""
+    """Scan a room of 2 m with floor, two walls and boxes, with noise, at the resolution."""
     g = np.random.default_rng([seed, 3])
     boxes = [
         (-1, -1, 0, 3, 3, 3),
@@ -46,139 +38,147 @@ def scan(seed: int) -> np.ndarray:
             faces.append(points)
     points = np.concatenate(faces)
     points = points[(points < 1.2).all(1)]
-    points += g.normal(0, 0.2 * STEP, points.shape)
-    return voxel_downsample(torch.from_numpy(points), STEP).numpy()
+    points += g.normal(0, 0.2 * RESOLUTION, points.shape)
+    return voxel_downsample(torch.from_numpy(points), RESOLUTION).numpy()
 
 
 @pytest.fixture(scope="module")
-def room() -> tuple[Surface, Surface, np.ndarray]:
-    """Two scans that overlap in part, and T_target_source; both have been moved somewhere."""
-    T, T_target_world = motion(5), motion(6)
+def room() -> tuple[CpuSurface, CpuSurface, np.ndarray]:
+    """Two scans that overlap in part, in random frames, and T_target_source."""
+    T, T_target_world = random_pose(5), random_pose(6)
     source, target = scan(0), scan(1)
     source, target = source[source[:, 0] < 0.7], target[target[:, 1] > -0.6]
-    source = moved(source, inverse(T) @ T_target_world)
-    return Surface.of(source), Surface.of(moved(target, T_target_world)), T
+    source = transform(source, inverse(T) @ T_target_world)
+    return CpuSurface.of(source), CpuSurface.of(transform(target, T_target_world)), T
 
 
-def disturbed(room: tuple, degrees: float, steps: float, seed: int) -> np.ndarray:
-    """The true pose, off by a turn about the source's centre and a shift in units of the resolution."""
+def perturbed(room: tuple, degrees: float, steps: float, seed: int) -> np.ndarray:
+    """Perturb the true pose by an angle and a distance in resolutions."""
     source, _, T = room
-    g = np.random.default_rng(seed)
-    turn, shift = (v / np.linalg.norm(v) for v in g.normal(size=(2, 3)))
-    centre = source.points.mean(0)
-    D = np.eye(4)
-    D[:3, :3] = Rotation.from_rotvec(np.radians(degrees) * turn).as_matrix()
-    D[:3, 3] = centre - D[:3, :3] @ centre + steps * STEP * shift
-    return T @ D
+    return poses.perturbed(T, source.points, degrees, steps * RESOLUTION, seed)
 
 
-def apart(points: np.ndarray, T_a: np.ndarray, T_b: np.ndarray) -> float:
-    """The greatest distance between the same point under two poses, in units of the resolution."""
-    return float(np.linalg.norm(moved(points, T_a) - moved(points, T_b), axis=1).max() / STEP)
+def difference(points: np.ndarray, T_a: np.ndarray, T_b: np.ndarray) -> float:
+    """Return the largest distance between two poses in resolutions."""
+    return largest_difference(points, T_a, T_b) / RESOLUTION
+
+
+def refined(source: Surface, target: Surface, T: np.ndarray, resolution: float = RESOLUTION) -> RefinedPose:
+    """Refine one pose (4, 4)."""
+    (result,) = refine(source, target, T[None], resolution)
+    return result
+
+
+def score(source: Surface, target: Surface, T: np.ndarray) -> PoseScore:
+    """Verify one pose (4, 4)."""
+    (result,) = verify(source, target, T[None], 2 * RESOLUTION)
+    return result
 
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize(("degrees", "steps"), [(0, 0), (5, 2), (10, 3)])
-def test_finds_the_true_pose_nearby(room: tuple, degrees: float, steps: float, seed: int) -> None:
+def test_refinement_finds_the_true_pose_nearby(room: tuple, degrees: float, steps: float, seed: int) -> None:
     source, target, T = room
-    start = disturbed(room, degrees, steps, seed)
-    result = refine(source, target, start, resolution=STEP)
+    start = perturbed(room, degrees, steps, seed)
+    result = refined(source, target, start)
     assert result.converged
-    assert apart(source.points, result.T_target_source, T) < 0.25
-    assert result.rmse < 0.4 * STEP
-    assert result.agreement == agreement(source, target, result.T_target_source, 2 * STEP)
+    assert difference(source.points, result.T_target_source, T) < 0.25
+    assert result.rmse < 0.4 * RESOLUTION
+    assert result.score == score(source, target, result.T_target_source)
     assert np.linalg.eigvalsh(result.information.matrix).min() > 0.02
     R = result.T_target_source[:3, :3]
     np.testing.assert_allclose(R @ R.T, np.eye(3), atol=1e-12)
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_swapping_inverts(room: tuple, seed: int) -> None:
+def test_swapping_the_scans_inverts_the_pose(room: tuple, seed: int) -> None:
     source, target, _ = room
-    start = disturbed(room, 5, 2, seed)
-    there = refine(source, target, start, resolution=STEP)
-    back = refine(target, source, inverse(start), resolution=STEP)
-    assert apart(source.points, there.T_target_source, inverse(back.T_target_source)) < 0.05
+    start = perturbed(room, 5, 2, seed)
+    there = refined(source, target, start)
+    back = refined(target, source, inverse(start))
+    assert difference(source.points, there.T_target_source, inverse(back.T_target_source)) < 0.05
     assert back.rmse == pytest.approx(there.rmse, rel=0.02)
 
 
 @pytest.mark.parametrize("which", ["source", "target"])
-def test_moving_a_cloud_moves_the_result(room: tuple, which: str) -> None:
+def test_moving_a_scan_moves_the_pose(room: tuple, which: str) -> None:
     source, target, _ = room
-    start, M = disturbed(room, 5, 2, 9), motion(12)
-    here = refine(source, target, start, resolution=STEP).T_target_source
+    start, M = perturbed(room, 5, 2, 9), random_pose(12)
+    here = refined(source, target, start).T_target_source
     if which == "source":
-        cloud = Surface.of(moved(source.points, M))
-        there = refine(cloud, target, start @ inverse(M), resolution=STEP).T_target_source @ M
+        cloud = CpuSurface.of(transform(source.points, M))
+        there = refined(cloud, target, start @ inverse(M)).T_target_source @ M
     else:
-        cloud = Surface.of(moved(target.points, M))
-        there = inverse(M) @ refine(source, cloud, M @ start, resolution=STEP).T_target_source
-    assert apart(source.points, here, there) < 0.05
+        cloud = CpuSurface.of(transform(target.points, M))
+        there = inverse(M) @ refined(source, cloud, M @ start).T_target_source
+    assert difference(source.points, here, there) < 0.05
 
 
-def test_same_bits_twice(room: tuple) -> None:
+def test_two_runs_give_the_same_bits(room: tuple) -> None:
     source, target, _ = room
-    start = disturbed(room, 5, 2, 1)
-    first = refine(source, target, start, resolution=STEP)
-    again = refine(Surface.of(source.points), Surface.of(target.points), start, resolution=STEP)
+    start = perturbed(room, 5, 2, 1)
+    first = refined(source, target, start)
+    again = refined(CpuSurface.of(source.points), CpuSurface.of(target.points), start)
     np.testing.assert_array_equal(first.T_target_source, again.T_target_source)
     np.testing.assert_array_equal(first.information.matrix, again.information.matrix)
 
 
-def test_units_do_not_matter(room: tuple) -> None:
+def test_units_do_not_change_the_pose(room: tuple) -> None:
     source, target, T = room
-    start = disturbed(room, 3, 2, 2)
+    start = perturbed(room, 3, 2, 2)
     scale = np.diag([1000.0, 1000, 1000, 1])
-    large = refine(
-        Surface.of(1000 * source.points),
-        Surface.of(1000 * target.points),
+    large = refined(
+        CpuSurface.of(1000 * source.points),
+        CpuSurface.of(1000 * target.points),
         scale @ start @ np.linalg.inv(scale),
-        resolution=1000 * STEP,
+        resolution=1000 * RESOLUTION,
     )
-    assert apart(source.points, np.linalg.inv(scale) @ large.T_target_source @ scale, T) < 0.25
+    assert difference(source.points, np.linalg.inv(scale) @ large.T_target_source @ scale, T) < 0.25
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_never_agrees_less_than_the_pose_given(room: tuple, seed: int) -> None:
+def test_refinement_never_lowers_the_score(room: tuple, seed: int) -> None:
     source, target, _ = room
-    start = disturbed(room, 60, 15, seed)
-    result = refine(source, target, start, resolution=STEP)
-    reach = 2 * STEP
-    assert merit(result.agreement, reach) >= 0.99 * merit(agreement(source, target, start, reach), reach)
+    start = perturbed(room, 60, 15, seed)
+    result = refined(source, target, start)
+    before, after = (
+        score_refinement(x, 2 * RESOLUTION) for x in (score(source, target, start), result.score)
+    )
+    assert after >= 0.99 * before
     if not result.converged:
         assert np.isfinite(result.T_target_source).all()
 
 
-def test_a_cloud_on_itself_stays() -> None:
-    cloud = Surface.of(scan(0))
-    result = refine(cloud, cloud, np.eye(4), resolution=STEP)
+def test_a_scan_on_itself_stays() -> None:
+    cloud = CpuSurface.of(scan(0))
+    result = refined(cloud, cloud, np.eye(4))
     assert result.converged
-    assert apart(cloud.points, result.T_target_source, np.eye(4)) < 1e-3
-    assert result.rmse < 1e-3 * STEP
+    assert difference(cloud.points, result.T_target_source, np.eye(4)) < 1e-3
+    assert result.rmse < 1e-3 * RESOLUTION
 
 
-def test_clouds_apart_keep_the_pose() -> None:
-    cloud, T = Surface.of(scan(0)), np.eye(4)
+def test_scans_apart_keep_the_given_pose() -> None:
+    cloud, T = CpuSurface.of(scan(0)), np.eye(4)
     T[0, 3] = 50
-    result = refine(cloud, cloud, T, resolution=STEP)
+    result = refined(cloud, cloud, T)
     assert not result.converged
     np.testing.assert_array_equal(result.T_target_source, T)
     assert result.rmse == np.inf
-    assert result.information.places == 0
+    assert result.information.pairs == 0
 
 
 @pytest.mark.parametrize("points", [np.eye(3)[:1], np.eye(3)[:2], np.eye(3), np.ones((50, 3))])
-def test_clouds_that_are_hardly_any(points: np.ndarray) -> None:
-    few, many = Surface.of(points), Surface.of(scan(0))
+def test_scans_of_few_points(points: np.ndarray) -> None:
+    few, many = CpuSurface.of(points), CpuSurface.of(scan(0))
     for pair in ((few, few), (few, many), (many, few)):
-        result = refine(*pair, np.eye(4), resolution=STEP)
+        result = refined(*pair, np.eye(4))
         assert np.isfinite(result.T_target_source).all()
         assert not result.converged
 
 
-def test_refuses_bad_input(room: tuple) -> None:
+def test_invalid_input_is_rejected(room: tuple) -> None:
     source, target, T = room
     with pytest.raises(InputError, match="resolution"):
-        refine(source, target, T, resolution=0.0)
-    with pytest.raises(InputError, match="pose"):
-        refine(source, target, 2 * T, resolution=STEP)
+        refined(source, target, T, resolution=0.0)
+    with pytest.raises(InputError, match="poses"):
+        refined(source, target, 2 * T)

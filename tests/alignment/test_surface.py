@@ -1,22 +1,20 @@
+"""Surfaces: normals, curvature, weights, contacts, and the choice of the backend."""
+
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.spatial.transform import Rotation
+import torch
 
-from wsdesc.alignment.surface import SAMPLE, Surface, contact
+from poses import random_pose
+from wsdesc.alignment.information import compute_information
+from wsdesc.alignment.refine import refine
+from wsdesc.alignment.surface import CpuSurface, CudaSurface, make_surface, make_surfaces
+from wsdesc.alignment.surface.base import SAMPLE_SIZE, for_backend
+from wsdesc.alignment.surface.cpu import find_contacts
+from wsdesc.alignment.verify import verify
 from wsdesc.core.errors import InputError
-
-
-def motion(seed: int) -> np.ndarray:
-    T = np.eye(4)
-    T[:3, :3] = Rotation.random(random_state=seed).as_matrix()
-    T[:3, 3] = np.random.default_rng(seed).uniform(-3, 3, 3)
-    return T
-
-
-def moved(points: np.ndarray, T: np.ndarray) -> np.ndarray:
-    return points @ T[:3, :3].T + T[:3, 3]
+from wsdesc.core.geometry import transform
 
 
 def sphere(count: int, seed: int = 0) -> np.ndarray:
@@ -26,46 +24,46 @@ def sphere(count: int, seed: int = 0) -> np.ndarray:
 
 def test_normals_of_a_sphere_are_its_radii() -> None:
     points = sphere(4000)
-    surface = Surface.of(points)
+    surface = CpuSurface.of(points)
     cosine = np.abs(np.einsum("ni,ni->n", surface.normals, points))
     assert cosine.min() > 0.99
     np.testing.assert_allclose(np.linalg.norm(surface.normals, axis=1), 1)
 
 
-def test_bend_tells_edges_from_planes() -> None:
+def test_curvature_is_zero_on_planes_and_positive_at_edges() -> None:
     g = np.random.default_rng(0)
     floor = np.c_[g.uniform(-1, 1, (3000, 2)), np.zeros(3000)]
     wall = np.c_[np.full(1500, -1.0), g.uniform(-1, 1, 1500), g.uniform(0, 1, 1500)]
-    surface = Surface.of(np.r_[floor, wall])
+    surface = CpuSurface.of(np.r_[floor, wall])
     from_edge = np.maximum(np.abs(surface.points[:, 0] + 1), surface.points[:, 2])
-    assert surface.bend[from_edge > 0.3].max() < 1e-9
-    assert np.median(surface.bend[from_edge < 0.03]) > 0.1
-    assert surface.bend.min() >= 0
-    assert surface.bend.max() <= 1
+    assert surface.curvature[from_edge > 0.3].max() < 1e-9
+    assert np.median(surface.curvature[from_edge < 0.03]) > 0.1
+    assert surface.curvature.min() >= 0
+    assert surface.curvature.max() <= 1
 
 
-def test_rare_directions_weigh_more() -> None:
+def test_rare_directions_have_larger_weights() -> None:
     g = np.random.default_rng(1)
     floor = np.c_[g.uniform(-1, 1, (4500, 2)), np.zeros(4500)]
     wall = np.c_[np.full(500, 2.0), g.uniform(-0.3, 0.3, (500, 2))]
-    surface = Surface.of(np.r_[floor, wall])
-    assert surface.rarity.sum() == pytest.approx(1)
-    on_wall = surface.rarity[surface.points[surface.sample, 0] == 2]
-    assert 0.35 < on_wall.sum() < 0.65  # a tenth of the points, half of the say
+    surface = CpuSurface.of(np.r_[floor, wall])
+    assert surface.direction_weights.sum() == pytest.approx(1)
+    on_wall = surface.direction_weights[surface.points[surface.sample, 0] == 2]
+    assert 0.35 < on_wall.sum() < 0.65  # a tenth of the points, half of the weight
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 5, 19, 20, 5000])
-def test_a_moved_cloud_is_the_same_surface(count: int) -> None:
+def test_moving_the_points_keeps_sample_curvature_and_weights(count: int) -> None:
     points = np.random.default_rng(2).normal(size=(count, 3))
-    T = motion(3)
-    here, there = Surface.of(points), Surface.of(moved(points, T))
-    np.testing.assert_array_equal(here.sample, there.sample)
-    assert len(here.sample) == min(count, SAMPLE)
-    np.testing.assert_allclose(here.bend, there.bend, atol=1e-9)
-    np.testing.assert_allclose(here.rarity, there.rarity, atol=1e-9)
-    turned = here.normals @ T[:3, :3].T
+    T = random_pose(3)
+    before, after = CpuSurface.of(points), CpuSurface.of(transform(points, T))
+    np.testing.assert_array_equal(before.sample, after.sample)
+    assert len(before.sample) == min(count, SAMPLE_SIZE)
+    np.testing.assert_allclose(before.curvature, after.curvature, atol=1e-9)
+    np.testing.assert_allclose(before.direction_weights, after.direction_weights, atol=1e-9)
+    rotated = before.normals @ T[:3, :3].T
     np.testing.assert_allclose(
-        np.abs((turned * there.normals).sum(1)), np.linalg.norm(turned, axis=1), atol=1e-6
+        np.abs((rotated * after.normals).sum(1)), np.linalg.norm(rotated, axis=1), atol=1e-6
     )
 
 
@@ -74,37 +72,69 @@ def test_a_moved_cloud_is_the_same_surface(count: int) -> None:
     [np.zeros((1, 3)), np.ones((50, 3)), np.c_[np.arange(40.0), np.zeros((40, 2))], np.eye(3)[:2]],
     ids=["one", "equal", "line", "two"],
 )
-def test_what_is_no_surface_has_no_normals(points: np.ndarray) -> None:
-    surface = Surface.of(points)
+def test_points_without_a_surface_have_no_normals(points: np.ndarray) -> None:
+    surface = CpuSurface.of(points)
     assert not surface.normals.any()
-    assert not surface.bend.any()
-    np.testing.assert_allclose(surface.rarity, 1 / len(points))
+    assert not surface.curvature.any()
+    np.testing.assert_allclose(surface.direction_weights, 1 / len(points))
 
 
-def test_contact_is_that_of_brute_force() -> None:
-    a, b, T = sphere(300, 1), sphere(200, 2), motion(0)
-    asking, other = Surface.of(a), Surface.of(moved(b, T))
-    c = contact(asking, other, T, 0.1)
-    distance = np.linalg.norm(moved(a, T)[:, None] - other.points, axis=2)
+def test_contacts_equal_brute_force() -> None:
+    a, b, T = sphere(300, 1), sphere(200, 2), random_pose(0)
+    sampled, searched = CpuSurface.of(a), CpuSurface.of(transform(b, T))
+    c = find_contacts(sampled, searched, T, 0.1)
+    distance = np.linalg.norm(transform(a, T)[:, None] - searched.points, axis=2)
     nearest = distance.min(1)
-    found = nearest <= 0.1
-    assert 0.3 < found.mean() < 1  # both cases occur
-    np.testing.assert_array_equal(np.isfinite(c.distance), found)
-    np.testing.assert_allclose(c.distance[found], nearest[found])
-    np.testing.assert_array_equal(c.partner[found], distance.argmin(1)[found])
-    assert (c.offset <= c.distance + 1e-12).all()
-    assert c.cosine[found].min() > 0.9
-    assert not c.cosine[~found].any()
+    near = nearest <= 0.1
+    assert 0.3 < near.mean() < 1  # both cases occur
+    np.testing.assert_array_equal(np.isfinite(c.distance), near)
+    np.testing.assert_allclose(c.distance[near], nearest[near])
+    np.testing.assert_array_equal(c.partner[near], distance.argmin(1)[near])
+    assert (c.plane_distance <= c.distance + 1e-12).all()
+    assert c.cosine[near].min() > 0.9
+    assert not c.cosine[~near].any()
 
 
-def test_keeps_a_copy() -> None:
+def test_surface_keeps_a_copy_of_the_points() -> None:
     points = sphere(100)
-    surface = Surface.of(points)
+    surface = CpuSurface.of(points)
     points[:] = 0
     assert surface.points.any()
 
 
 @pytest.mark.parametrize("bad", [np.zeros((0, 3)), np.zeros((4, 2)), np.full((4, 3), np.nan)])
-def test_refuses_bad_points(bad: np.ndarray) -> None:
+def test_invalid_points_are_rejected(bad: np.ndarray) -> None:
     with pytest.raises(InputError, match="surface"):
-        Surface.of(bad)
+        CpuSurface.of(bad)
+
+
+def test_make_surface_chooses_the_backend_by_the_device() -> None:
+    points = sphere(100)
+    for given in (points, points.tolist(), torch.from_numpy(points)):
+        surface = make_surface(given)
+        assert surface.backend == "cpu"
+        np.testing.assert_array_equal(surface.points, points)
+    first, second = make_surfaces(points, points[:50])
+    assert (len(first.points), len(second.points)) == (100, 50)
+
+
+def test_surfaces_of_two_backends_are_rejected() -> None:
+    points = torch.from_numpy(sphere(100))
+    mixed = (CpuSurface.of(points.numpy()), CudaSurface.of(points))
+    for pair in (mixed, mixed[::-1]):
+        with pytest.raises(InputError, match="one device"):
+            for_backend(*pair, cpu=len, cuda=len)
+        with pytest.raises(InputError, match="one device"):
+            verify(*pair, np.eye(4)[None], 0.05)
+        with pytest.raises(InputError, match="one device"):
+            refine(*pair, np.eye(4)[None], 0.025)
+        with pytest.raises(InputError, match="one device"):
+            compute_information(*pair, np.eye(4)[None], 0.05)
+
+
+@pytest.mark.parametrize("bad", [np.eye(4), 2 * np.eye(4)[None], np.full((1, 4, 4), np.nan), np.eye(3)[None]])
+def test_invalid_poses_are_rejected(bad: np.ndarray) -> None:
+    surface = CpuSurface.of(sphere(100))
+    for function in (verify, refine, compute_information):
+        with pytest.raises(InputError, match="poses"):
+            function(surface, surface, bad, 0.05)

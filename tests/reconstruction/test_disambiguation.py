@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
-from wsdesc.alignment.observability import Information
+from wsdesc.alignment.information import Information
 from wsdesc.core.geometry import inverse
 from wsdesc.reconstruction.disambiguation import LOOP_TOLERANCE, choose_candidates, displacements
 from wsdesc.reconstruction.loop_closure import place_scans

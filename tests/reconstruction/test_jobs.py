@@ -6,7 +6,7 @@ import pickle
 import numpy as np
 import pytest
 
-from wsdesc.alignment.observability import Information
+from wsdesc.alignment.information import Information
 from wsdesc.reconstruction.jobs import (
     CandidatePose,
     DescribedScan,

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from wsdesc.alignment.observability import Information
+from wsdesc.alignment.information import Information
 from wsdesc.reconstruction.jobs import CandidatePose, PairRegistration
 from wsdesc.reconstruction.pair_selection import ALL_PAIRS, RegisteredPair, connecting_pairs, first_pairs
 from wsdesc.reconstruction.pose_graph import Edge

@@ -1,26 +1,32 @@
-"""Correspondences to transformations: fits, solvers, verification on the clouds, refinement."""
+"""Correspondences and surfaces to poses: fits, solvers, verification, refinement, confidence."""
 
 from wsdesc.alignment.affine import AffineFit, fit_affine
 from wsdesc.alignment.consensus import consensus
 from wsdesc.alignment.hypotheses import Hypothesis, ransac_hypotheses
+from wsdesc.alignment.information import Degeneracy, Information, compute_information, find_degeneracy
 from wsdesc.alignment.ransac import RansacResult, ransac
-from wsdesc.alignment.refine import Refined, refine
+from wsdesc.alignment.refine import RefinedPose, refine
 from wsdesc.alignment.rigid import fit_rigid
-from wsdesc.alignment.surface import Surface
-from wsdesc.alignment.verify import Agreement, agreement
+from wsdesc.alignment.surface import Surface, make_surface
+from wsdesc.alignment.verify import PoseScore, verify
 
 __all__ = [
     "AffineFit",
-    "Agreement",
+    "Degeneracy",
     "Hypothesis",
+    "Information",
+    "PoseScore",
     "RansacResult",
-    "Refined",
+    "RefinedPose",
     "Surface",
-    "agreement",
+    "compute_information",
     "consensus",
+    "find_degeneracy",
     "fit_affine",
     "fit_rigid",
+    "make_surface",
     "ransac",
     "ransac_hypotheses",
     "refine",
+    "verify",
 ]

@@ -1,6 +1,6 @@
-"""The affine map that weighted correspondences ask for, differentiable and in float64.
+"""Affine fit of weighted correspondences, differentiable and in float64.
 
-Training compares this map with a rigid one, so it must not be forced to be rigid itself.
+Training compares this map with a rigid one, so it is not constrained to be rigid.
 """
 
 from __future__ import annotations
@@ -12,10 +12,8 @@ from torch import Tensor
 
 from wsdesc.core.errors import InputError
 
-# Source points whose thickness is below 1e-4 of their extent (squared, as variances are) count as flat.
-_FLAT = 1e-8
-# Share of the variance added in every direction where the points are flat.
-_RIDGE = 1e-6
+_FLAT = 1e-8  # relative variance below which source points are flat: a thickness of 1e-4 of the extent
+_RIDGE = 1e-6  # share of the variance added in all directions where the points are flat
 
 
 class AffineFit(NamedTuple):
@@ -23,19 +21,19 @@ class AffineFit(NamedTuple):
 
     A_target_source: Tensor  # (..., 3, 3)
     t_target_source: Tensor  # (..., 3)
-    well_posed: Tensor  # (...) bool: the weighted source points span space
+    well_posed: Tensor  # (...) bool: the weighted source points are not flat
 
 
 def fit_affine(source: Tensor, target: Tensor, weights: Tensor | None = None) -> AffineFit:
-    """Minimise Σ ‖wᵢ (A sᵢ + t − gᵢ)‖² over A and t; the weights multiply residuals, so their squares act.
+    """Minimise Σ ‖wᵢ (A sᵢ + t − gᵢ)‖² over A and t; the weights multiply residuals.
 
-    Centring on the weighted means splits the 4×4 normal equations into a 3×3 system for A and an
-    expression for t, and keeps large coordinates from spoiling them.
+    Centring on the weighted means splits the 4×4 normal equations into a 3×3 system for A and an expression
+    for t, and large coordinates then cost no precision.
 
-    Flat source points (coplanar, collinear, fewer than four, or so by their weights) leave A open across
-    the flat. Then a ridge, 1e-6 of their variance, selects the smallest such A to about that precision:
-    it sends the open directions to zero, whichever way the two frames are turned. Without any weight the
-    map is zero, and so is its gradient. All of it is finite, and flagged by `well_posed`.
+    Flat source points (coplanar, collinear, fewer than four, or so by their weights) do not determine A
+    across the plane. A ridge of 1e-6 of their variance then selects the smallest A to about that precision,
+    independent of the frames: undetermined directions are mapped to zero. Without any weight the map and its
+    gradient are zero. All results are finite, and `well_posed` is False in these cases.
 
     Args:
         source, target: matched points (..., K, 3).
@@ -43,7 +41,8 @@ def fit_affine(source: Tensor, target: Tensor, weights: Tensor | None = None) ->
     """
     if source.shape != target.shape or source.shape[-1] != 3:
         raise InputError(
-            f"matched points must be two of (..., K, 3), not {tuple(source.shape)} and {tuple(target.shape)}"
+            "matched points must both have the shape (..., K, 3), "
+            f"not {tuple(source.shape)} and {tuple(target.shape)}"
         )
     source, target = source.double(), target.double()
     share = _shares(torch.ones_like(source[..., 0]) if weights is None else weights.double())  # (..., K, 1)
@@ -68,17 +67,19 @@ def fit_affine(source: Tensor, target: Tensor, weights: Tensor | None = None) ->
 
 
 def _adjugate(matrix: Tensor) -> tuple[Tensor, Tensor]:
-    """Adjugate and determinant of symmetric matrices (..., 3, 3); their quotient is the inverse."""
+    """Return adjugate and determinant of symmetric matrices (..., 3, 3); their quotient is the inverse."""
     a, b, c = matrix.unbind(-1)
     rows = torch.stack([torch.linalg.cross(b, c), torch.linalg.cross(c, a), torch.linalg.cross(a, b)], -2)
     return rows, (rows[..., 0, :] * a).sum(-1)
 
 
 def _shares(weights: Tensor) -> Tensor:
-    """Squared weights that sum to one, or zeros: (..., K, 1)."""
+    """Normalise squared weights to the sum 1, or return zeros: (..., K, 1)."""
     if weights.shape[-1] == 0:
         return weights[..., None]
     largest = weights.detach().abs().amax(-1, keepdim=True)
-    squared = (weights / torch.where(largest > 0, largest, 1)).square()  # cannot underflow altogether
+    squared = (
+        weights / torch.where(largest > 0, largest, 1)
+    ).square()  # so that squares do not all underflow
     total = squared.sum(-1, keepdim=True)
     return (squared / torch.where(total > 0, total, 1))[..., None]

@@ -1,8 +1,8 @@
-"""The probability that a pose is right: a logistic model over what speaks for it.
+"""Confidence: the probability that a pose is right, by a logistic model of its evidence.
 
-It was fitted, by a command that the repository keeps, to poses of synthetic rooms and of indoor scans that do
-and that do not overlap. A second, smaller one was fitted to floors whose bays are built alike, for pairs of
-which several poses would be believed. Their numbers lie beside this file.
+`benchmarks/calibrate.py` fitted the model to poses of synthetic rooms and of indoor scans with and without
+overlap. `benchmarks/repeats.py` fitted a second, smaller model to floors with repetitive structure, for pairs
+with several plausible poses. The coefficients are in the JSON files of this package.
 """
 
 from __future__ import annotations
@@ -18,132 +18,137 @@ from typing import NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from wsdesc.alignment.observability import Degeneracy
-from wsdesc.alignment.verify import Agreement, plausibility
+from wsdesc.alignment.information import Degeneracy
+from wsdesc.alignment.verify import PoseScore, score_candidate
 from wsdesc.core.atomic import atomic_write
 
-FITTED = Path(__file__).with_suffix(".json")
-REPEATS = FITTED.with_name("repeats.json")
-AMBIGUOUS = 0.2  # rivals beyond this: 3 % of the right poses the model was fitted to, and all 15 wrong ones
-# of floors with equal bays that it would have believed
-RIVALS = 2  # features, the last, that speak against a pose
-_EDGE = 0.01  # shares are as good as 0 or 1 beyond this
-_PULL = 1.0  # of each weight towards zero, in units of a pair
+CALIBRATION_FILE = Path(__file__).with_suffix(".json")
+REPETITIVE_FILE = CALIBRATION_FILE.with_name("repetitive.json")
+# Relative score of another pose from which on a pair is ambiguous: above it are 3 % of the right poses of
+# the fit and all 15 wrong poses of repetitive floors that the model alone would accept.
+AMBIGUOUS = 0.2
+PLAUSIBLE = 0.5  # confidence from which on another pose, taken alone, is plausible
+NEGATIVE_FEATURES = 2  # the last features lower the confidence
+_MARGIN = 0.01  # shares closer to 0 or 1 do not change the log odds
+_REGULARISATION = 1.0  # of each weight, in units of a pair
 
 
-class Rival(NamedTuple):
+class Alternative(NamedTuple):
     """Another pose of the same pair."""
 
-    agreement: Agreement
-    score: float  # among the matches
-    alone: float  # its probability if there were no other
+    score: PoseScore
+    votes: float  # of the matches
+    confidence: float  # if it were the only pose of the pair
 
 
 class Evidence(NamedTuple):
-    """What is known about the best of several poses. Swapping the scans leaves it nearly as it is."""
+    """Figures of a pose from which its confidence is computed. Swapping the scans hardly changes them."""
 
-    overlap: float  # share of points with a partner, of the scan where it is smaller
-    overlap_large: float  # and of the other one
-    informative: float  # smaller share with every direction of normals given the same say
-    normals: float  # these and the next as in `Agreement`
+    overlap_min: float  # overlap of the scan where it is smaller
+    overlap_max: float  # overlap of the other scan
+    weighted_overlap: float  # smaller overlap with the same influence for each direction of normals
+    aligned_normals: float  # this and the next as in `PoseScore`
     uncrossed: float
-    clear: float
-    relief: float
-    details: float
-    tight: float
-    conditioning: float  # how firmly the geometry holds the pose, 0 … 1
-    inliers: int  # matches that agree with it
-    share: float  # of all matches
-    rival: float  # what the best other pose has of this one's plausibility, 0 … 1 and beyond
-    rival_score: float  # and of its score among the matches
-    rival_alone: float  # the largest probability that another pose would have if it were alone
-    plausible: float  # the plausibility itself
-    finer: (
-        float  # misfit of the finest other pose that would be believed alone, over this one's; 1 without any
-    )
+    free_space: float
+    curvature_similarity: float
+    detail_similarity: float
+    tightness: float
+    conditioning: float  # of the information matrix, 0 … 1
+    inliers: int
+    inlier_share: float  # of all matches
+    alternative_score: float  # best `score_candidate` of other poses over that of this one
+    alternative_votes: float  # best votes of other poses over those of this one
+    alternative_confidence: float  # largest confidence that another pose would have alone
+    score: float  # `score_candidate`
+    misfit_ratio: float  # least misfit of plausible other poses over that of this one; 1 without any
 
     @classmethod
     def of(
         cls,
-        a: Agreement,
-        free: Degeneracy,
+        score: PoseScore,
+        degeneracy: Degeneracy,
         *,
         inliers: int,
         matches: int,
-        score: float,
-        rivals: Sequence[Rival] = (),
+        votes: float,
+        alternatives: Sequence[Alternative] = (),
     ) -> Self:
-        """From the agreement of a pose, how firmly it is held, its matches, and its rivals."""
-        best = plausibility(a)
-        others = [r.agreement.misfit for r in rivals if r.alone > 0.5]
+        """Collect the evidence of a pose among the other poses of its pair."""
+        own = score_candidate(score)
+        best_other = max((score_candidate(other.score) for other in alternatives), default=0.0)
+        misfits = [other.score.misfit for other in alternatives if other.confidence > PLAUSIBLE]
         return cls(
-            overlap=min(a.overlap_source, a.overlap_target),
-            overlap_large=max(a.overlap_source, a.overlap_target),
-            informative=min(a.informative_source, a.informative_target),
-            normals=a.normals,
-            uncrossed=a.uncrossed,
-            clear=a.clear,
-            relief=a.relief,
-            details=a.details,
-            tight=a.tight,
-            conditioning=free.conditioning,
+            overlap_min=min(score.overlap_source, score.overlap_target),
+            overlap_max=max(score.overlap_source, score.overlap_target),
+            weighted_overlap=min(score.weighted_overlap_source, score.weighted_overlap_target),
+            aligned_normals=score.aligned_normals,
+            uncrossed=score.uncrossed,
+            free_space=score.free_space,
+            curvature_similarity=score.curvature_similarity,
+            detail_similarity=score.detail_similarity,
+            tightness=score.tightness,
+            conditioning=degeneracy.conditioning,
             inliers=inliers,
-            share=inliers / max(1, matches),
-            rival=max((plausibility(r.agreement) for r in rivals), default=0.0) / max(best, 1e-12),
-            rival_score=max((r.score for r in rivals), default=0.0) / max(score, 1e-9),
-            rival_alone=max((r.alone for r in rivals), default=0.0),
-            plausible=best,
-            finer=_ratio(min(others), a.misfit) if others else 1.0,
+            inlier_share=inliers / max(1, matches),
+            alternative_score=best_other / max(own, 1e-12),
+            alternative_votes=max((other.votes for other in alternatives), default=0.0) / max(votes, 1e-9),
+            alternative_confidence=max((other.confidence for other in alternatives), default=0.0),
+            score=own,
+            misfit_ratio=_ratio(min(misfits), score.misfit) if misfits else 1.0,
         )
 
     @property
-    def alone(self) -> float:
-        """The probability of the pose if nothing were known of others that would be believed, too."""
-        return float(_fitted(FITTED).probability(self.features()))
+    def base_confidence(self) -> float:
+        """Confidence by the first model, before ambiguity and repetitive structure are considered."""
+        return float(_load(CALIBRATION_FILE).probability(self.features()))
 
     @property
     def ambiguous(self) -> bool:
-        """Whether another pose fits nearly as well."""
-        return self.rival > AMBIGUOUS
+        """True if another pose fits nearly as well."""
+        return self.alternative_score > AMBIGUOUS
 
     @property
-    def repeats(self) -> bool:
-        """Whether another pose would be believed if it were alone: the place is built of equal parts."""
-        return self.rival_alone > 0.5
+    def repetitive(self) -> bool:
+        """True if another pose is plausible when taken alone: the scene may contain repetitive structure."""
+        return self.alternative_confidence > PLAUSIBLE
 
     def features(self) -> NDArray[np.float64]:
-        """(F,) numbers in which right and wrong poses are told apart by a plane, nearly."""
-        shares = [self.overlap, self.overlap_large, self.informative, self.normals]
-        shares += [self.uncrossed, self.clear, self.relief, self.details, self.tight]
+        """Return features (F,) that nearly linearly separate right from wrong poses."""
+        shares = [self.overlap_min, self.overlap_max, self.weighted_overlap, self.aligned_normals]
+        shares += [self.uncrossed, self.free_space, self.curvature_similarity, self.detail_similarity]
+        shares += [self.tightness]
         others = (
             math.log10(max(self.conditioning, 1e-4)),
             math.log1p(self.inliers),
-            math.log10(max(self.share, 1e-3)),
-            min(self.rival, 1.5),
-            min(self.rival_score, 1.5),
+            math.log10(max(self.inlier_share, 1e-3)),
+            min(self.alternative_score, 1.5),
+            min(self.alternative_votes, 1.5),
         )
         return np.array([*map(_log_odds, shares), *others])
 
-    def features_of_repeats(self) -> NDArray[np.float64]:
-        """(3,) what tells the right one of several believable poses: what stands in the equal parts, and that
-        these are not equal to the millimetre."""
-        finer = min(max(self.finer, 0.5), 1.6)  # beyond, it is another kind of surface that overlaps
-        return np.log10([max(self.plausible, 1e-6), 1 / min(max(self.rival, 1e-3), 1e3), finer])
+    def repetitive_features(self) -> NDArray[np.float64]:
+        """Return features (3,) that tell the right one of several plausible poses in repetitive structure.
+
+        Equal parts of a scene differ in the objects within them and by millimetres in their surfaces.
+        """
+        ratio = min(max(self.misfit_ratio, 0.5), 1.6)  # beyond, other kinds of surfaces overlap
+        relative = 1 / min(max(self.alternative_score, 1e-3), 1e3)
+        return np.log10([max(self.score, 1e-6), relative, ratio])
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """A logistic model over standardised features."""
+    """A logistic model of standardised features."""
 
     mean: NDArray[np.float64]  # (F,)
     scale: NDArray[np.float64]  # (F,)
     weights: NDArray[np.float64]  # (F,)
     bias: float
-    poses: int  # it was fitted to
+    poses: int  # number of poses of the fit
 
     def probability(self, features: NDArray[np.float64]) -> NDArray[np.float64]:
-        """(…, F) → (…)."""
-        # Evidence beyond what the model has seen is not believed further than that.
+        """Return probabilities (…) of features (…, F)."""
+        # Features beyond the range of the fit count as its limits.
         standard = np.clip((features - self.mean) / self.scale, -4.0, 4.0)
         return np.asarray(1 / (1 + np.exp(-(standard @ self.weights + self.bias))))
 
@@ -151,74 +156,84 @@ class Calibration:
     def fit(
         cls,
         features: NDArray[np.float64],
-        right: NDArray[np.bool_],
+        correct: NDArray[np.bool_],
         *,
-        against: int = RIVALS,
+        negative: int = NEGATIVE_FEATURES,
         weights: NDArray[np.float64] | None = None,
     ) -> Self:
-        """Fit to features (M, F) of poses that are right or not, (M,).
+        """Fit the model to features (M, F) of poses that are correct or not (M,).
 
-        By `weights` (M,), about 1 each; without them right and wrong poses count the same as a whole.
-        More of a feature may only speak for a pose, of the last `against` only against it: what a sample
-        shows otherwise is an accident, and would be wrong elsewhere.
+        A feature may only raise the confidence, the last `negative` ones only lower it: opposite signs in a
+        sample are accidental and would not generalise.
+
+        Args:
+            features: (M, F).
+            correct: (M,).
+            negative: number of features, the last ones, that lower the confidence.
+            weights: (M,) about 1 each; None gives correct and wrong poses the same total weight.
         """
         from scipy.optimize import minimize
 
         mean, scale = features.mean(axis=0), features.std(axis=0) + 1e-9
         standard = np.clip((features - mean) / scale, -4.0, 4.0)
-        sign = np.where(right, 1.0, -1.0)
+        sign = np.where(correct, 1.0, -1.0)
         count = weights
         if count is None:
-            count = np.where(right, 0.5 / max(right.mean(), 1e-9), 0.5 / max((~right).mean(), 1e-9))
+            count = np.where(correct, 0.5 / max(correct.mean(), 1e-9), 0.5 / max((~correct).mean(), 1e-9))
 
         def cost(x: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
             margin = sign * (standard @ x[:-1] + x[-1])
             pull = -sign * count / (1 + np.exp(margin))
-            gradient = np.append(standard.T @ pull + _PULL * x[:-1], pull.sum())
-            return float((count * np.logaddexp(0, -margin)).sum() + _PULL * x[:-1] @ x[:-1] / 2), gradient
+            gradient = np.append(standard.T @ pull + _REGULARISATION * x[:-1], pull.sum())
+            return float(
+                (count * np.logaddexp(0, -margin)).sum() + _REGULARISATION * x[:-1] @ x[:-1] / 2
+            ), gradient
 
-        kinds = features.shape[1] - against
-        bounds = [(0, None)] * kinds + [(None, 0)] * against + [(None, None)]
+        positive = features.shape[1] - negative
+        bounds = [(0, None)] * positive + [(None, 0)] * negative + [(None, None)]
         start = np.zeros(features.shape[1] + 1)
-        found = minimize(cost, start, jac=True, method="L-BFGS-B", bounds=bounds).x
-        return cls(mean, scale, found[:-1], float(found[-1]), len(features))
+        solution = minimize(cost, start, jac=True, method="L-BFGS-B", bounds=bounds).x
+        return cls(mean, scale, solution[:-1], float(solution[-1]), len(features))
 
-    def save(self, path: Path = FITTED) -> None:
-        """Write it as JSON, whole or not at all."""
+    def save(self, path: Path = CALIBRATION_FILE) -> None:
+        """Write the model as JSON, atomically."""
         values = {name: np.round(getattr(self, name), 6).tolist() for name in ("mean", "scale", "weights")}
         with atomic_write(path) as temporary:
             temporary.write_text(json.dumps({**values, "bias": self.bias, "poses": self.poses}, indent=1))
 
     @classmethod
-    def load(cls, path: Path = FITTED) -> Self:
+    def load(cls, path: Path = CALIBRATION_FILE) -> Self:
+        """Read a model that `save` wrote."""
         values = json.loads(path.read_text())
         arrays = {name: np.array(values[name]) for name in ("mean", "scale", "weights")}
         return cls(**arrays, bias=values["bias"], poses=values["poses"])
 
 
 def confidence(evidence: Evidence) -> float:
-    """The probability that a pose with this evidence is right, 0 … 1.
+    """Return the probability, 0 … 1, that a pose with this evidence is right.
 
-    Of two different poses that fit nearly as well, at most one is right: then it is a half at most, however
-    much speaks for both. The fit cannot know, as rooms are seldom symmetric; halls and corridors are. But
-    where several poses would be believed if each were alone, most of the evidence is worth nothing, and a fit
-    to such places says what the rest is worth.
+    Of two different poses that fit nearly as well, at most one is right, so the confidence is at most 0.5.
+    The model alone cannot know this, because the rooms of its fit are seldom symmetric. If another pose is
+    plausible when taken alone, most evidence does not distinguish them, and the model of repetitive structure
+    applies.
     """
-    if evidence.repeats:
-        return min(evidence.alone, float(_fitted(REPEATS).probability(evidence.features_of_repeats())))
-    return min(evidence.alone, 0.5) if evidence.ambiguous else evidence.alone
+    base = evidence.base_confidence
+    if evidence.repetitive:
+        repetitive = _load(REPETITIVE_FILE).probability(evidence.repetitive_features())
+        return min(base, float(repetitive))
+    return min(base, 0.5) if evidence.ambiguous else base
 
 
 @lru_cache(maxsize=2)
-def _fitted(path: Path) -> Calibration:
+def _load(path: Path) -> Calibration:
     return Calibration.load(path)
 
 
 def _ratio(a: float, b: float) -> float:
-    """Of two lengths, either of which may be zero or infinite."""
+    """Divide two lengths that may be zero or infinite."""
     return min(max(a, 1e-9), 1e9) / min(max(b, 1e-9), 1e9)
 
 
 def _log_odds(share: float) -> float:
-    share = min(max(share, _EDGE), 1 - _EDGE)
+    share = min(max(share, _MARGIN), 1 - _MARGIN)
     return math.log(share / (1 - share))

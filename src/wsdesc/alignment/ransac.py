@@ -1,8 +1,8 @@
-"""RANSAC: the rigid motion that most of the matches agree on.
+"""RANSAC: the rigid pose with most inliers among matches.
 
-Every iteration draws its own random numbers from (seed, iteration), so that the result does not depend on
-which thread does the work. Iterations run in batches; between two of them the best hypothesis is
-refined on its inliers and the search stops once a better one is improbable.
+Each iteration draws its random numbers from (seed, iteration), so that the result does not depend on the
+threads. Iterations run in batches. After each batch the best hypothesis is refitted to its inliers, and the
+search stops once a better one is improbable.
 """
 
 from __future__ import annotations
@@ -15,23 +15,25 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from wsdesc.alignment.correspondences import matched_points, squared_residuals
 from wsdesc.alignment.rigid import rigid_from_moments
 from wsdesc.core.errors import InputError
+from wsdesc.core.geometry import Floats
 from wsdesc.core.kernels import inline, kernel, run_in_chunks
 
-_BATCH = 2048  # iterations between two looks at the best hypothesis
-_CHUNK = 512  # iterations a thread takes at a time
-_REFINEMENTS = 10  # rounds of refitting, at most; two or three are usual
+_BATCH = 2048  # iterations between two refits of the best hypothesis
+_CHUNK = 512  # iterations per task of a thread
+_MAX_REFITS = 10  # two or three are usual
 
 
 class RansacResult(NamedTuple):
-    """A motion and who agrees with it; on the CPU."""
+    """The pose of RANSAC and its inliers; on the CPU."""
 
     T_target_source: Tensor  # (4, 4) float64; the identity where none was found
-    inliers: Tensor  # (M,) bool: matches within the threshold of it
+    inliers: Tensor  # (M,) bool: matches within the threshold
     score: float  # share of the matches that are inliers, 0 … 1
     iterations: int  # samples drawn
-    success: bool  # three matches or more agree with each other; whether they are right is another question
+    success: bool  # at least three inliers; the pose may still be wrong
 
 
 def ransac(
@@ -44,39 +46,39 @@ def ransac(
     confidence: float = 0.999,
     seed: int = 0,
 ) -> RansacResult:
-    """Find the rigid motion with the most inliers among matched points source[i] ↔ target[i].
+    """Find the rigid pose with most inliers among matched points source[i] ↔ target[i].
 
     Args:
         source, target: matched points (M, 3).
         threshold: distance, in the unit of the points, up to which a match is an inlier.
-        edge_ratio: a sample of three is tried only if each edge's lengths in both clouds, shorter over
-            longer, reach this ratio; 0 tries all.
-        iterations: most samples to draw.
-        confidence: stop once a sample of three inliers of the best motion would have been drawn with this
+        edge_ratio: least ratio of the lengths of each edge of a sample in both scans, shorter over longer;
+            other samples are skipped. 0 tries all.
+        iterations: largest number of samples.
+        confidence: stop once a sample of three inliers of the best pose would have been drawn with this
             probability; 1 never stops early.
-        seed: same seed, same result, bit for bit, on any number of threads.
+        seed: the same seed gives the same bits on any number of threads.
     """
     p, q = matched_points(source, target)
     _check_options(threshold, edge_ratio, iterations, confidence)
     count = p.shape[1]
     best = np.eye(4)
     inliers = np.zeros(count, dtype=np.bool_)
-    drawn, needed, most = 0, float(iterations), 2
+    drawn, needed, most_inliers = 0, float(iterations), 2
     while count >= 3 and drawn < min(needed, iterations):
         batch = min(_BATCH, iterations - drawn)
-        agreeing = np.zeros(batch, dtype=np.int64)
+        counts = np.zeros(batch, dtype=np.int64)
         poses = np.empty((batch, 3, 4))
         limits = (threshold * threshold, edge_ratio * edge_ratio)
         run_in_chunks(
-            _try_samples, batch, drawn, np.uint64(seed % 2**64), p, q, *limits, agreeing, poses, chunk=_CHUNK
+            _try_samples, batch, drawn, np.uint64(seed % 2**64), p, q, *limits, counts, poses, chunk=_CHUNK
         )
         drawn += batch
-        winner = int(agreeing.argmax())  # the earliest of equals
-        if agreeing[winner] > most:
-            most = int(agreeing[winner])
-            T, agree = _refine(np.vstack([poses[winner], [0.0, 0.0, 0.0, 1.0]]), p, q, threshold)
-            if agree.sum() > max(2, inliers.sum()):
-                best, inliers = T, agree
+        winner = int(counts.argmax())  # the first among equals
+        if counts[winner] > most_inliers:
+            most_inliers = int(counts[winner])
+            T, refitted = _refit(np.vstack([poses[winner], [0.0, 0.0, 0.0, 1.0]]), p, q, threshold)
+            if refitted.sum() > max(2, inliers.sum()):
+                best, inliers = T, refitted
                 needed = _samples_needed(int(inliers.sum()), count, confidence)
     return RansacResult(
         T_target_source=torch.from_numpy(best),
@@ -87,81 +89,56 @@ def ransac(
     )
 
 
-def matched_points(source: Tensor, target: Tensor) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Both sides as (3, M), one coordinate after the other, which the counting loop reads fastest."""
-    source, target = torch.as_tensor(source), torch.as_tensor(target)
-    if source.shape != target.shape or source.ndim != 2 or source.shape[1] != 3:
-        raise InputError(
-            f"matched points must be two of (M, 3), not {tuple(source.shape)} and {tuple(target.shape)}"
-        )
-    p, q = (
-        np.ascontiguousarray(side.detach().to("cpu", torch.float64).numpy().T) for side in (source, target)
-    )
-    if not (np.isfinite(p).all() and np.isfinite(q).all()):
-        raise InputError("matched points hold NaN or infinity")
-    return p, q
-
-
 def _check_options(threshold: float, edge_ratio: float, iterations: int, confidence: float) -> None:
     if not (threshold > 0 and math.isfinite(threshold)):
-        raise InputError(f"threshold must be a positive length, not {threshold}")
+        raise InputError(f"threshold must be positive and finite, not {threshold}")
     if not 0 <= edge_ratio <= 1:
-        raise InputError(f"edge_ratio must lie in 0 … 1, not {edge_ratio}")
+        raise InputError(f"edge_ratio must be in 0 … 1, not {edge_ratio}")
     if iterations < 1:
         raise InputError(f"iterations must be at least 1, not {iterations}")
     if not 0 < confidence <= 1:
-        raise InputError(f"confidence must lie in 0 … 1, 0 left out, not {confidence}")
+        raise InputError(f"confidence must be greater than 0 and at most 1, not {confidence}")
 
 
 def _samples_needed(inliers: int, count: int, confidence: float) -> float:
-    """Samples after which one made of inliers alone has been drawn with this confidence."""
+    """Return the number of samples that contain one of inliers only with this confidence."""
     if confidence == 1:
         return math.inf
     good = math.comb(inliers, 3) / math.comb(count, 3)
     return math.log1p(-confidence) / math.log1p(-good) if good < 1 else 1.0
 
 
-def _refine(
-    T: NDArray[np.float64], p: NDArray[np.float64], q: NDArray[np.float64], threshold: float
-) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Refit on the inliers as long as they come closer, which may cost one that was so by accident."""
-    squared = _squared_residuals(T, p, q)
-    for _ in range(_REFINEMENTS):
+def _refit(T: Floats, p: Floats, q: Floats, threshold: float) -> tuple[Floats, NDArray[np.bool_]]:
+    """Refit to the inliers as long as they come closer; a chance inlier may be lost."""
+    squared = squared_residuals(T[None], p, q)[0]
+    for _ in range(_MAX_REFITS):
         inliers = squared <= threshold * threshold
         if inliers.sum() < 3:
             break
-        refit = _fit(p[:, inliers], q[:, inliers])
-        after = _squared_residuals(refit, p, q)
+        fitted = _fit(p[:, inliers], q[:, inliers])
+        after = squared_residuals(fitted[None], p, q)[0]
         if _closeness(after, threshold) <= _closeness(squared, threshold):
             break
-        T, squared = refit, after
+        T, squared = fitted, after
     return T, squared <= threshold * threshold
 
 
-def _closeness(squared: NDArray[np.float64], threshold: float) -> float:
-    """Every inlier counts by how close it is, from 1 down to 0 at the threshold."""
+def _closeness(squared: Floats, threshold: float) -> float:
+    """Sum over inliers from 1 for no residual to 0 at the threshold."""
     return float(np.maximum(1 - squared / threshold**2, 0).sum())
 
 
-def _fit(p: NDArray[np.float64], q: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Rigid fit of (3, M); sums by numpy, as those of torch and BLAS change with the number of threads."""
+def _fit(p: Floats, q: Floats) -> Floats:
+    """Fit matches (3, M). NumPy sums do not depend on the number of threads; those of torch and BLAS do."""
     mean_p, mean_q = p.mean(axis=1), q.mean(axis=1)
     cross = np.einsum("ik,jk->ij", q - mean_q[:, None], p - mean_p[:, None]) / p.shape[1]
-    T: NDArray[np.float64] = rigid_from_moments(*map(torch.from_numpy, (mean_p, mean_q, cross))).numpy()
+    T: Floats = rigid_from_moments(*map(torch.from_numpy, (mean_p, mean_q, cross))).numpy()
     return T
-
-
-def _squared_residuals(
-    T: NDArray[np.float64], p: NDArray[np.float64], q: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    residual = np.einsum("ij,jk->ik", T[:3, :3], p) + T[:3, 3:] - q
-    squared: NDArray[np.float64] = np.einsum("ij,ij->j", residual, residual)
-    return squared
 
 
 @inline
 def _random(seed: Any, counter: Any) -> Any:
-    """Splitmix64: 64 random bits of a counter, a stream for each seed."""
+    """Return 64 random bits of a counter (Splitmix64), one stream per seed."""
     x = seed + (counter + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -170,7 +147,7 @@ def _random(seed: Any, counter: Any) -> Any:
 
 @inline
 def _below(bits: Any, bound: int) -> Any:
-    """A number in [0, bound) from the upper half of the bits."""
+    """Return a number in [0, bound) from the upper half of the bits."""
     return np.int64(((bits >> np.uint64(32)) * np.uint64(bound)) >> np.uint64(32))
 
 
@@ -190,7 +167,7 @@ def _cross(a: Any, b: Any) -> Any:
 
 
 @inline
-def _times(s: Any, a: Any) -> Any:
+def _scale(s: Any, a: Any) -> Any:
     return s * a[0], s * a[1], s * a[2]
 
 
@@ -202,15 +179,15 @@ def _same_length(a: Any, b: Any, ratio_squared: float) -> Any:
 
 @inline
 def _triangle_frame(ab: Any, ac: Any) -> Any:
-    """Axes of a triangle: along its first edge, across it, and along the normal; and 1 if it has an area."""
+    """Return axes along the first edge, across it and along the normal, and whether the area is not zero."""
     normal = _cross(ab, ac)
     area = _dot(normal, normal)
-    # An angle below 1e-3 does not fix the turn about the long edge.
+    # An angle below 1e-3 does not determine the rotation about the long edge.
     usable = area > 1e-6 * _dot(ab, ab) * _dot(ac, ac) and area > 0.0
     if not usable:
         return ab, ab, ab, False
-    x = _times(1.0 / math.sqrt(_dot(ab, ab)), ab)
-    z = _times(1.0 / math.sqrt(area), normal)
+    x = _scale(1.0 / math.sqrt(_dot(ab, ab)), ab)
+    z = _scale(1.0 / math.sqrt(area), normal)
     return x, _cross(z, x), z, True
 
 
@@ -224,13 +201,13 @@ def _try_samples(
     q: Any,
     threshold_squared: float,
     ratio_squared: float,
-    agreeing: Any,
+    counts: Any,
     poses: Any,
 ) -> None:
-    """Draw the samples first + start … first + stop; write each one's motion and number of inliers.
+    """Draw the samples first + start … first + stop; write the pose and number of inliers of each.
 
-    Three matches are fitted in closed form. Both triangles lie in planes, so the best rotation brings
-    plane onto plane and then turns within it, by the angle of a two-dimensional Kabsch fit.
+    Three matches are fitted in closed form. Both triangles lie in planes, so the best rotation aligns the
+    planes and then rotates within them by the angle of a two-dimensional Kabsch fit.
     """
     count = p.shape[1]
     for item in range(start, stop):
@@ -257,7 +234,7 @@ def _try_samples(
         if not (usable_p and usable_q):
             continue
 
-        # Corners in the plane, about their mean: sum of products of a, b, c less that of the means.
+        # Corners in the plane, about their mean: the sum of products of a, b, c less that of the means.
         bp, cp0, cp1 = _dot(ab_p, x_p), _dot(ac_p, x_p), _dot(ac_p, y_p)
         bq, cq0, cq1 = _dot(ab_q, x_q), _dot(ac_q, x_q), _dot(ac_q, y_q)
         mp0, mp1, mq0, mq1 = (bp + cp0) / 3.0, cp1 / 3.0, (bq + cq0) / 3.0, cq1 / 3.0
@@ -276,7 +253,7 @@ def _try_samples(
                 poses[item, i, j] = r
                 shift -= r * (p[j, a] + p[j, b] + p[j, c]) / 3.0
             poses[item, i, 3] = shift
-        agreeing[item] = _count_inliers(poses[item], p, q, threshold_squared)
+        counts[item] = _count_inliers(poses[item], p, q, threshold_squared)
 
 
 @inline
@@ -284,11 +261,11 @@ def _count_inliers(T: Any, p: Any, q: Any, threshold_squared: float) -> Any:
     t00, t01, t02, t03 = T[0, 0], T[0, 1], T[0, 2], T[0, 3]
     t10, t11, t12, t13 = T[1, 0], T[1, 1], T[1, 2], T[1, 3]
     t20, t21, t22, t23 = T[2, 0], T[2, 1], T[2, 2], T[2, 3]
-    agreeing = 0
+    inliers = 0
     for k in range(p.shape[1]):
         x, y, z = p[0, k], p[1, k], p[2, k]
         dx = t00 * x + t01 * y + t02 * z + t03 - q[0, k]
         dy = t10 * x + t11 * y + t12 * z + t13 - q[1, k]
         dz = t20 * x + t21 * y + t22 * z + t23 - q[2, k]
-        agreeing += dx * dx + dy * dy + dz * dz <= threshold_squared
-    return agreeing
+        inliers += dx * dx + dy * dy + dz * dz <= threshold_squared
+    return inliers

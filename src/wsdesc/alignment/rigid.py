@@ -1,4 +1,4 @@
-"""The rigid motion that weighted correspondences ask for (Kabsch), in float64."""
+"""Rigid fit of weighted correspondences (Kabsch), in float64."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from wsdesc.core.errors import InputError
 def fit_rigid(source: Tensor, target: Tensor, weights: Tensor | None = None) -> Tensor:
     """Minimise Σ ‖wᵢ (R sᵢ + t − gᵢ)‖² over rotations R and translations t.
 
-    As in `fit_affine`, the weights multiply residuals, so their squares act; for the cost Σ cᵢ ‖rᵢ‖² give
-    the square roots of c. The result always is a proper rotation. Where the points leave it open (one
-    point, collinear points) it is the best one nearest to the identity, and without any weight the
-    motion is the identity. No gradient passes; `fit_affine` is the differentiable fit.
+    As in `fit_affine`, the weights multiply residuals; for the cost Σ cᵢ ‖rᵢ‖² give the square roots of c.
+    The result always has a proper rotation. Where the points do not determine it (one point, collinear
+    points), it is the best one nearest to the identity; without any weight the pose is the identity. No
+    gradient passes; `fit_affine` is the differentiable fit.
 
     Args:
         source, target: matched points (..., K, 3).
@@ -26,16 +26,17 @@ def fit_rigid(source: Tensor, target: Tensor, weights: Tensor | None = None) -> 
     """
     if source.shape != target.shape or source.shape[-1] != 3:
         raise InputError(
-            f"matched points must be two of (..., K, 3), not {tuple(source.shape)} and {tuple(target.shape)}"
+            "matched points must both have the shape (..., K, 3), "
+            f"not {tuple(source.shape)} and {tuple(target.shape)}"
         )
     source, target = source.double(), target.double()
     weights = torch.ones_like(source[..., 0]) if weights is None else weights.double()
     if not bool(source.isfinite().all() & target.isfinite().all() & weights.isfinite().all()):
-        raise InputError("matched points or their weights hold NaN or infinity")
+        raise InputError("matched points or their weights contain NaN or infinity")
 
     if source.shape[-2] == 0:
         return torch.eye(4, dtype=torch.float64, device=source.device).repeat(*source.shape[:-2], 1, 1)
-    weights = weights / _or_one(weights.abs().amax(-1, keepdim=True))  # squares cannot underflow altogether
+    weights = weights / _or_one(weights.abs().amax(-1, keepdim=True))  # so that squares do not all underflow
     share = weights.square() / _or_one(weights.square().sum(-1, keepdim=True))  # (..., K)
     share = share[..., None]
     mean_source = (share * source).sum(-2, keepdim=True)  # (..., 1, 3)
@@ -45,13 +46,13 @@ def fit_rigid(source: Tensor, target: Tensor, weights: Tensor | None = None) -> 
 
 
 def rigid_from_moments(mean_source: Tensor, mean_target: Tensor, cross: Tensor) -> Tensor:
-    """The motion T_target_source (..., 4, 4) of a fit, from all it needs to know.
+    """Compute the pose T_target_source (..., 4, 4) of a fit from its moments.
 
     Args:
         mean_source, mean_target: weighted means (..., 3), float64.
         cross: weighted mean (..., 3, 3) of the outer products of centred target and source points.
     """
-    R = _nearest_rotation(cross + _preference(mean_source, mean_target, cross))
+    R = _nearest_rotation(cross + _identity_bias(mean_source, mean_target, cross))
     T = torch.zeros(*cross.shape[:-2], 4, 4, dtype=torch.float64, device=cross.device)
     T[..., :3, :3] = R
     T[..., :3, 3] = mean_target - (R @ mean_source[..., None]).squeeze(-1)
@@ -59,8 +60,8 @@ def rigid_from_moments(mean_source: Tensor, mean_target: Tensor, cross: Tensor) 
     return T
 
 
-def _preference(mean_source: Tensor, mean_target: Tensor, cross: Tensor) -> Tensor:
-    """A trace of the identity, well above rounding: it decides what the points leave open."""
+def _identity_bias(mean_source: Tensor, mean_target: Tensor, cross: Tensor) -> Tensor:
+    """Return a small multiple of the identity, above rounding: it decides rotations that are undetermined."""
     eps = torch.finfo(torch.float64).eps
     rounding = (eps * mean_source.abs().amax(-1)) * (eps * mean_target.abs().amax(-1))
     size = 1e-13 * torch.linalg.matrix_norm(cross) + 1e6 * rounding
@@ -68,7 +69,7 @@ def _preference(mean_source: Tensor, mean_target: Tensor, cross: Tensor) -> Tens
 
 
 def _nearest_rotation(matrix: Tensor) -> Tensor:
-    """The rotation R with the largest trace of Rᵀ · matrix."""
+    """Return the rotation R with the largest trace of Rᵀ · matrix."""
     U, _, Vt = torch.linalg.svd(matrix)
     flip = torch.ones_like(matrix[..., 0])  # (..., 3)
     flip[..., 2] = torch.where(torch.linalg.det(U @ Vt) < 0, -1.0, 1.0)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from wsdesc.alignment.observability import Information
+from wsdesc.alignment.information import Information
 from wsdesc.core.devices import choose_device
 from wsdesc.core.geometry import Floats
 from wsdesc.core.journal import PlainResult

@@ -20,7 +20,7 @@ from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import spsolve
 from scipy.spatial.transform import Rotation
 
-from wsdesc.alignment.observability import Information
+from wsdesc.alignment.information import Information
 from wsdesc.cloud.units import INDOOR_RESOLUTION
 from wsdesc.core.geometry import Floats, inverse
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
-from wsdesc.alignment.surface import Surface
+from wsdesc.alignment.surface import Surface, make_surface
 from wsdesc.cloud.files import read_points
 from wsdesc.cloud.units import extent, spacing
 from wsdesc.core.errors import InputError, WSDescError
@@ -61,9 +61,9 @@ def register_pair(job: RegisterJob) -> PairRegistration:
         CandidatePose(
             T_target_source=candidate.refined.T_target_source,
             confidence=candidate.confidence,
-            ambiguous=candidate.evidence.repeats or candidate.evidence.ambiguous,
-            overlap=candidate.refined.agreement.overlap_source,
-            rmse=candidate.refined.rmse if candidate.refined.information.places else None,
+            ambiguous=candidate.ambiguous,
+            overlap=candidate.refined.score.overlap_source,
+            rmse=candidate.refined.rmse if candidate.refined.information.pairs else None,
             information=candidate.refined.information,
         )
         for candidate in found.ranked
@@ -99,4 +99,4 @@ def load_description(job: DescribeJob) -> Description:
 @lru_cache(maxsize=_SCANS_IN_MEMORY)
 def _with_surface(job: DescribeJob) -> tuple[Description, Surface]:
     description = load_description(job)
-    return description, Surface.of(description.points.numpy())
+    return description, make_surface(description.points)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from wsdesc.alignment.confidence import Evidence
-from wsdesc.alignment.observability import Degeneracy
+from wsdesc.alignment.information import Degeneracy
 from wsdesc.registration.result import SUCCESS
 
 
@@ -31,7 +31,7 @@ def warnings_about(
         warnings.append(
             "A second pose fits nearly as well: the scene may be symmetric, or the scans may not overlap."
         )
-    elif evidence.repeats:
+    elif evidence.repetitive:
         warnings.append("A second pose is also plausible: the scene may contain repetitive structure.")
     if not warnings:
         warnings.append(

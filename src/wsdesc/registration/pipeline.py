@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from wsdesc.alignment.surface import Surface
-from wsdesc.alignment.surface_cuda import DeviceSurface
+from wsdesc.alignment.surface import Surface, make_surfaces
 from wsdesc.cloud.clean import with_offsets
 from wsdesc.cloud.cloud import Cloud
 from wsdesc.cloud.units import different_units, measure
@@ -24,7 +23,7 @@ from wsdesc.core.progress import ProgressHook, StepTimer
 from wsdesc.descriptor.description import Description, cleaned_points, load_model, prepare_scans
 from wsdesc.descriptor.options import DEFAULT_MODEL
 from wsdesc.registration.advice import as_sentence, no_alignment_found, warnings_about
-from wsdesc.registration.candidates import AnySurface, find_candidates
+from wsdesc.registration.candidates import find_candidates
 from wsdesc.registration.options import RegisterOptions, Solver
 from wsdesc.registration.result import SUCCESS, Registration
 
@@ -101,7 +100,7 @@ def register(
         network, name = load_model(o.model, o.device)
         p, q = prepare_scans(clouds, resolution, name, o.seed, o.keypoints, where)
     with timer("surfaces"):
-        surfaces = _surfaces(p, q)
+        surfaces = make_surfaces(p.points, q.points)
     for count in o.keypoints:
         p, q = p.with_keypoints(count, o.seed), q.with_keypoints(count, o.seed)
         with timer("describe", p.missing(count) + q.missing(count)) as advance:
@@ -121,7 +120,7 @@ def register_described(
     refined: int = 4,
     refine: bool = True,
     seed: int = 0,
-    surfaces: tuple[AnySurface, AnySurface] | None = None,
+    surfaces: tuple[Surface, Surface] | None = None,
     progress: ProgressHook | None = None,
     **unknown: Any,
 ) -> Registration:
@@ -156,13 +155,14 @@ def register_described(
         }
     )
     source.check_comparable(target)
-    return _best_candidate(source, target, surfaces or _surfaces(source, target), o, StepTimer(progress))
+    surfaces = surfaces or make_surfaces(source.points, target.points)
+    return _best_candidate(source, target, surfaces, o, StepTimer(progress))
 
 
 def _best_candidate(
     p: Description,
     q: Description,
-    surfaces: tuple[AnySurface, AnySurface],
+    surfaces: tuple[Surface, Surface],
     o: RegisterOptions,
     timer: StepTimer,
 ) -> Registration:
@@ -187,7 +187,7 @@ def _best_candidate(
         T_target_source=with_offsets(T, p.offset, q.offset),
         success=best.confidence >= SUCCESS,
         confidence=best.confidence,
-        overlap=best.refined.agreement.overlap_source,
+        overlap=best.refined.score.overlap_source,
         rmse=best.refined.rmse * p.unit,
         inliers=int(best.hypothesis.inliers.sum()),
         matches=found.matches,
@@ -198,13 +198,6 @@ def _best_candidate(
         information=best.refined.information,
         described=(p.to("cpu"), q.to("cpu")),
     )
-
-
-def _surfaces(p: Description, q: Description) -> tuple[AnySurface, AnySurface]:
-    if p.points.is_cuda:
-        return DeviceSurface.of(p.points), DeviceSurface.of(q.points)
-    source, target = run_each(lambda scan: Surface.of(scan.points.numpy()), (p, q))
-    return source, target
 
 
 def _failed(resolution: float, warnings: list[str], timer: StepTimer, matches: int = 0) -> Registration:

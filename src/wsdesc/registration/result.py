@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
 from wsdesc.alignment.confidence import Evidence
-from wsdesc.alignment.observability import Information
+from wsdesc.alignment.information import Information
 from wsdesc.core.atomic import atomic_write
 from wsdesc.core.errors import FileFormatError, InputError
 from wsdesc.core.geometry import check_rigid

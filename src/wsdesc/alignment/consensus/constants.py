@@ -1,0 +1,8 @@
+"""Constants of the consensus solver that both backends share."""
+
+MIN_EDGE = (
+    4.0  # thresholds: shorter edges do not determine a rotation; members of a clique are this far apart
+)
+STARTS = 8  # cliques grown around a match
+DECISIVE_SIZE = 24  # a clique of this size needs no other start
+CANDIDATES_PER_HYPOTHESIS = 4  # poses refitted for each requested one, because refitting changes their order

@@ -1,0 +1,48 @@
+"""The information matrix of a pose: how strongly the overlap determines each small motion.
+
+A small motion is a twist (v, ω): a shift v and a rotation ω about the centre of the overlap. ω is scaled so
+that a point at the typical distance from the centre moves by 1. A point p with normal n moves by n·v + (p ×
+n)·ω along its normal. Two scans measure the same place with independent noise, so the product of their
+normals has the noise averaged out: a plane remains a plane, however noisy the scanner.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from wsdesc.core.geometry import Floats
+
+SAME_SIDE = np.cos(np.radians(45))  # normals further apart belong to different surfaces
+MIN_PAIRS = 30  # contact pairs below which the overlap determines nothing
+
+
+class Information(NamedTuple):
+    """Mean Hessian of the point-to-plane problem of one contact pair, for twists (v, ω) in the target's
+    frame.
+
+    The rotation ω is about `centre`, in radians times `extent`, which makes all six entries comparable: the
+    trace of the first block is 1 if the normals of both scans agree. For radians, multiply the rows and
+    columns of ω by `extent`. For the sum over all pairs, multiply by `pairs`.
+    """
+
+    matrix: Floats  # (6, 6) symmetric, positive semidefinite
+    centre: Floats  # (3,) of the overlap
+    extent: float  # root mean square distance of the overlap from its centre
+    height: float  # root mean square distance from the plane through the centre that fits the overlap best
+    pairs: int  # number of contact pairs
+
+
+def no_information(centre: Floats | None = None, pairs: int = 0) -> Information:
+    """Return the information of an overlap that determines nothing."""
+    return Information(np.zeros((6, 6)), np.zeros(3) if centre is None else centre, 0.0, 0.0, pairs)
+
+
+def information_from_product(
+    product: Floats, centre: Floats, extent: float, least_variance: float, pairs: int
+) -> Information:
+    """Build the information from the mean product (6, 6) of both scans' responses to twists."""
+    values, vectors = np.linalg.eigh((product + product.T) / 2)
+    matrix = np.einsum("ik,k,jk->ij", vectors, np.maximum(values, 0.0), vectors)
+    return Information(matrix, centre, extent, float(np.sqrt(max(least_variance, 0.0))), pairs)

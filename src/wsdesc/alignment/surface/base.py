@@ -1,0 +1,85 @@
+"""Constants, protocol and choice of the backend that all surfaces share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from wsdesc.core.errors import InputError
+from wsdesc.core.geometry import Floats, check_rigid
+
+SAMPLE_SIZE = 3000  # points of the sample; a share of them is then accurate to about 1 %
+REFERENCE_SIZE = 400  # points that measure how frequent a direction of normals is
+SHARPNESS = 16  # power of the cosine between normals of one direction: weight 1/2 at 17°
+MIN_FREQUENCY = 0.02  # rarer directions are noise and get no larger weight
+
+Backend = Literal["cpu", "cuda"]
+ResultT = TypeVar("ResultT")
+
+
+class Surface(Protocol):
+    """A scan at the working resolution, prepared for comparisons; `make_surface` makes it.
+
+    The arrays are NumPy arrays in the backend "cpu" and tensors in the backend "cuda".
+    """
+
+    @property
+    def backend(self) -> Backend:
+        """Which implementation compares this surface with others."""
+
+    @property
+    def points(self) -> Any:
+        """(N, 3) float64."""
+
+    @property
+    def normals(self) -> Any:
+        """(N, 3) unit vectors of arbitrary sign; zero where the neighbours form no surface."""
+
+    @property
+    def curvature(self) -> Any:
+        """(N,) from 0 on a plane to 1 where neighbours spread equally in all directions."""
+
+    @property
+    def sample(self) -> Any:
+        """(S,) ascending indices of the points that are searched in the other surface."""
+
+    @property
+    def direction_weights(self) -> Any:
+        """(S,) weights of the sample, sum 1, that give each direction of normals the same influence."""
+
+
+def for_backend(
+    source: Surface, target: Surface, *, cpu: Callable[..., ResultT], cuda: Callable[..., ResultT]
+) -> Callable[..., ResultT]:
+    """Return the implementation that fits both surfaces.
+
+    Raises:
+        InputError: one surface is on a GPU and the other is not.
+    """
+    if source.backend != target.backend:
+        raise InputError(
+            f"the source's surface is of the backend {source.backend!r}, the target's of {target.backend!r}: "
+            "move both scans to one device, the GPU or the CPU"
+        )
+    return cuda if source.backend == "cuda" else cpu
+
+
+def check_poses(poses: ArrayLike) -> Floats:
+    """Return rigid poses (H, 4, 4) as float64.
+
+    Raises:
+        InputError: the shape is wrong or a matrix is not rigid.
+    """
+    checked = check_rigid(poses, "poses")
+    if checked.ndim != 3:
+        raise InputError(f"poses must have the shape (H, 4, 4), not {checked.shape}")
+    return checked
+
+
+def check_length(length: float, name: str) -> None:
+    """Raise an InputError if a length is not positive and finite."""
+    if not 0 < length < np.inf:
+        raise InputError(f"{name} must be positive and finite, not {length}")

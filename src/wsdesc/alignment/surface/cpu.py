@@ -1,0 +1,103 @@
+"""Surface on the CPU: a k-d tree, one pose at a time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.spatial import cKDTree
+
+from wsdesc.alignment.surface.base import MIN_FREQUENCY, REFERENCE_SIZE, SAMPLE_SIZE, SHARPNESS, Backend
+from wsdesc.core.errors import InputError
+from wsdesc.core.geometry import NEIGHBOURS, Floats, local_planes
+
+
+@dataclass(frozen=True, eq=False)
+class CpuSurface:
+    """A scan at the working resolution as NumPy arrays; see `Surface`."""
+
+    points: Floats  # (N, 3)
+    normals: Floats  # (N, 3)
+    curvature: Floats  # (N,)
+    tree: Any  # cKDTree of the points
+    sample: NDArray[np.intp]  # (S,)
+    direction_weights: Floats  # (S,)
+
+    @property
+    def backend(self) -> Backend:
+        return "cpu"
+
+    @classmethod
+    def of(cls, points: ArrayLike) -> Self:
+        """Prepare points (N, 3), N ≥ 1, finite and downsampled; any unit."""
+        points = np.array(points, dtype=np.float64, order="C")  # a copy: the cached results depend on it
+        if points.ndim != 2 or points.shape[1] != 3 or len(points) == 0:
+            raise InputError(f"a surface needs points of shape (N, 3), N at least 1, not {points.shape}")
+        if not np.isfinite(points).all():
+            raise InputError("the points of a surface contain NaN or infinity: clean the scan first")
+        tree = cKDTree(points)
+        normals, curvature = local_planes(points, tree, NEIGHBOURS)
+        order = np.random.default_rng(0).permutation(len(points))
+        sample = np.sort(order[:SAMPLE_SIZE])
+        weights = _direction_weights(normals[sample], normals[order[:REFERENCE_SIZE]])
+        return cls(points, normals, curvature, tree, sample, weights)
+
+    @cached_property
+    def gicp(self) -> tuple[Any, Any]:
+        """All points with covariances, and their tree, for small_gicp; computed at the first refinement."""
+        import small_gicp
+
+        cloud = small_gicp.PointCloud(self.points)
+        tree = small_gicp.KdTree(cloud)
+        small_gicp.estimate_normals_covariances(cloud, tree, NEIGHBOURS, 1)
+        return cloud, tree
+
+    @cached_property
+    def gicp_sample(self) -> Any:
+        """The sample with covariances of its own, wider neighbourhoods, for small_gicp."""
+        import small_gicp
+
+        cloud = small_gicp.PointCloud(self.points[self.sample])
+        small_gicp.estimate_normals_covariances(cloud, small_gicp.KdTree(cloud), NEIGHBOURS, 1)
+        return cloud
+
+
+class Contacts(NamedTuple):
+    """The sample of one surface in the frame of another, and its nearest points there."""
+
+    points: Floats  # (S, 3) transformed sample
+    normals: Floats  # (S, 3)
+    partner: NDArray[np.intp]  # (S,) nearest points of the other surface; 0 where there is none
+    distance: Floats  # (S,) infinite where there is none within the largest distance
+    plane_distance: Floats  # (S,) to the partner's tangent plane; the distance where it has no normal
+    cosine: Floats  # (S,) between both normals, 0 … 1; 0 where one is missing
+
+
+def find_contacts(
+    sampled: CpuSurface, searched: CpuSurface, T_searched_sampled: Floats, max_distance: float
+) -> Contacts:
+    """Transform the sample of one surface and find its nearest points in the other."""
+    R, t = T_searched_sampled[:3, :3], T_searched_sampled[:3, 3]
+    # einsum, not core.geometry.transform: results must keep their bits on any number of threads.
+    points = np.einsum("ij,nj->ni", R, sampled.points[sampled.sample]) + t  # (S, 3)
+    normals = np.einsum("ij,nj->ni", R, sampled.normals[sampled.sample])
+    distance, partner = searched.tree.query(points, distance_upper_bound=max_distance)
+    near = np.isfinite(distance)
+    partner = np.where(near, partner, 0)
+    partner_normals = searched.normals[partner]
+    plane_distance = np.abs(np.einsum("ni,ni->n", points - searched.points[partner], partner_normals))
+    plane_distance = np.where(near & partner_normals.any(axis=1), plane_distance, distance)
+    cosine = np.where(near, np.abs(np.einsum("ni,ni->n", normals, partner_normals)), 0.0)
+    return Contacts(points, normals, partner, distance, plane_distance, np.minimum(cosine, 1.0))
+
+
+def _direction_weights(normals: Floats, reference: Floats) -> Floats:
+    """Weight normals by the inverse share of reference normals with the same direction, up to sign."""
+    cosine = np.einsum("ni,mi->nm", normals, reference)
+    for _ in range(SHARPNESS.bit_length() - 1):
+        cosine *= cosine
+    weight = normals.any(axis=1) / np.maximum(cosine.mean(axis=1), MIN_FREQUENCY)
+    return np.asarray(weight / weight.sum() if weight.any() else np.full(len(normals), 1 / len(normals)))

@@ -1,0 +1,107 @@
+"""Surface on a GPU: tensors, many poses at once. Plain torch, so that it also runs on other devices.
+
+Sums are in float64, which costs little at this size. Only the search for nearest points is in float32.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from wsdesc.alignment.surface.base import MIN_FREQUENCY, REFERENCE_SIZE, SAMPLE_SIZE, SHARPNESS, Backend
+from wsdesc.cloud.nearest import k_nearest, nearest
+from wsdesc.cloud.neighbours import NeighbourGrid, check_points
+from wsdesc.core.geometry import LINE_RATIO, NEIGHBOURS, Floats, inverse
+
+_MATRICES_AT_ONCE = 1 << 15  # some versions of the eigenvalue solver fail with more
+
+
+@dataclass(frozen=True, eq=False)
+class CudaSurface:
+    """A scan at the working resolution as float64 tensors; see `Surface`."""
+
+    points: Tensor  # (N, 3)
+    normals: Tensor  # (N, 3)
+    curvature: Tensor  # (N,)
+    sample: Tensor  # (S,) int64
+    direction_weights: Tensor  # (S,)
+
+    @property
+    def backend(self) -> Backend:
+        return "cuda"
+
+    @classmethod
+    def of(cls, points: Tensor) -> Self:
+        """Prepare points (N, 3), N ≥ 1, finite and downsampled; any unit, any device."""
+        grid = NeighbourGrid.of(check_points(points).detach().float())
+        normals, curvature = _local_planes(grid)
+        order = torch.from_numpy(np.random.default_rng(0).permutation(len(points))).to(points.device)
+        sample = order[:SAMPLE_SIZE].sort().values
+        weights = _direction_weights(normals[sample], normals[order[:REFERENCE_SIZE]])
+        return cls(points.detach().double(), normals, curvature, sample, weights)
+
+    @cached_property
+    def search_points(self) -> Tensor:
+        """(N, 3) float32 points, in which nearest points are searched."""
+        return self.points.float().contiguous()
+
+    @cached_property
+    def points_with_normals(self) -> Tensor:
+        """(N, 6) points and normals side by side, so that one look-up reads both."""
+        return torch.cat([self.points, self.normals], 1)
+
+    @cached_property
+    def sample_with_normals(self) -> Tensor:
+        """(S, 6) points and normals of the sample."""
+        return self.points_with_normals[self.sample]
+
+    def nearest_to(self, points: Tensor) -> Tensor:
+        """Find the nearest point of this surface to each of points (H, S, 3): (H, S) int64."""
+        return nearest(self.search_points, points.reshape(-1, 3)).view(points.shape[:2])
+
+
+def transform_with_normals(points_with_normals: Tensor, T: Tensor) -> Tensor:
+    """Transform points with normals (S, 6) or (H, S, 6) by poses (H, 4, 4): (H, S, 6)."""
+    rows = points_with_normals.expand(len(T), -1, -1).reshape(len(T), -1, 3)  # points and normals in turn
+    moved = (rows @ T[:, :3, :3].mT).view(len(T), -1, 6)
+    moved[..., :3] += T[:, None, :3, 3]
+    return moved
+
+
+def poses_and_inverses(poses: Floats, surface: CudaSurface) -> tuple[Tensor, Tensor]:
+    """Return poses T_b_a (H, 4, 4) and their inverses T_a_b on the surface's device."""
+    T_b_a, T_a_b = torch.from_numpy(np.stack([poses, inverse(poses)])).to(surface.points.device)
+    return T_b_a, T_a_b
+
+
+def _local_planes(grid: NeighbourGrid) -> tuple[Tensor, Tensor]:
+    """Fit planes as `core.geometry.local_planes`: normals (N, 3) and curvature (N,) in the scan's order."""
+    points = grid.points.double()
+    normals, curvature = torch.zeros_like(points), torch.zeros_like(points[:, 0])
+    count = min(NEIGHBOURS, len(points))
+    if count < 3:
+        return normals, curvature
+    offsets = points[k_nearest(grid, count)]  # (N, count, 3)
+    offsets -= offsets.mean(1, keepdim=True)
+    covariances = offsets.mT @ offsets
+    parts = [torch.linalg.eigh(part) for part in covariances.split(_MATRICES_AT_ONCE)]
+    values = torch.cat([part.eigenvalues for part in parts]).clamp(min=0.0)  # (N, 3) ascending
+    thinnest = torch.cat([part.eigenvectors[:, :, 0] for part in parts])
+    total = values.sum(1)
+    surface = values[:, 1] > LINE_RATIO * values[:, 2]
+    normals[grid.order] = torch.where(surface[:, None], thinnest, 0.0)
+    curvature[grid.order] = torch.where(surface, 3 * values[:, 0] / torch.where(total > 0, total, 1.0), 0.0)
+    return normals, curvature
+
+
+def _direction_weights(normals: Tensor, reference: Tensor) -> Tensor:
+    """Weight normals by the inverse share of reference normals with the same direction, up to sign."""
+    frequency = (normals @ reference.T).pow(SHARPNESS).mean(1)
+    weight = normals.any(1) / frequency.clamp(min=MIN_FREQUENCY)
+    total = weight.sum()
+    return torch.where(total > 0, weight / total.clamp(min=1e-300), 1 / len(normals))

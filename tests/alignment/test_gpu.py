@@ -1,0 +1,143 @@
+"""Alignment on a CUDA device: compared with the CPU, with single poses, and with a second run."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from poses import largest_difference, perturbed, random_pose
+from wsdesc.alignment.consensus import consensus
+from wsdesc.alignment.information import compute_information
+from wsdesc.alignment.refine import refine
+from wsdesc.alignment.surface import CpuSurface, CudaSurface, make_surface, make_surfaces
+from wsdesc.alignment.verify import verify
+from wsdesc.cloud.sampling import voxel_downsample
+from wsdesc.core.errors import InputError
+from wsdesc.datasets.synthetic import RoomPair
+
+pytestmark = pytest.mark.gpu
+
+RESOLUTION = 0.025
+DISTANCE = 2 * RESOLUTION
+
+Points = tuple[torch.Tensor, torch.Tensor]  # source (N, 3), target (M, 3), on the CPU
+
+
+@pytest.fixture(scope="module")
+def points(room: RoomPair) -> Points:
+    p, q = (voxel_downsample(torch.as_tensor(x).float(), RESOLUTION) for x in (room.source, room.target))
+    return p, q
+
+
+@pytest.fixture(scope="module")
+def on_cpu(points: Points) -> tuple:
+    return make_surfaces(*points)
+
+
+@pytest.fixture(scope="module")
+def on_cuda(points: Points) -> tuple:
+    return make_surfaces(*(x.cuda() for x in points))
+
+
+@pytest.fixture(scope="module")
+def starts(room: RoomPair, points: Points) -> np.ndarray:
+    """The true pose and perturbed ones, (4, 4, 4)."""
+    T, source = np.asarray(room.T_target_source), points[0].numpy()
+    return np.stack([T, *(perturbed(T, source, 4, 3 * RESOLUTION, seed) for seed in range(3))])
+
+
+def test_surface_equals_the_cpu(on_cpu: tuple, on_cuda: tuple) -> None:
+    for expected, surface in zip(on_cpu, on_cuda, strict=True):
+        assert (expected.backend, surface.backend) == ("cpu", "cuda")
+        assert surface.points.is_cuda
+        np.testing.assert_array_equal(surface.sample.cpu(), expected.sample)
+        cosine = np.abs((surface.normals.cpu().numpy() * expected.normals).sum(1))
+        assert (cosine > 0.999).mean() > 0.995  # among equally distant neighbours the choice may differ
+        assert np.quantile(np.abs(surface.curvature.cpu().numpy() - expected.curvature), 0.99) < 1e-6
+        np.testing.assert_allclose(
+            surface.direction_weights.cpu(), expected.direction_weights, rtol=0.02, atol=1e-6
+        )
+
+
+def test_surface_is_the_same_twice(points: Points) -> None:
+    a, b = (CudaSurface.of(points[0].cuda()) for _ in range(2))
+    for name in ("points", "normals", "curvature", "sample", "direction_weights"):
+        assert torch.equal(getattr(a, name), getattr(b, name)), name
+
+
+def test_scores_equal_the_cpu(on_cpu: tuple, on_cuda: tuple, starts: np.ndarray) -> None:
+    for distance in (DISTANCE, 2 * DISTANCE):
+        expected, scores = (verify(*surfaces, starts, distance) for surfaces in (on_cpu, on_cuda))
+        np.testing.assert_allclose(scores, expected, atol=2e-3)
+
+
+def test_information_equals_the_cpu(on_cpu: tuple, on_cuda: tuple, starts: np.ndarray) -> None:
+    results = (compute_information(*surfaces, starts, DISTANCE) for surfaces in (on_cpu, on_cuda))
+    for expected, information in zip(*results, strict=True):
+        np.testing.assert_allclose(information.matrix, expected.matrix, atol=2e-3)
+        np.testing.assert_allclose(information.centre, expected.centre, atol=2e-3)
+        assert information.extent == pytest.approx(expected.extent, rel=2e-3)
+        assert information.pairs == pytest.approx(expected.pairs, rel=2e-3)
+
+
+def test_refined_poses_equal_the_cpu(
+    points: Points, on_cpu: tuple, on_cuda: tuple, starts: np.ndarray
+) -> None:
+    results = (refine(*surfaces, starts, RESOLUTION) for surfaces in (on_cpu, on_cuda))
+    for expected, refined in zip(*results, strict=True):
+        distance = largest_difference(points[0], refined.T_target_source, expected.T_target_source)
+        assert distance < 0.1 * RESOLUTION
+        np.testing.assert_allclose(refined.score, expected.score, atol=0.01)
+
+
+def test_a_batch_equals_single_poses(points: Points, on_cuda: tuple, starts: np.ndarray) -> None:
+    scores = verify(*on_cuda, starts, DISTANCE)
+    informations = compute_information(*on_cuda, starts, DISTANCE)
+    refined = refine(*on_cuda, starts, RESOLUTION)
+    for k, T in enumerate(starts):
+        (score,) = verify(*on_cuda, T[None], DISTANCE)
+        (information,) = compute_information(*on_cuda, T[None], DISTANCE)
+        (single,) = refine(*on_cuda, T[None], RESOLUTION)
+        np.testing.assert_allclose(scores[k], score, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(informations[k].matrix, information.matrix, atol=1e-9)
+        distance = largest_difference(points[0], refined[k].T_target_source, single.T_target_source)
+        assert distance < 1e-6 * RESOLUTION
+
+
+def test_two_runs_give_the_same_bits(on_cuda: tuple, starts: np.ndarray) -> None:
+    assert verify(*on_cuda, starts, DISTANCE) == verify(*on_cuda, starts, DISTANCE)
+    for a, b in zip(*(compute_information(*on_cuda, starts, DISTANCE) for _ in range(2)), strict=True):
+        np.testing.assert_array_equal(a.matrix, b.matrix)
+    for a, b in zip(*(refine(*on_cuda, starts, RESOLUTION) for _ in range(2)), strict=True):
+        np.testing.assert_array_equal(a.T_target_source, b.T_target_source)
+        assert a.score == b.score
+
+
+def matches(inliers: int, outliers: int) -> tuple[torch.Tensor, torch.Tensor, np.ndarray]:
+    """Make matched points with outliers, and the pose of the inliers."""
+    g, T = np.random.default_rng(0), random_pose(0, 2.0)
+    p = g.uniform(-2, 2, (inliers + outliers, 3))
+    q = p @ T[:3, :3].T + T[:3, 3] + g.normal(0, 0.01, p.shape)
+    q[inliers:] = g.uniform(-3, 3, (outliers, 3))
+    return torch.from_numpy(p).float(), torch.from_numpy(q).float(), T
+
+
+def test_consensus_equals_the_cpu_and_itself() -> None:
+    p, q, T = matches(40, 400)
+    expected = consensus(p, q, hypotheses=4)
+    results = [consensus(p.cuda(), q.cuda(), hypotheses=4) for _ in range(2)]
+    assert largest_difference(p, results[0][0].T_target_source.numpy(), T) < 0.05
+    for a, b in zip(results[0][:2], expected[:2], strict=True):
+        assert largest_difference(p, a.T_target_source.numpy(), b.T_target_source.numpy()) < 1e-3
+        assert a.votes == pytest.approx(b.votes, rel=1e-4)
+    for a, b in zip(*results, strict=True):
+        assert torch.equal(a.T_target_source, b.T_target_source)
+        assert torch.equal(a.inliers, b.inliers)
+
+
+def test_surfaces_on_two_devices_are_rejected(points: Points) -> None:
+    mixed = (make_surface(points[0]), make_surface(points[1].cuda()))
+    assert isinstance(mixed[0], CpuSurface)
+    with pytest.raises(InputError, match="one device"):
+        verify(*mixed, np.eye(4)[None], DISTANCE)

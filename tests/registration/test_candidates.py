@@ -1,0 +1,64 @@
+"""Candidates of a pair: ranking, distinct poses, evidence of other poses, and both backends."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from poses import largest_difference, perturbed
+from wsdesc.alignment.hypotheses import Hypothesis
+from wsdesc.alignment.surface import CpuSurface, CudaSurface
+from wsdesc.cloud.sampling import voxel_downsample
+from wsdesc.core.errors import InputError
+from wsdesc.datasets.synthetic import RoomPair
+from wsdesc.registration.candidates import Candidate, _distinct, verify_hypotheses
+
+RESOLUTION = 0.025
+
+
+@pytest.fixture(scope="module")
+def points(room: RoomPair) -> list[torch.Tensor]:
+    return [voxel_downsample(torch.as_tensor(x).float(), RESOLUTION) for x in (room.source, room.target)]
+
+
+@pytest.fixture(scope="module")
+def proposed(room: RoomPair, points: list[torch.Tensor]) -> list[Hypothesis]:
+    """Hypotheses: the true pose, a wrong one, one near the true pose, and a wrong one."""
+    T, source = np.asarray(room.T_target_source), points[0].numpy()
+    offsets = [(0, 0, 0), (40, 20, 0), (2, 1, 1), (90, 9, 2)]  # degrees, resolutions, seed
+    poses = [perturbed(T, source, angle, steps * RESOLUTION, seed) for angle, steps, seed in offsets]
+    return [Hypothesis(torch.from_numpy(T), torch.ones(9).bool(), 9.0 - k) for k, T in enumerate(poses)]
+
+
+@pytest.fixture(scope="module")
+def candidates(proposed: list[Hypothesis], points: list[torch.Tensor]) -> list[Candidate]:
+    surfaces = tuple(CpuSurface.of(x.numpy()) for x in points)
+    return verify_hypotheses(proposed, surfaces, 9, refined=4)
+
+
+def test_true_poses_are_ranked_first(room: RoomPair, points: list, candidates: list[Candidate]) -> None:
+    T = np.asarray(room.T_target_source)
+    for candidate in candidates[:2]:
+        assert largest_difference(points[0], candidate.refined.T_target_source, T) < RESOLUTION
+
+
+def test_distinct_candidates_exclude_equal_poses(candidates: list[Candidate]) -> None:
+    distinct = _distinct(candidates)
+    assert distinct[0] is candidates[0]
+    assert candidates[1] not in distinct
+    assert not candidates[0].differs(candidates[0])
+    assert all(a.differs(b) for a in distinct for b in distinct if a is not b)
+
+
+def test_backends_choose_the_same_candidates(proposed: list[Hypothesis], points: list) -> None:
+    on_cpu = tuple(CpuSurface.of(x.numpy()) for x in points)
+    on_cuda = tuple(CudaSurface.of(x) for x in points)
+    results = [verify_hypotheses(proposed, surfaces, 9, refined=2) for surfaces in (on_cuda, on_cpu)]
+    for a, b in zip(*results, strict=True):
+        distance = largest_difference(points[0], a.refined.T_target_source, b.refined.T_target_source)
+        assert distance < 0.1 * RESOLUTION
+        np.testing.assert_allclose(a.evidence, b.evidence, atol=0.02)
+    assert verify_hypotheses([], on_cuda, 9) == verify_hypotheses([], on_cpu, 9) == []
+    with pytest.raises(InputError, match="one device"):
+        verify_hypotheses(proposed, (on_cpu[0], on_cuda[1]), 9)
