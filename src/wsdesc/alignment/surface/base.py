@@ -73,7 +73,7 @@ def check_poses(poses: ArrayLike) -> Floats:
     Raises:
         InputError: the shape is wrong or a matrix is not rigid.
     """
-    checked = check_rigid(poses, "poses")
+    checked = check_rigid(poses, "poses", batch=True)
     if checked.ndim != 3:
         raise InputError(f"poses must have the shape (H, 4, 4), not {checked.shape}")
     return checked

@@ -27,6 +27,6 @@ def nearest(points: Tensor, queries: Tensor, distinct: bool = False) -> Tensor:
         from wsdesc.cloud.nearest import cuda
 
         return cuda.nearest(points, queries, distinct)
-    if points.is_cuda or distinct:
+    if points.device.type != "cpu" or distinct:
         return reference.nearest(points, queries, distinct)
     return cpu.nearest(points, queries)
