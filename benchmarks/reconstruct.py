@@ -17,7 +17,6 @@ tried, rotation and position errors of each frame, time and memory.
 from __future__ import annotations
 
 import argparse
-import json
 import resource
 import subprocess
 import sys
@@ -27,19 +26,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import combinations
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.spatial import cKDTree
 from scipy.spatial.transform import Rotation
 
 from benchmarks.common import make_parser, print_machine, print_table, random_rotation, run_command
-from wsdesc import read_points, write_points
+from wsdesc import Reconstruction, read_points, write_points
 from wsdesc.core.errors import InputError
 from wsdesc.core.geometry import inverse, transform
 from wsdesc.datasets.synthetic import room_scans
 from wsdesc.datasets.synthetic.floor import floor_scans
 from wsdesc.datasets.threedmatch import find_fragments, read_log, read_pose
+from wsdesc.reconstruction.result import EdgeResult
 
 PlacedScan = tuple[str, np.ndarray | None, np.ndarray]  # place, T_world_scan, points (N, 3)
 
@@ -132,8 +132,7 @@ def _errors(T_true: np.ndarray, T: np.ndarray, centres: np.ndarray) -> Errors:
 class ReconstructionRun(NamedTuple):
     """Output and costs of the command."""
 
-    poses: dict[str, Any]
-    edges: list[dict[str, Any]]
+    result: Reconstruction
     seconds: float
     core_seconds: float  # of all processes; hardly changed by other work on the machine
     gigabytes: float  # peak memory of the largest process
@@ -148,23 +147,20 @@ def run(scans: Path, out: Path, jobs: int) -> ReconstructionRun:
     if done.returncode not in (0, 1):
         raise InputError(done.stderr.strip() or f"wsdesc reconstruct ended with {done.returncode}")
     core = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    edges = json.loads((out / "graph.json").read_text())["edges"]
-    return ReconstructionRun(
-        json.loads((out / "poses.json").read_text()), edges, seconds, core, after.ru_maxrss / 2**20
-    )
+    return ReconstructionRun(Reconstruction.load(out), seconds, core, after.ru_maxrss / 2**20)
 
 
 def report_rows(truth: dict[str, KnownScan], done: ReconstructionRun) -> list[tuple[str, str]]:
     """Summarise a reconstruction in rows."""
-    frames = [frame["scans"] for frame in done.poses["frames"]]
-    T = {name: np.array(scan["T_world_scan"]) for name, scan in done.poses["scans"].items()}
+    result = done.result
+    frames, T = result.components, result.T_world_scan
     placed = sum(truth[name].T_world_scan is not None for frame in frames for name in frame)
     foreign = [name for name, k in truth.items() if k.T_world_scan is None]
-    accepted = [edge for edge in done.edges if edge["accepted"]]
+    accepted = [edge for edge in result.edges if edge.accepted]
     sizes = ", ".join(str(len(frame)) for frame in frames)
-    tried = f"{len(done.edges)} tried, {len(accepted)} accepted"
-    true = overlapping(truth, 3 * done.poses["resolution"])
-    tried_pairs = sum(frozenset((edge["source"], edge["target"])) in true for edge in done.edges)
+    tried = f"{len(result.edges)} tried, {len(accepted)} accepted"
+    true = overlapping(truth, 3 * result.resolution)
+    tried_pairs = sum(frozenset((edge.source, edge.target)) in true for edge in result.edges)
     rows = [
         ("placed", f"{placed} of {len(truth) - len(foreign)}, in frames of {sizes}"),
         ("frames that join places", str(sum(len({truth[name].place for name in f}) > 1 for f in frames))),
@@ -197,16 +193,16 @@ def overlapping(truth: dict[str, KnownScan], distance: float) -> set[frozenset[s
     return {frozenset((a, b)) for a, b in pairs if min(share(a, b), share(b, a)) >= MIN_OVERLAP}
 
 
-def count_wrong(truth: dict[str, KnownScan], edges: list[dict[str, Any]]) -> int:
+def count_wrong(truth: dict[str, KnownScan], edges: list[EdgeResult]) -> int:
     """Count edges that join places, or with errors above 10° or a tenth of the scan's extent."""
     count = 0
     for edge in edges:
-        a, b = truth[edge["source"]], truth[edge["target"]]
+        a, b = truth[edge.source], truth[edge.target]
         if a.place != b.place or a.T_world_scan is None or b.T_world_scan is None:
             count += 1
             continue
         T_true = np.linalg.inv(b.T_world_scan) @ a.T_world_scan
-        off = _errors(T_true[None], np.array(edge["T_target_source"])[None], a.centre[None])
+        off = _errors(T_true[None], edge.T_target_source[None], a.centre[None])
         count += bool(off.degrees[0] > 10 or off.distance[0] > a.extent / 10)
     return count
 
