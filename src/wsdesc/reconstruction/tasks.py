@@ -12,6 +12,7 @@ from pathlib import Path
 from wsdesc.alignment.surface import Surface, make_surface
 from wsdesc.cloud.files import read_points
 from wsdesc.cloud.units import extent, spacing
+from wsdesc.core.devices import choose_device
 from wsdesc.core.errors import InputError, WSDescError
 from wsdesc.core.journal import content_of
 from wsdesc.descriptor.description import Description, cleaned_points, load_model, prepare_scan
@@ -98,5 +99,5 @@ def load_description(job: DescribeJob) -> Description:
 
 @lru_cache(maxsize=_SCANS_IN_MEMORY)
 def _with_surface(job: DescribeJob) -> tuple[Description, Surface]:
-    description = load_description(job)
+    description = load_description(job).to(choose_device(job.settings.device))
     return description, make_surface(description.points)
