@@ -11,6 +11,7 @@ from scipy.spatial.transform import Rotation
 from wsdesc.core.errors import InputError
 from wsdesc.core.geometry import (
     cell_keys,
+    check_length,
     check_rigid,
     inverse,
     is_rigid,
@@ -137,6 +138,13 @@ class TestCheckRigid:
         T[2, :3, :3] *= 2
         np.testing.assert_array_equal(is_rigid(T), [True, False, False, True])
         assert is_rigid(T[0])
+
+
+@pytest.mark.parametrize("length", [0, -1.0, float("nan"), float("inf")])
+def test_wrong_lengths_are_refused(length):
+    check_length(1e-9, "resolution")
+    with pytest.raises(InputError, match=f"^resolution must be a positive length, not {length}$"):
+        check_length(length, "resolution")
 
 
 class TestNormals:

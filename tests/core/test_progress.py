@@ -8,7 +8,7 @@ from wsdesc.core.progress import StepTimer, no_progress
 
 
 class Recorder:
-    """A progress hook that records what it is told."""
+    """A progress hook that records its calls."""
 
     def __init__(self):
         self.events = []

@@ -164,7 +164,7 @@ def test_far_keypoints_are_zero() -> None:
 def test_invalid_arguments() -> None:
     with pytest.raises(InputError, match="unit"):
         shot(PLANE, PLANE, 0.0)
-    with pytest.raises(InputError, match="radii"):
+    with pytest.raises(InputError, match="support_radius"):
         Shot(support_radius=-1.0)
     with pytest.raises(InputError, match="finite"):
         shot(PLANE * torch.nan, PLANE)

@@ -23,7 +23,7 @@ from wsdesc.cli.options import (
     field_option,
 )
 from wsdesc.cli.output import exit_unless, print_table, print_warnings, print_written, progress_bars
-from wsdesc.core.errors import InputError
+from wsdesc.core.geometry import check_length
 from wsdesc.reconstruction.options import ReconstructOptions
 
 if TYPE_CHECKING:
@@ -64,8 +64,8 @@ def reconstruct(
     options: dict[str, Any] = {"model": model, "resolution": resolution, "keypoints": keypoints}
     options |= {"more_keypoints": more_keypoints, "neighbours": neighbours, "device": device, "seed": seed}
     ReconstructOptions.read(options)
-    if voxel is not None and not voxel > 0:
-        raise InputError(f"--voxel: must be a positive length, not {voxel}")
+    if voxel is not None:
+        check_length(voxel, "--voxel")
     check_model_and_device(model, device)
     check_view(view, port)
     from wsdesc.reconstruction.inputs import find_scans

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from wsdesc.cloud.cloud import as_points
 from wsdesc.core.errors import InputError
-from wsdesc.core.geometry import CELL_BITS, cell_keys, transform
+from wsdesc.core.geometry import CELL_BITS, cell_keys, check_length, transform
 
 _HALF = 1 << (CELL_BITS - 1)  # cells per axis on either side of the origin
 _POINTS_PER_CHUNK = 1_000_000  # limits the memory
@@ -31,8 +31,7 @@ class VoxelMerge:
 
     def __init__(self, size: float) -> None:
         """Start an empty grid with voxels of `size`, in the unit of the points."""
-        if not 0 < size < np.inf:
-            raise InputError(f"the voxel size must be positive, not {size}")
+        check_length(size, "the voxel size")
         self.size = size
         self.origin: NDArray[np.float64] | None = None
         self.cells = np.empty(0, np.int64)

@@ -104,7 +104,7 @@ def _claim(folder: Path, suffix: str) -> tuple[Path, int]:
 
 
 def _lock(descriptor: int, wait: bool) -> bool:
-    """Lock an open file until it is closed, wait for its lock if asked to; return whether it worked."""
+    """Lock an open file until it is closed, optionally wait for the lock; return whether it worked."""
     if sys.platform == "win32":
         return False
     import fcntl

@@ -97,6 +97,20 @@ def check_rigid(T: ArrayLike, name: str = "the pose", *, batch: bool = False) ->
     return T
 
 
+def check_length(length: float, name: str) -> None:
+    """Refuse a length that is not positive and finite.
+
+    Args:
+        length: the length.
+        name: what the error message calls it, such as an argument's name.
+
+    Raises:
+        InputError: the length is zero, negative, infinite or NaN.
+    """
+    if not 0 < length < np.inf:
+        raise InputError(f"{name} must be a positive length, not {length}")
+
+
 class LocalPlanes(NamedTuple):
     """Planes fitted to the neighbours of each point."""
 

@@ -25,7 +25,7 @@ from numba.core import event
 
 logger = logging.getLogger(__name__)
 
-_NOTICE_SECONDS = 1.5  # compile time after which the user is told what takes so long
+_NOTICE_SECONDS = 1.5  # compile time after which a notice is logged
 
 
 @cache
@@ -101,7 +101,7 @@ def _log_notice() -> None:
     if not _notice_given.is_set():
         _notice_given.set()
         kept = "kept for the next start" if cache_folder() else "not kept, as no cache folder can be written"
-        logger.warning("wsdesc: compiling CPU kernels: takes some seconds, %s …", kept)
+        logger.warning("wsdesc: compiling CPU kernels: takes several seconds, %s …", kept)
 
 
 class _CompileListener(event.Listener):  # type: ignore[misc]  # numba has no types

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from wsdesc.cloud.neighbours import NeighbourGrid, check_points
 from wsdesc.core.errors import InputError
+from wsdesc.core.geometry import check_length
 from wsdesc.descriptor import pretrained
 from wsdesc.descriptor.lrf import LocalFrames, local_frames
 from wsdesc.descriptor.network import DescriptorNetwork
@@ -166,8 +167,7 @@ class WSDesc(nn.Module):
         Points of another precision lose a common offset first, so that geographic coordinates keep their
         digits. Descriptors do not depend on it.
         """
-        if not unit > 0:
-            raise InputError(f"the unit must be positive, not {unit}")
+        check_length(unit, "the unit")
         check_points(points)
         keypoints = check_points(keypoints, "keypoints").detach().to(points)
         precision = self.network.head.weight.dtype

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from wsdesc.cloud.neighbours import LEAF, NeighbourGrid, check_points, walk_leaves
-from wsdesc.core.errors import InputError
+from wsdesc.core.geometry import check_length
 from wsdesc.core.kernels import inline, kernel, run_in_chunks
 from wsdesc.descriptor.lrf.cpu import smallest_eigenvector
 
@@ -47,8 +47,8 @@ def point_histograms(
         (K, 33) float32 of unit length: square roots of shares, so that distances are Hellinger distances.
         Rows of keypoints without neighbours or without a surface (points on a line) are zero.
     """
-    _check_radius(normal_radius, "normal_radius")
-    _check_radius(feature_radius, "feature_radius")
+    check_length(normal_radius, "normal_radius")
+    check_length(feature_radius, "feature_radius")
     check_points(keypoints, "keypoints")
     grid = _on_cpu(points)
     keys = keypoints.detach().to(grid.points).contiguous()
@@ -76,11 +76,6 @@ def _on_cpu(points: Tensor | NeighbourGrid) -> NeighbourGrid:
     if isinstance(points, NeighbourGrid):
         return NeighbourGrid(*(getattr(points, f.name).cpu() for f in fields(points)))
     return NeighbourGrid.of(check_points(points).cpu())
-
-
-def _check_radius(radius: float, name: str) -> None:
-    if not (radius > 0 and math.isfinite(radius)):
-        raise InputError(f"{name} must be positive, got {radius}")
 
 
 def _normals(grid: NeighbourGrid, queries: Tensor, radius: float) -> Tensor:

@@ -17,8 +17,7 @@ from torch import Tensor
 
 from wsdesc.alignment.ransac import ransac
 from wsdesc.cloud.neighbours import NeighbourGrid
-from wsdesc.core.errors import InputError
-from wsdesc.core.geometry import transform
+from wsdesc.core.geometry import check_length, transform
 from wsdesc.core.options import Options
 from wsdesc.learning.histograms import point_histograms
 from wsdesc.matching.mutual import mutual_matches
@@ -80,8 +79,7 @@ def estimate_overlap(
         InputError: if the unit is not positive.
     """
     options = options or OverlapOptions()
-    if not unit > 0:
-        raise InputError(f"unit must be positive, got {unit}")
+    check_length(unit, "unit")
     threshold = options.threshold * unit
     matches = mutual_matches(descriptors_p, descriptors_q)  # (M, 2)
     estimate = ransac(

@@ -7,7 +7,6 @@ there, also after a rotation of the scan.
 
 from __future__ import annotations
 
-import math
 from importlib import import_module
 from typing import Any, Protocol
 
@@ -18,8 +17,8 @@ from torch import Tensor
 from wsdesc.cloud.neighbours import check_points
 from wsdesc.cloud.sampling import voxel_downsample
 from wsdesc.cloud.units import INDOOR_RESOLUTION
-from wsdesc.core.errors import InputError, MissingExtraError, WSDescError
-from wsdesc.core.geometry import Floats, is_rigid
+from wsdesc.core.errors import MissingExtraError, WSDescError
+from wsdesc.core.geometry import Floats, check_length, is_rigid
 
 _FAR = 1000.0  # metres from the origin: no viewpoint is so far away, and float32 loses digits
 
@@ -74,15 +73,9 @@ def _one_line(error: Exception) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
-def check_unit(unit: float) -> None:
-    """Raise InputError unless the unit is a positive length."""
-    if not (unit > 0 and math.isfinite(unit)):
-        raise InputError(f"the unit must be a positive length, not {unit}")
-
-
 def downsample_to_metres(points: Tensor, name: str, unit: float) -> Floats:
     """Convert points (N, 3) to metres and downsample them to 0.025 m: (M, 3)."""
-    check_unit(unit)
+    check_length(unit, "the unit")
     check_points(points, name)
     metres = points.detach().cpu().double() / unit
     return voxel_downsample(metres, INDOOR_RESOLUTION).numpy()

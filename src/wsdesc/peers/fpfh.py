@@ -15,8 +15,8 @@ from scipy.spatial import cKDTree
 from torch import Tensor
 
 from wsdesc.cloud.neighbours import check_points
-from wsdesc.core.geometry import Floats
-from wsdesc.peers.base import check_unit, far_origin, load_package
+from wsdesc.core.geometry import Floats, check_length
+from wsdesc.peers.base import far_origin, load_package
 
 SYSTEM = "libusb-1.0-0 libgl1 libgomp1"  # Debian packages that Open3D's wheel needs
 # Metres, the best of six settings on indoor/train. The number of neighbours is not limited, because limits of
@@ -40,7 +40,7 @@ class Fpfh:
 
     def __call__(self, points: Tensor, keypoints: Tensor, unit: float = 1.0) -> Tensor:
         """Compute descriptors (K, 33) float32 of `keypoints` (K, 3) in `points` (N, 3)."""
-        check_unit(unit)
+        check_length(unit, "the unit")
         check_points(points)
         check_points(keypoints, "keypoints")
         metres = points.detach().cpu().double().numpy() / unit

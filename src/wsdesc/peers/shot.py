@@ -16,9 +16,8 @@ import torch
 from torch import Tensor
 
 from wsdesc.cloud.neighbours import LEAF, NeighbourGrid, check_points, walk_leaves
-from wsdesc.core.errors import InputError
+from wsdesc.core.geometry import check_length
 from wsdesc.core.kernels import inline, kernel, run_in_chunks
-from wsdesc.peers.base import check_unit
 from wsdesc.peers.shot_frames import along_axis, shot_frames, surface_normals
 
 AZIMUTHS, ELEVATIONS, SHELLS, BINS = 8, 2, 2, 11
@@ -29,9 +28,8 @@ class Shot:
     """A descriptor peer. The default radii, in metres, gave the best results on indoor/train."""
 
     def __init__(self, support_radius: float = 0.4, normal_radius: float = 0.06) -> None:
-        for radius in (support_radius, normal_radius):
-            if not (radius > 0 and math.isfinite(radius)):
-                raise InputError(f"the radii of SHOT must be positive lengths, not {radius}")
+        check_length(support_radius, "support_radius")
+        check_length(normal_radius, "normal_radius")
         self.support_radius, self.normal_radius = support_radius, normal_radius
 
     @torch.no_grad()
@@ -40,7 +38,7 @@ class Shot:
 
         Rows have unit length. They are zero for keypoints with fewer than five neighbours or without normals.
         """
-        check_unit(unit)
+        check_length(unit, "the unit")
         check_points(points)
         check_points(keypoints, "keypoints")
         # Subtract the offset of geographic coordinates before float32 loses their digits.

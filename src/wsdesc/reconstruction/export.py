@@ -15,7 +15,7 @@ from wsdesc.cloud.merge import VoxelMerge
 from wsdesc.core.atomic import atomic_write
 from wsdesc.core.errors import FileFormatError, InputError, WSDescError
 from wsdesc.core.folders import make_folder
-from wsdesc.core.geometry import Floats, check_rigid
+from wsdesc.core.geometry import Floats, check_length, check_rigid
 from wsdesc.core.progress import ProgressHook, no_progress
 from wsdesc.reconstruction.result import EdgeResult, Reconstruction
 
@@ -27,8 +27,8 @@ def save(
     result: Reconstruction, folder: Path, voxel: float | None = None, progress: ProgressHook | None = None
 ) -> list[Path]:
     """Write all files of a result; see `Reconstruction.save`."""
-    if voxel is not None and not 0 < voxel < float("inf"):
-        raise InputError(f"voxel: must be a positive length, not {voxel}")
+    if voxel is not None:
+        check_length(voxel, "voxel")
     make_folder(folder)
     texts = {
         POSES: json.dumps(poses_dict(result), indent=1),

@@ -9,6 +9,7 @@ from wsdesc.cloud.neighbours import check_points
 from wsdesc.cloud.sampling import cpu, reference
 from wsdesc.core.devices import has_triton
 from wsdesc.core.errors import InputError
+from wsdesc.core.geometry import check_length
 
 __all__ = ["farthest_points", "random_sample", "voxel_downsample"]
 
@@ -26,8 +27,7 @@ def voxel_downsample(points: Tensor, size: float) -> Tensor:
         (M, 3), M ≤ N, sorted by cell, of the points' type.
     """
     points = check_points(points).detach()
-    if not size > 0:
-        raise InputError(f"the voxel size must be positive, not {size}")
+    check_length(size, "the voxel size")
     low, high = points.amin(0).double(), points.amax(0).double()
     if float((high - low).max()) / size >= 2**21:
         raise InputError(f"a voxel size of {size:g} gives more than 2 million cells per axis: check the unit")

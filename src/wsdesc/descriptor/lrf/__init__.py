@@ -23,7 +23,7 @@ from torch import Tensor
 
 from wsdesc.cloud.neighbours import NeighbourGrid, check_points
 from wsdesc.core.devices import choose_backend
-from wsdesc.core.errors import InputError
+from wsdesc.core.geometry import check_length
 from wsdesc.descriptor.lrf.reference import LocalFrames
 
 __all__ = ["LocalFrames", "local_frames"]
@@ -48,8 +48,7 @@ def local_frames(
         InputError: An argument has a wrong shape or value, or the backend does not support the device.
     """
     check_points(keypoints, "keypoints")
-    if not radius > 0:
-        raise InputError(f"the radius of a frame must be positive, not {radius}")
+    check_length(radius, "the radius of a frame")
     grid = points if isinstance(points, NeighbourGrid) else NeighbourGrid.of(points)
     keypoints = keypoints.detach().to(grid.points.dtype).contiguous()
     match choose_backend(backend, grid.points):
