@@ -54,8 +54,9 @@ def test_page_has_a_section_for_each_benchmark(
 
 
 def test_several_folders_of_results_share_a_page(
-    scene_root: Path, exact_method: Method, tmp_path: Path
+    scene_root: Path, exact_method: Method, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(Plot, "draw", lambda plot, path: path.write_bytes(b""))
     for name in ("cpu", "gpu"):
         run_pairs(scene_root, [exact_method], OPTIONS, tmp_path / name, command=name)
     sections = write_page([tmp_path / "cpu", tmp_path / "gpu"], tmp_path / "page.md")

@@ -35,9 +35,12 @@ class TextExecutor:
         pass
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
-    "recipe", [{"model": "untrained-fast", "device": "cpu"}, {"pipeline": "indoor-fast", "device": "cpu"}]
+    "recipe",
+    [
+        {"model": "untrained-fast", "device": "cpu"},
+        pytest.param({"pipeline": "indoor-fast", "device": "cpu"}, marks=pytest.mark.slow),
+    ],
 )
 def test_jobs_give_the_records_of_this_process(
     scene_root: Path, tmp_path: Path, recipe: dict[str, str]
