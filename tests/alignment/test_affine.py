@@ -1,4 +1,4 @@
-"""The weighted affine fit: exactness, gradients, and an answer where there is none."""
+"""The weighted affine fit: exactness, gradients, and points that determine no map."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def random(*shape: int, seed: int = 0) -> Tensor:
 
 @settings(deadline=None, max_examples=30)
 @given(st.integers(0, 10_000), st.sampled_from([0.0, 10.0, 5e6]), st.sampled_from([1e-3, 1.0, 1e3]))
-def test_recovers_an_affine_map(seed: int, offset: float, size: float) -> None:
-    """Also far from the origin, as map coordinates are, and in any unit."""
+def test_fit_recovers_an_affine_map(seed: int, offset: float, size: float) -> None:
+    """Large offsets and other units do not matter."""
     source = size * random(12, 3, seed=seed) + offset
     A, t = random(3, 3, seed=seed + 1), random(3, seed=seed + 2)
     fit = fit_affine(source, source @ A.T + t, random(12, seed=seed + 3))
@@ -43,7 +43,7 @@ def test_equals_weighted_least_squares() -> None:
 
 
 def test_weights_multiply_residuals() -> None:
-    """A weight of 2 acts like four copies; a common factor does not act."""
+    """A weight of 2 equals four copies; a common factor has no effect."""
     source, target = random(8, 3), random(8, 3, seed=1)
     weights = torch.ones(8, dtype=torch.float64)
     weights[0] = 2
@@ -107,8 +107,8 @@ def test_ill_posed_is_flagged_and_finite(case: str, dtype: torch.dtype) -> None:
         assert gradient is None or gradient.isfinite().all()
 
 
-def test_flat_points_get_the_smallest_map() -> None:
-    """Within the plane the map is as asked for, across it zero: the pseudo-inverse's answer."""
+def test_flat_points_give_the_smallest_map() -> None:
+    """The map is exact within the plane and zero across it, as that of the pseudo-inverse."""
     source, _ = flat("coplanar", torch.float64)
     A = random(3, 3, seed=5)
     fit = fit_affine(source, source @ A.T)
@@ -126,8 +126,8 @@ def test_a_thin_slab_is_still_determined() -> None:
     torch.testing.assert_close(fit.A_target_source, A, rtol=0, atol=1e-8)
 
 
-def test_not_a_number_passes_through_without_an_exception() -> None:
-    """A training step that went wrong is skipped by its loss, so it must get that far."""
+def test_nan_raises_no_error() -> None:
+    """A training step with NaN is skipped later, by its loss."""
     source = random(9, 3)
     source[0, 0] = torch.nan
     fit = fit_affine(source, random(9, 3, seed=1))
@@ -135,6 +135,6 @@ def test_not_a_number_passes_through_without_an_exception() -> None:
     assert fit.A_target_source.isnan().any()
 
 
-def test_refuses_unmatched_points() -> None:
+def test_unmatched_points_are_rejected() -> None:
     with pytest.raises(InputError, match=r"\(4, 3\) and \(5, 3\)"):
         fit_affine(torch.zeros(4, 3), torch.zeros(5, 3))

@@ -104,9 +104,9 @@ def test_a_batch_equals_single_poses(pair: Pair, cuda_surfaces: tuple) -> None:
 
 def test_swapping_the_scans_inverts_the_pose(pair: Pair, cuda_surfaces: tuple) -> None:
     start = perturbed(pair, 5, 3, 1)
-    (there,) = refine(*cuda_surfaces, start[None], RESOLUTION)
-    (back,) = refine(*cuda_surfaces[::-1], inverse(start)[None], RESOLUTION)
-    assert difference(pair[0], there.T_target_source, inverse(back.T_target_source)) < 0.05
+    (forward,) = refine(*cuda_surfaces, start[None], RESOLUTION)
+    (backward,) = refine(*cuda_surfaces[::-1], inverse(start)[None], RESOLUTION)
+    assert difference(pair[0], forward.T_target_source, inverse(backward.T_target_source)) < 0.05
 
 
 def test_evaluated_poses_are_equal(pair: Pair, surfaces: tuple, cuda_surfaces: tuple) -> None:

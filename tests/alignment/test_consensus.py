@@ -1,8 +1,8 @@
-"""The consensus solver: needles in haystacks, symmetries, reproducibility, and inputs without an answer."""
+"""Consensus: few inliers, symmetries, reproducibility, and inputs that determine no pose."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -10,6 +10,7 @@ import torch
 from scipy.spatial.transform import Rotation
 from torch import Tensor
 
+import poses
 from wsdesc.alignment.consensus import consensus
 from wsdesc.alignment.consensus.compatibility import MAX_PARTNERS, best_partners, compatibility_bits
 from wsdesc.alignment.correspondences import most_weighted
@@ -17,25 +18,23 @@ from wsdesc.alignment.hypotheses import Hypothesis
 from wsdesc.core.errors import InputError
 
 
-def motion(seed: int, size: float = 3.0) -> Tensor:
-    T = np.eye(4)
-    T[:3, :3] = Rotation.random(random_state=seed).as_matrix()
-    T[:3, 3] = np.random.default_rng(seed).uniform(-size, size, 3)
-    return torch.from_numpy(T)
+def random_pose(seed: int, size: float = 3.0) -> Tensor:
+    return torch.from_numpy(poses.random_pose(seed, size))
 
 
 def moved(T: Tensor, points: Tensor) -> Tensor:
+    """Transform points (N, 3) or a point (3,)."""
     return points @ T[:3, :3].T + T[:3, 3]
 
 
 def matches(
     count: int, right: float, seed: int, noise: float = 0.01, size: float = 3.0
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Matched points of a room-sized cloud, the true motion, and which matches are right."""
+    """Make matched points of a room, the true pose, and the mask of inliers."""
     g = torch.Generator().manual_seed(seed)
     source, wrong = (size * torch.rand(count, 3, generator=g, dtype=torch.float64) for _ in range(2))
     is_right = torch.randperm(count, generator=g) < round(right * count)
-    T = motion(seed)
+    T = random_pose(seed)
     error = noise * torch.randn(count, 3, generator=g, dtype=torch.float64)
     target = torch.where(is_right[:, None], moved(T, source) + error, moved(T, wrong))
     return source, target, T, is_right
@@ -56,15 +55,8 @@ def assert_same(found: list[Hypothesis], expected: list[Tensor], atol: float = 1
         torch.testing.assert_close(hypothesis.T_target_source, T, rtol=0, atol=atol)
 
 
-@pytest.fixture
-def threads() -> Iterator[None]:
-    before = torch.get_num_threads()
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.mark.parametrize("seed", range(8))
-def test_finds_two_percent_of_right_matches(seed: int) -> None:
+def test_two_percent_inliers_suffice(seed: int) -> None:
     source, target, T, right = matches(2000, 0.02, seed)
     best = consensus(source, target)[0]
     assert is_near(best, T, source.mean(0))
@@ -73,27 +65,27 @@ def test_finds_two_percent_of_right_matches(seed: int) -> None:
     assert best.votes > 30
 
 
-def test_finds_one_percent_of_few_and_of_many() -> None:
+def test_one_percent_inliers_suffice() -> None:
     for count, seed in ((1000, 1), (1000, 2), (5000, 3)):
         source, target, T, _ = matches(count, 0.01, seed)
         assert is_near(consensus(source, target)[0], T, source.mean(0))
 
 
-def test_inliers_and_score_belong_to_the_motion() -> None:
+def test_inliers_and_votes_are_those_of_the_pose() -> None:
     source, target, _, _ = matches(500, 0.2, 3)
     weights = torch.rand(500, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    for T, inliers, score in consensus(source, target, weights=weights):
+    for T, inliers, votes in consensus(source, target, weights=weights):
         distance = torch.linalg.vector_norm(moved(T, source) - target, dim=1)
         assert torch.equal(inliers, distance <= 0.05)
-        assert score == pytest.approx(float((weights * (1 - (distance / 0.05) ** 2).clamp(min=0)).sum()))
+        assert votes == pytest.approx(float((weights * (1 - (distance / 0.05) ** 2).clamp(min=0)).sum()))
 
 
-def test_motions_differ_and_the_best_come_first() -> None:
+def test_poses_are_distinct_and_sorted() -> None:
     source, target, _, _ = matches(600, 0.1, 0)
     found = consensus(source, target)
     assert len(found) == 8
-    scores = [hypothesis.votes for hypothesis in found]
-    assert scores == sorted(scores, reverse=True)
+    votes = [hypothesis.votes for hypothesis in found]
+    assert votes == sorted(votes, reverse=True)
     middle = source.mean(0)
     for a, first in enumerate(found):
         for second in found[:a]:
@@ -105,7 +97,7 @@ def test_motions_differ_and_the_best_come_first() -> None:
     assert len(consensus(source, target, hypotheses=3)) == 3
 
 
-def test_several_motions_are_found_by_their_support() -> None:
+def test_several_poses_are_sorted_by_their_inliers() -> None:
     parts = [matches(100, 1.0, seed) for seed in (1, 2, 3)]
     kept = (100, 60, 30)
     source = torch.cat([part[0][:n] for part, n in zip(parts, kept, strict=True)])
@@ -115,21 +107,21 @@ def test_several_motions_are_found_by_their_support() -> None:
         assert is_near(hypothesis, T, source.mean(0))
 
 
-def test_a_flat_patch_of_wrong_matches_does_not_hide_the_motion() -> None:
-    """Two hundred matches of one square decimetre agree with a wrong motion; thirty right ones do not."""
+def test_a_flat_patch_of_outliers_does_not_hide_the_pose() -> None:
+    """200 matches on a small square support a wrong pose, 30 inliers the right one."""
     source, target, T, right = matches(1000, 0.03, 4)
     g = torch.Generator().manual_seed(9)
     patch = torch.zeros(200, 3, dtype=torch.float64)
     patch[:, :2] = 0.1 * torch.rand(200, 2, generator=g, dtype=torch.float64)
     source = torch.cat([source, patch + 1])
-    target = torch.cat([target, moved(motion(77), patch)])
+    target = torch.cat([target, moved(random_pose(77), patch)])
     found = consensus(source, target)
     assert any(is_near(hypothesis, T, source[:1000].mean(0)) for hypothesis in found[:2])
     assert right.sum() == 30
 
 
-def test_repeated_structure_does_not_hide_the_motion() -> None:
-    """Some matches go to a copy further along a row; the copies agree with wrong motions, as many each."""
+def test_repetitive_structure_does_not_hide_the_pose() -> None:
+    """Some matches lead to copies along a row; each copy supports a wrong pose equally."""
     source, target, T, right = matches(1200, 0.03, 6)
     g = torch.Generator().manual_seed(1)
     wrong = torch.nonzero(~right).squeeze(1)[:300]
@@ -142,7 +134,7 @@ def test_repeated_structure_does_not_hide_the_motion() -> None:
         assert any(is_near(hypothesis, T @ along, source.mean(0)) for hypothesis in found[:10])
 
 
-def test_matches_on_two_planes_fix_the_motion() -> None:
+def test_matches_on_two_planes_determine_the_pose() -> None:
     source, target, T, _ = matches(1500, 0.04, 2)
     flat = source.clone()
     flat[::2, 2] = 0
@@ -151,10 +143,10 @@ def test_matches_on_two_planes_fix_the_motion() -> None:
     assert is_near(consensus(flat, moved(T, flat) + offset)[0], T, flat.mean(0))
 
 
-def test_moves_with_the_points() -> None:
+def test_moving_the_points_moves_the_poses() -> None:
     source, target, _, _ = matches(800, 0.05, 5)
     plain = consensus(source, target)
-    A, B = motion(11, size=20.0), motion(12, size=20.0)
+    A, B = random_pose(11, size=20.0), random_pose(12, size=20.0)
     expected = [B @ h.T_target_source @ torch.linalg.inv(A) for h in plain]
     assert_same(consensus(moved(A, source), moved(B, target)), expected)
     scaled = consensus(1024 * source, 1024 * target, threshold=1024 * 0.05)
@@ -163,7 +155,7 @@ def test_moves_with_the_points() -> None:
     assert all(torch.equal(a.inliers, b.inliers) for a, b in zip(plain, far, strict=True))
 
 
-def test_swapped_sides_give_the_inverse() -> None:
+def test_swapping_the_sides_inverts_the_poses() -> None:
     source, target, _, _ = matches(800, 0.05, 6)
     expected = [torch.linalg.inv(h.T_target_source) for h in consensus(source, target)]
     assert_same(consensus(target, source), expected)
@@ -179,13 +171,14 @@ def test_the_order_of_the_matches_does_not_matter() -> None:
     assert all(torch.equal(a.inliers[order], b.inliers) for a, b in zip(plain, mixed, strict=True))
 
 
-@pytest.mark.usefixtures("threads")
 @pytest.mark.parametrize(("count", "right"), [(700, 0.0), (1500, 0.05), (2500, 0.6)])
-def test_same_bits_on_any_number_of_threads(count: int, right: float) -> None:
+def test_same_bits_on_any_number_of_threads(
+    count: int, right: float, set_threads: Callable[[int], None]
+) -> None:
     source, target, _, _ = matches(count, right, 5)
     results = []
     for number in (1, 2, 3):
-        torch.set_num_threads(number)
+        set_threads(number)
         results.append(consensus(source, target))
     for other in results[1:]:
         assert len(other) == len(results[0]) > 0
@@ -196,28 +189,28 @@ def test_same_bits_on_any_number_of_threads(count: int, right: float) -> None:
 
 
 @pytest.mark.parametrize("count", [5, 64, 65, 300])
-def test_partners_in_common_are_those_of_brute_force(count: int) -> None:
+def test_common_partners_equal_brute_force(count: int) -> None:
     source, target, _, _ = matches(count, 0.3, count)
-    within, shortest = 0.1, 0.2
+    tolerance, min_length = 0.1, 0.2
     p, q = (np.ascontiguousarray(x.numpy().T) for x in (source, target))
-    bits = compatibility_bits(p, q, within, shortest)
+    bits = compatibility_bits(p, q, tolerance, min_length)
     a, b = (torch.cdist(x, x, compute_mode="donot_use_mm_for_euclid_dist").numpy() for x in (source, target))
-    graph = (abs(a - b) <= within) & (np.minimum(a, b) >= shortest)
+    graph = (abs(a - b) <= tolerance) & (np.minimum(a, b) >= min_length)
     unpacked = np.unpackbits(bits.view(np.uint8), axis=1, bitorder="little")[:, :count]
     assert np.array_equal(unpacked.astype(bool), graph)
 
     common = graph.astype(int) @ graph.astype(int)
-    partners, shared = best_partners(p, q, within, bits)
+    partners, shared = best_partners(p, q, tolerance, bits)
     for i in range(count):
-        mine = np.flatnonzero(graph[i])
+        compatible = np.flatnonzero(graph[i])
         kept = partners[i][partners[i] >= 0]
-        assert len(kept) == len(set(kept)) == min(len(mine), MAX_PARTNERS)
+        assert len(kept) == len(set(kept)) == min(len(compatible), MAX_PARTNERS)
         assert graph[i][kept].all()
         assert np.array_equal(shared[i, : len(kept)], common[i, kept])
-        assert np.array_equal(shared[i, : len(kept)], np.sort(common[i, mine])[::-1][:MAX_PARTNERS])
+        assert np.array_equal(shared[i, : len(kept)], np.sort(common[i, compatible])[::-1][:MAX_PARTNERS])
 
 
-def test_weights_decide_between_equal_motions() -> None:
+def test_weights_decide_between_equal_poses() -> None:
     (s1, t1, T1, _), (s2, t2, T2, _) = matches(50, 1.0, 1), matches(50, 1.0, 2)
     source, target = torch.cat([s1, s2]), torch.cat([t1, t2])
     for heavy, T in ((slice(0, 50), T1), (slice(50, 100), T2)):
@@ -229,7 +222,7 @@ def test_weights_decide_between_equal_motions() -> None:
     assert consensus(source, target, weights=torch.zeros(100)) == []
 
 
-def test_of_too_many_matches_the_most_trusted_are_used() -> None:
+def test_matches_of_largest_weight_are_used() -> None:
     source, target, T, right = matches(2000, 0.05, 3)
     found = consensus(source, target, weights=1 + right.double(), limit=200)
     assert is_near(found[0], T, source.mean(0))
@@ -240,12 +233,12 @@ def test_of_too_many_matches_the_most_trusted_are_used() -> None:
 
 
 @pytest.mark.parametrize("count", [0, 1, 2])
-def test_fewer_than_three_matches_give_no_motion(count: int) -> None:
+def test_fewer_than_three_matches_give_no_pose(count: int) -> None:
     assert consensus(torch.rand(count, 3), torch.rand(count, 3)) == []
 
 
-@pytest.mark.parametrize("case", ["coincident", "collinear", "collinear in one cloud", "tiny"])
-def test_degenerate_matches_give_no_motion(case: str) -> None:
+@pytest.mark.parametrize("case", ["coincident", "collinear", "collinear in one scan", "tiny"])
+def test_degenerate_matches_give_no_pose(case: str) -> None:
     source = torch.rand(50, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     target = source.clone()
     if case == "coincident":
@@ -266,14 +259,14 @@ def test_three_exact_matches_are_enough() -> None:
     assert only.votes == pytest.approx(3)
 
 
-def test_takes_single_precision_and_views() -> None:
+def test_single_precision_and_views_are_accepted() -> None:
     source, target, T, _ = matches(200, 0.5, 1)
     wide = torch.zeros(200, 6)
     wide[:, ::2] = source.float()
     assert is_near(consensus(wide[:, ::2], target.float())[0], T, source.mean(0))
 
 
-def test_refuses_bad_input() -> None:
+def test_invalid_input_is_rejected() -> None:
     good = torch.zeros(5, 3)
     with pytest.raises(InputError, match="NaN"):
         consensus(good, torch.full((5, 3), torch.nan))

@@ -63,7 +63,7 @@ def test_only_the_overlap_counts() -> None:
     source = source[(source[:, 2] < 0.1) | (source[:, 1] > 0.9)]
     x, y, z = target.T
     target = target[(z < 0.1) & (x > 0.1) & (x < 0.85) & (y < 0.1) | (z > 1.5)]
-    target[:, 0] -= 3 * (target[:, 2] > 1)  # its walls are elsewhere
+    target[:, 0] -= 3 * (target[:, 2] > 1)  # move its walls away
     surfaces = (CpuSurface.of(source), CpuSurface.of(target))
     (information,) = compute_information(*surfaces, np.eye(4)[None], DISTANCE)
     assert find_degeneracy(information, DISTANCE).kind == "plane"

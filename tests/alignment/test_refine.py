@@ -94,24 +94,24 @@ def test_refinement_finds_the_true_pose_nearby(room: tuple, degrees: float, step
 def test_swapping_the_scans_inverts_the_pose(room: tuple, seed: int) -> None:
     source, target, _ = room
     start = perturbed(room, 5, 2, seed)
-    there = refined(source, target, start)
-    back = refined(target, source, inverse(start))
-    assert difference(source.points, there.T_target_source, inverse(back.T_target_source)) < 0.05
-    assert back.rmse == pytest.approx(there.rmse, rel=0.02)
+    forward = refined(source, target, start)
+    backward = refined(target, source, inverse(start))
+    assert difference(source.points, forward.T_target_source, inverse(backward.T_target_source)) < 0.05
+    assert backward.rmse == pytest.approx(forward.rmse, rel=0.02)
 
 
 @pytest.mark.parametrize("which", ["source", "target"])
 def test_moving_a_scan_moves_the_pose(room: tuple, which: str) -> None:
     source, target, _ = room
     start, M = perturbed(room, 5, 2, 9), random_pose(12)
-    here = refined(source, target, start).T_target_source
+    expected = refined(source, target, start).T_target_source
     if which == "source":
-        cloud = CpuSurface.of(transform(source.points, M))
-        there = refined(cloud, target, start @ inverse(M)).T_target_source @ M
+        other = CpuSurface.of(transform(source.points, M))
+        moved = refined(other, target, start @ inverse(M)).T_target_source @ M
     else:
-        cloud = CpuSurface.of(transform(target.points, M))
-        there = inverse(M) @ refined(source, cloud, M @ start).T_target_source
-    assert difference(source.points, here, there) < 0.05
+        other = CpuSurface.of(transform(target.points, M))
+        moved = inverse(M) @ refined(source, other, M @ start).T_target_source
+    assert difference(source.points, expected, moved) < 0.05
 
 
 def test_two_runs_give_the_same_bits(room: tuple) -> None:

@@ -18,10 +18,10 @@ def random(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-def motion(seed: int, reach: float = 3.0) -> Tensor:
+def random_pose(seed: int, size: float = 3.0) -> Tensor:
     T = np.eye(4)
     T[:3, :3] = Rotation.random(random_state=seed).as_matrix()
-    T[:3, 3] = np.random.default_rng(seed).uniform(-reach, reach, 3)
+    T[:3, 3] = np.random.default_rng(seed).uniform(-size, size, 3)
     return torch.from_numpy(T)
 
 
@@ -39,18 +39,18 @@ def assert_proper(T: Tensor) -> None:
 
 @settings(deadline=None, max_examples=40)
 @given(st.integers(0, 10_000), st.integers(3, 12), st.sampled_from([0.0, 1e6]))
-def test_recovers_a_motion(seed: int, count: int, offset: float) -> None:
+def test_fit_recovers_a_pose(seed: int, count: int, offset: float) -> None:
     source = random(count, 3, seed=seed) + offset
-    T = motion(seed)
+    T = random_pose(seed)
     fit = fit_rigid(source, moved(T, source))
     assert_proper(fit)
     torch.testing.assert_close(moved(fit, source), moved(T, source), rtol=1e-12, atol=1e-7)
 
 
-def test_equivariance() -> None:
+def test_moving_the_points_moves_the_pose() -> None:
     source, target, weights = random(20, 3), random(20, 3, seed=1), random(20, seed=2)
     T_target_source = fit_rigid(source, target, weights)
-    G, H = motion(1), motion(2)
+    G, H = random_pose(1), random_pose(2)
     expected = H @ T_target_source @ torch.linalg.inv(G)
     torch.testing.assert_close(
         fit_rigid(moved(G, source), moved(H, target), weights), expected, rtol=0, atol=1e-10
@@ -59,7 +59,7 @@ def test_equivariance() -> None:
     torch.testing.assert_close(back[:3, :3], T_target_source[:3, :3].T, rtol=0, atol=1e-10)
 
 
-def test_is_the_weighted_optimum() -> None:
+def test_fit_is_the_weighted_optimum() -> None:
     source, target, weights = random(20, 3), random(20, 3, seed=1), random(20, seed=2)
 
     def cost(T: Tensor) -> float:
@@ -85,12 +85,12 @@ def test_weights_multiply_residuals() -> None:
 
 
 @pytest.mark.parametrize("thickness", [1.0, 1e-6, 0.0])
-def test_a_mirror_image_is_not_taken_for_a_motion(thickness: float) -> None:
+def test_a_mirror_image_gives_a_proper_rotation(thickness: float) -> None:
     source = random(30, 3) * torch.tensor([1.0, 1.0, thickness], dtype=torch.float64)
     mirrored = source * torch.tensor([-1.0, 1.0, 1.0], dtype=torch.float64)
     fit = fit_rigid(source, mirrored)
     assert_proper(fit)
-    if thickness < 1:  # a flat sheet can be turned over onto its mirror image
+    if thickness < 1:  # a flat sheet can be rotated onto its mirror image
         assert (moved(fit, source) - mirrored).abs().max() < 1e-5
 
 
@@ -104,7 +104,7 @@ def test_batches() -> None:
 
 @pytest.mark.parametrize("offset", [0.0, 1e6])
 def test_degenerate_points(offset: float) -> None:
-    T = motion(4)
+    T = random_pose(4)
     one = random(1, 3) + offset
     fit = fit_rigid(one.repeat(5, 1), moved(T, one).repeat(5, 1))
     identity = torch.eye(3, dtype=torch.float64)
@@ -120,7 +120,7 @@ def test_degenerate_points(offset: float) -> None:
         assert torch.equal(fit_rigid(source, source + 1, weights), torch.eye(4, dtype=torch.float64))
 
 
-def test_a_line_turns_no_more_than_it_must() -> None:
+def test_a_line_gets_the_smallest_rotation() -> None:
     line = torch.linspace(-1, 1, 7, dtype=torch.float64)[:, None] * torch.tensor(
         [1.0, 0, 0], dtype=torch.float64
     )
@@ -133,7 +133,7 @@ def test_single_precision_input_is_computed_in_double() -> None:
     assert fit_rigid(source, source).dtype == torch.float64
 
 
-def test_refuses_bad_input() -> None:
+def test_invalid_input_is_rejected() -> None:
     with pytest.raises(InputError, match=r"\(4, 3\) and \(5, 3\)"):
         fit_rigid(torch.zeros(4, 3), torch.zeros(5, 3))
     with pytest.raises(InputError, match="NaN"):

@@ -57,7 +57,7 @@ def test_true_pose_scores_high(room: tuple) -> None:
 @pytest.mark.parametrize(
     "wrong",
     [(0.4, 0, 0, 0), (0, 0.5, 0, 0), (0.3, -0.3, 0, 0), (0, 0, 0, 90), (0, 0, 0, 180)],
-    ids=["slid along x", "slid along y", "slid", "turned by 90°", "turned by 180°"],
+    ids=["slid along x", "slid along y", "slid", "rotated by 90°", "rotated by 180°"],
 )
 def test_wrong_poses_that_slide_along_planes_score_lower(room: tuple, wrong: tuple) -> None:
     source, target, T = room
@@ -99,12 +99,14 @@ def test_a_floor_alone_has_little_weighted_overlap() -> None:
 
 def test_swapping_the_scans_swaps_the_score(room: tuple) -> None:
     source, target, T = room
-    there, back = score(*room, DISTANCE), score(target, source, inverse(T), DISTANCE)
+    forward, backward = score(*room, DISTANCE), score(target, source, inverse(T), DISTANCE)
     swapped = {"overlap_source": "overlap_target", "weighted_overlap_source": "weighted_overlap_target"}
     swapped |= {b: a for a, b in swapped.items()}
     for name in PoseScore._fields:
-        assert getattr(back, swapped.get(name, name)) == pytest.approx(getattr(there, name), abs=1e-3), name
-    assert there.overlap_source != there.overlap_target  # else the test would prove nothing
+        assert getattr(backward, swapped.get(name, name)) == pytest.approx(
+            getattr(forward, name), abs=1e-3
+        ), name
+    assert forward.overlap_source != forward.overlap_target  # else the test would prove nothing
 
 
 @pytest.mark.parametrize("which", ["source", "target"])
@@ -112,11 +114,11 @@ def test_moving_a_scan_keeps_the_score(room: tuple, which: str) -> None:
     source, target, T = room
     M = random_pose(11)
     if which == "source":
-        there = (CpuSurface.of(transform(source.points, M)), target, T @ inverse(M))
+        moved = (CpuSurface.of(transform(source.points, M)), target, T @ inverse(M))
     else:
-        there = (source, CpuSurface.of(transform(target.points, M)), M @ T)
-    np.testing.assert_allclose(score(*there, DISTANCE), score(*room, DISTANCE), atol=2e-3)
-    before, after = information(*room, DISTANCE), information(*there, DISTANCE)
+        moved = (source, CpuSurface.of(transform(target.points, M)), M @ T)
+    np.testing.assert_allclose(score(*moved, DISTANCE), score(*room, DISTANCE), atol=2e-3)
+    before, after = information(*room, DISTANCE), information(*moved, DISTANCE)
     np.testing.assert_allclose(np.linalg.eigvalsh(after.matrix), np.linalg.eigvalsh(before.matrix), atol=2e-3)
     centre = transform(before.centre[None], M)[0] if which == "target" else before.centre
     np.testing.assert_allclose(after.centre, centre, atol=0.01)
@@ -200,6 +202,7 @@ def bays() -> tuple[PoseScore, PoseScore]:
     return score(source, target, T_b_a, 0.2), score(source, target, step @ T_b_a, 0.2)
 
 
+@pytest.mark.slow
 def test_details_distinguish_equal_bays(bays: tuple) -> None:
     """Surfaces fit nearly as well one bay off; the objects in the bays do not."""
     right, wrong = bays
@@ -208,6 +211,7 @@ def test_details_distinguish_equal_bays(bays: tuple) -> None:
     assert score_candidate(wrong) < 0.5 * score_candidate(right)
 
 
+@pytest.mark.slow
 def test_equal_bays_differ_by_millimetres(bays: tuple) -> None:
     right, wrong = bays
     assert wrong.misfit > 1.2 * right.misfit

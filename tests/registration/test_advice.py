@@ -10,7 +10,7 @@ DETERMINED = SimpleNamespace(warning=None)
 
 
 def evidence(ambiguous=False, repetitive=False):
-    return SimpleNamespace(ambiguous=ambiguous, repeats=repetitive, repetitive=repetitive)
+    return SimpleNamespace(ambiguous=ambiguous, repetitive=repetitive)
 
 
 def test_success_has_no_warnings():
