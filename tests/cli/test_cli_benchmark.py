@@ -132,3 +132,18 @@ def test_shown_command_has_short_paths(data: Path, tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(sys, "argv", [*words, "--keypoints", "60,30", "--out", str(tmp_path / "new")])
     shown = shown_command()
     assert shown == ("wsdesc benchmark pairs data/ --model w --model 'my name=w' --keypoints 60,30 --out new")
+
+
+def test_unknown_weights_are_reported_before_torch_is_imported(data: Path) -> None:
+    code = """
+import sys
+from pathlib import Path
+from wsdesc import WSDescError
+from wsdesc.cli.benchmark_options import check_arguments
+try:
+    check_arguments(Path(sys.argv[1]), ["a=nowhere"], None, "cpu")
+except WSDescError as error:
+    sys.exit("nowhere" not in str(error) or "torch" in sys.modules)
+sys.exit(2)
+"""
+    assert subprocess.run([sys.executable, "-c", code, str(data)]).returncode == 0

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from wsdesc.cli.benchmark_options import (
-    check_root,
+    check_arguments,
     evaluate_and_print,
     find_methods,
     join_counts,
     open_executor,
-    option,
     read_counts,
 )
+from wsdesc.cli.options import Jobs, Scheduler, field_option
 from wsdesc.cli.output import CommandsWithExamples, CommandWithExamples
 from wsdesc.evaluation.options import EthOptions, PairwiseOptions, ShapeOptions, TimingOptions
 
@@ -55,10 +56,6 @@ _KEYPOINTS = join_counts(_PAIRWISE.keypoints)
 _SIZES, _COUNTS = join_counts(_TIMING.sizes), join_counts(_TIMING.counts)
 
 Root = Annotated[Path, typer.Argument(help="Folder of the data set.")]
-OwnRoot = Annotated[
-    Path,
-    typer.Argument(help="Folder of scans with gt.log or pairs.txt, or folder of such folders."),
-]
 Models = Annotated[
     list[str] | None,
     typer.Option(
@@ -77,17 +74,13 @@ Peers = Annotated[
 Out = Annotated[Path, typer.Option(help="Folder of results; each benchmark has a subfolder.")]
 Device = Annotated[str, typer.Option(help="Device of the models: cpu, cuda or auto.")]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Existing results are discarded.")]
-Jobs = Annotated[int, typer.Option(min=1, help="Number of processes.")]
-Scheduler = Annotated[
-    str | None, typer.Option(help="Address of a Dask scheduler, for example tcp://host:8786.")
-]
-Seed = Annotated[int, option(PairwiseOptions, "seed", min=0)]
-Keypoints = Annotated[str, option(PairwiseOptions, "keypoints")]
-Rotated = Annotated[bool, option(PairwiseOptions, "rotated", "--rotated")]
-LowOverlap = Annotated[bool, option(PairwiseOptions, "low_overlap", "--low-overlap")]
-Solver = Annotated[str, option(PairwiseOptions, "solver")]
-Voxel = Annotated[float, option(PairwiseOptions, "voxel", min=0)]
-Unit = Annotated[float | None, option(PairwiseOptions, "unit", min=0)]
+Seed = Annotated[int, field_option(PairwiseOptions, "seed")]
+Keypoints = Annotated[str, field_option(PairwiseOptions, "keypoints")]
+Rotated = Annotated[bool, field_option(PairwiseOptions, "rotated", "--rotated")]
+LowOverlap = Annotated[bool, field_option(PairwiseOptions, "low_overlap", "--low-overlap")]
+Solver = Annotated[str, field_option(PairwiseOptions, "solver")]
+Voxel = Annotated[float, field_option(PairwiseOptions, "voxel")]
+Unit = Annotated[float | None, field_option(PairwiseOptions, "unit")]
 
 
 def _run_pairwise(
@@ -104,86 +97,68 @@ def _run_pairwise(
         evaluate_and_print(run, root, options, find_methods(*methods), out, fresh=fresh, executor=executor)
 
 
-@app.command("3dmatch", cls=_Benchmark)
-def threedmatch(
-    root: Root,
-    model: Models = None,
-    register: Pipelines = None,
-    peer: Peers = None,
-    out: Out = Path("results"),
-    unit: Unit = _PAIRWISE.unit,
-    keypoints: Keypoints = _KEYPOINTS,
-    rotated: Rotated = False,
-    low_overlap: LowOverlap = False,
-    solver: Solver = _PAIRWISE.solver,
-    voxel: Voxel = _PAIRWISE.voxel,
-    seed: Seed = _PAIRWISE.seed,
-    device: Device = "auto",
-    jobs: Jobs = 1,
-    scheduler: Scheduler = None,
-    fresh: Fresh = False,
-) -> None:
-    """Evaluate on indoor scans in the layout of 3DMatch, in metres: IR, FMR, RR by R1 and by R2."""
-    check_root(root)
-    options = PairwiseOptions.read(
-        {
-            "keypoints": read_counts(keypoints),
-            "rotated": rotated,
-            "low_overlap": low_overlap,
-            "unit": unit,
-            "solver": solver,
-            "voxel": voxel,
-            "seed": seed,
-        }
+def _pairwise_command(module: str, runner: str, default_unit: float | None, text: str) -> Callable[..., None]:
+    """Make the function of a command on pairs of scans; the runner is imported when it is called."""
+
+    def command(
+        root: Root,
+        model: Models = None,
+        register: Pipelines = None,
+        peer: Peers = None,
+        out: Out = Path("results"),
+        unit: Unit = default_unit,
+        keypoints: Keypoints = _KEYPOINTS,
+        rotated: Rotated = _PAIRWISE.rotated,
+        low_overlap: LowOverlap = _PAIRWISE.low_overlap,
+        solver: Solver = _PAIRWISE.solver,
+        voxel: Voxel = _PAIRWISE.voxel,
+        seed: Seed = _PAIRWISE.seed,
+        device: Device = "auto",
+        jobs: Jobs = 1,
+        scheduler: Scheduler = None,
+        fresh: Fresh = False,
+    ) -> None:
+        check_arguments(root, model, register, device)
+        options = PairwiseOptions.read(
+            {
+                "keypoints": read_counts(keypoints),
+                "rotated": rotated,
+                "low_overlap": low_overlap,
+                "unit": unit,
+                "solver": solver,
+                "voxel": voxel,
+                "seed": seed,
+            }
+        )
+        run = getattr(import_module(f"wsdesc.evaluation.{module}"), runner)
+        _run_pairwise(run, root, options, (model, register, peer, device), out, fresh, jobs, scheduler)
+
+    command.__doc__ = text
+    return command
+
+
+threedmatch = app.command("3dmatch", cls=_Benchmark)(
+    _pairwise_command(
+        "threedmatch",
+        "run_threedmatch",
+        _PAIRWISE.unit,
+        "Evaluate on indoor scans in the layout of 3DMatch, in metres: IR, FMR, RR by R1 and by R2.",
     )
-    from wsdesc.evaluation.threedmatch import run_threedmatch
+)
+pairs = app.command("pairs", cls=_Benchmark)(
+    _pairwise_command(
+        "own_pairs",
+        "run_pairs",
+        None,
+        """Evaluate on pairs of your own scans, in any readable format and unit.
 
-    methods = (model, register, peer, device)
-    _run_pairwise(run_threedmatch, root, options, methods, out, fresh, jobs, scheduler)
-
-
-@app.command("pairs", cls=_Benchmark)
-def pairs(
-    root: OwnRoot,
-    model: Models = None,
-    register: Pipelines = None,
-    peer: Peers = None,
-    out: Out = Path("results"),
-    unit: Unit = None,
-    keypoints: Keypoints = _KEYPOINTS,
-    rotated: Rotated = False,
-    low_overlap: LowOverlap = False,
-    solver: Solver = _PAIRWISE.solver,
-    voxel: Voxel = _PAIRWISE.voxel,
-    seed: Seed = _PAIRWISE.seed,
-    device: Device = "auto",
-    jobs: Jobs = 1,
-    scheduler: Scheduler = None,
-    fresh: Fresh = False,
-) -> None:
-    """Evaluate on pairs of your own scans, in any readable format and unit.
-
-    The folder needs the true poses of pairs, in it or in FOLDER-evaluation beside it: gt.log with numbers, or
-    pairs.txt with file names ("TARGET SOURCE", then the four rows of T_target_source). The number of a scan
-    is the last number in its name if the names differ only in that, otherwise its position in natural order,
-    starting at 0.
-    """
-    check_root(root)
-    options = PairwiseOptions.read(
-        {
-            "keypoints": read_counts(keypoints),
-            "rotated": rotated,
-            "low_overlap": low_overlap,
-            "unit": unit,
-            "solver": solver,
-            "voxel": voxel,
-            "seed": seed,
-        }
+        ROOT is a folder of scans or a folder of such folders. Each needs the true poses of pairs, in it or in
+        FOLDER-evaluation beside it: gt.log with numbers, or pairs.txt with file names ("TARGET SOURCE", then
+        the four rows of T_target_source). The number of a scan is the last number in its name if the names
+        differ only in that, otherwise its position in natural order, starting at 0.
+        """,
     )
-    from wsdesc.evaluation.own_pairs import run_pairs
-
-    methods = (model, register, peer, device)
-    _run_pairwise(run_pairs, root, options, methods, out, fresh, jobs, scheduler)
+)
 
 
 @app.command("eth", cls=_Benchmark)
@@ -203,7 +178,7 @@ def eth(
     fresh: Fresh = False,
 ) -> None:
     """Evaluate on outdoor laser scans, SCENE/Hokuyo_0.ply or .csv, with gt.log or poses and overlaps: FMR."""
-    check_root(root)
+    check_arguments(root, model, register, device)
     options = EthOptions.read(
         {"keypoints": read_counts(keypoints), "solver": solver, "voxel": voxel, "seed": seed}
     )
@@ -220,15 +195,15 @@ def modelnet40(
     register: Pipelines = None,
     peer: Peers = None,
     out: Out = Path("results"),
-    protocol: Annotated[list[str] | None, option(ShapeOptions, "protocols", "--protocol")] = None,
-    limit: Annotated[int | None, option(ShapeOptions, "limit", min=1)] = _SHAPES.limit,
-    unit: Annotated[float, option(ShapeOptions, "unit", min=0)] = _SHAPES.unit,
+    protocol: Annotated[list[str] | None, field_option(ShapeOptions, "protocols", "--protocol")] = None,
+    limit: Annotated[int | None, field_option(ShapeOptions, "limit")] = _SHAPES.limit,
+    unit: Annotated[float, field_option(ShapeOptions, "unit")] = _SHAPES.unit,
     seed: Seed = _SHAPES.seed,
     device: Device = "auto",
     fresh: Fresh = False,
 ) -> None:
     """Evaluate on partial views of shapes: pose errors by the protocols of PRNet and RPM-Net."""
-    check_root(root)
+    check_arguments(root, model, register, device)
     given: dict[str, Any] = {"protocols": tuple(protocol)} if protocol else {}
     options = ShapeOptions.read({"limit": limit, "unit": unit, "seed": seed, **given})
     from wsdesc.evaluation.modelnet40 import run_modelnet40
@@ -244,17 +219,17 @@ def timing(
     register: Pipelines = None,
     peer: Peers = None,
     out: Out = Path("results"),
-    pairs: Annotated[int, option(TimingOptions, "pairs", min=1)] = _TIMING.pairs,
-    keypoints: Annotated[int, option(TimingOptions, "keypoints", min=1)] = _TIMING.keypoints,
-    repeats: Annotated[int, option(TimingOptions, "repeats", min=1)] = _TIMING.repeats,
-    sizes: Annotated[str, option(TimingOptions, "sizes")] = _SIZES,
-    counts: Annotated[str, option(TimingOptions, "counts")] = _COUNTS,
-    unit: Annotated[float, option(TimingOptions, "unit", min=0)] = _TIMING.unit,
+    pairs: Annotated[int, field_option(TimingOptions, "pairs")] = _TIMING.pairs,
+    keypoints: Annotated[int, field_option(TimingOptions, "keypoints")] = _TIMING.keypoints,
+    repeats: Annotated[int, field_option(TimingOptions, "repeats")] = _TIMING.repeats,
+    sizes: Annotated[str, field_option(TimingOptions, "sizes")] = _SIZES,
+    counts: Annotated[str, field_option(TimingOptions, "counts")] = _COUNTS,
+    unit: Annotated[float, field_option(TimingOptions, "unit")] = _TIMING.unit,
     seed: Seed = _TIMING.seed,
     device: Annotated[str, typer.Option(help="Device of the models: cpu, cuda or all.")] = "all",
 ) -> None:
     """Measure times of descriptors and pairs, and how they grow with the number of points and keypoints."""
-    check_root(root)
+    check_arguments(root, model, register, "auto" if device == "all" else device)
     options = TimingOptions.read(
         {
             "pairs": pairs,

@@ -9,19 +9,13 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
+from wsdesc.evaluation.options import UNTRAINED, split_model
 
 if TYPE_CHECKING:
     from wsdesc.core.executors import Executor
-    from wsdesc.core.options import Options
     from wsdesc.core.progress import Advance
     from wsdesc.evaluation.methods import Method
     from wsdesc.evaluation.results import BenchmarkResults
-
-
-def option(options: type[Options], field: str, *names: str, **settings: Any) -> Any:
-    """Make a command-line option with the help text of an option field."""
-    return typer.Option(*names, help=options.model_fields[field].description, **settings)
 
 
 def join_counts(counts: tuple[int, ...]) -> str:
@@ -64,12 +58,18 @@ def find_methods(
     return load_methods(models or [], peers or [], choose_device(device), pipelines or [], skip)
 
 
-def check_root(root: Path) -> None:
-    """Report a missing folder before torch is imported."""
+def check_arguments(root: Path, models: list[str] | None, pipelines: list[str] | None, device: str) -> None:
+    """Refuse a missing folder, unknown weights and devices before torch is imported."""
+    from wsdesc.core.devices import check_device
     from wsdesc.core.errors import FileFormatError
+    from wsdesc.descriptor import pretrained
 
     if not root.exists():
         raise FileFormatError(f"{root}: no such file or folder")
+    check_device(device)
+    sources = [split_model(model)[1] for model in models or []]
+    for source in [*(source for source in sources if source not in UNTRAINED), *(pipelines or [])]:
+        pretrained.find(source)
 
 
 def read_counts(text: str) -> tuple[int, ...]:

@@ -19,8 +19,8 @@ from torch import Tensor
 
 from wsdesc.core.errors import InputError
 from wsdesc.core.geometry import is_rigid
+from wsdesc.evaluation.options import UNTRAINED, split_model
 
-UNTRAINED = {"untrained": 1.0, "untrained-fast": 0.25}  # widths of networks with random weights
 Kind = Literal["model", "untrained", "pipeline", "peer"]
 _PIPELINE = "register "  # start of the fingerprint of a pipeline
 
@@ -139,18 +139,16 @@ def _model(text: str, device: str) -> Method:
     from wsdesc.descriptor import pretrained
     from wsdesc.descriptor.model import WSDesc
 
-    label, separator, source = text.partition("=")
-    if not separator or Path(text).is_file():  # a file name may contain "="
-        label, separator, source = text, "", text
+    label, source = split_model(text)
     if source in UNTRAINED:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
             model = WSDesc(width=UNTRAINED[source]).to(device).eval()
-        return Method(label, model, fingerprint=source, device=device)
+        return Method(label or source, model, fingerprint=source, device=device)
     path = pretrained.find(source)
     # On a GPU with the same precision as the commands that use a model.
     model = WSDesc.from_pretrained(path, device).accelerate("bf16", compile=False)
-    name = label if separator else Path(source).name.removesuffix(".safetensors")
+    name = label or Path(source).name.removesuffix(".safetensors")
     return Method(name, model, fingerprint=_digest(path), device=device)
 
 

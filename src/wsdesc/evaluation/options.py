@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Literal
 
 from pydantic import Field
@@ -9,7 +10,14 @@ from pydantic import Field
 from wsdesc.core.options import Options
 
 Solver = Literal["ransac", "consensus"]
+UNTRAINED = {"untrained": 1.0, "untrained-fast": 0.25}  # widths of networks with random weights
 PROTOCOLS = ("prnet-clean", "prnet-noisy", "rpm-45", "rpm-180")  # of ModelNet40
+
+
+def split_model(text: str) -> tuple[str | None, str]:
+    """Split NAME=MODEL into name and model; without a name it is None. File names may contain "="."""
+    label, separator, source = text.partition("=")
+    return (label, source) if separator and not Path(text).is_file() else (None, text)
 
 
 class PairwiseOptions(Options):
@@ -23,7 +31,7 @@ class PairwiseOptions(Options):
     unit: float | None = Field(
         1.0,
         gt=0,
-        description="Length of one metre in the unit of the files; measured from the scans if omitted.",
+        description="Length of one metre in the unit of the files; `pairs` measures it by default.",
     )
     voxel: float = Field(
         0.025, ge=0, description="Voxel size for downsampling, in units; 0 keeps all points."
