@@ -23,7 +23,6 @@ from wsdesc.cli.options import (
     field_option,
 )
 from wsdesc.cli.output import exit_unless, print_table, print_warnings, print_written, progress_bars
-from wsdesc.core.geometry import check_length
 from wsdesc.reconstruction.options import ReconstructOptions
 
 if TYPE_CHECKING:
@@ -65,6 +64,8 @@ def reconstruct(
     options |= {"more_keypoints": more_keypoints, "neighbours": neighbours, "device": device, "seed": seed}
     ReconstructOptions.read(options)
     if voxel is not None:
+        from wsdesc.core.geometry import check_length
+
         check_length(voxel, "--voxel")
     check_model_and_device(model, device)
     check_view(view, port)

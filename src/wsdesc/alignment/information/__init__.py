@@ -7,7 +7,8 @@ from numpy.typing import ArrayLike
 from wsdesc.alignment.information import cpu, cuda
 from wsdesc.alignment.information.degeneracy import Degeneracy, find_degeneracy
 from wsdesc.alignment.information.matrix import Information
-from wsdesc.alignment.surface import Surface, check_length, check_poses, for_backend
+from wsdesc.alignment.surface import Surface, check_poses, for_backend
+from wsdesc.core.geometry import check_length
 
 __all__ = ["Degeneracy", "Information", "compute_information", "find_degeneracy"]
 

@@ -7,8 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from wsdesc.alignment.information.matrix import MIN_PAIRS, Information
-from wsdesc.alignment.surface.base import check_length
-from wsdesc.core.geometry import Floats
+from wsdesc.core.geometry import Floats, check_length
 
 # A twist is undetermined if the mean square motion along the normals is below this: the noise of normals in
 # M pairs of scans whose noise is half the resolution (a third of it was measured).

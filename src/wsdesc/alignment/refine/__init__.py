@@ -6,7 +6,8 @@ from numpy.typing import ArrayLike
 
 from wsdesc.alignment.refine import cpu, cuda
 from wsdesc.alignment.refine.result import OVERLAP_DISTANCE, RefinedPose, orthonormalise
-from wsdesc.alignment.surface import Surface, check_length, check_poses, for_backend
+from wsdesc.alignment.surface import Surface, check_poses, for_backend
+from wsdesc.core.geometry import check_length
 
 __all__ = ["OVERLAP_DISTANCE", "RefinedPose", "evaluate", "orthonormalise", "refine"]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from wsdesc.alignment.surface.base import Surface, check_length, check_poses, for_backend
+from wsdesc.alignment.surface.base import Surface, check_poses, for_backend
 from wsdesc.alignment.surface.cpu import CpuSurface
 from wsdesc.alignment.surface.cuda import CudaSurface
 from wsdesc.core.kernels import run_each
@@ -20,7 +20,6 @@ __all__ = [
     "CpuSurface",
     "CudaSurface",
     "Surface",
-    "check_length",
     "check_poses",
     "for_backend",
     "make_surface",

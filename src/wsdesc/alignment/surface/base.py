@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal, Protocol, TypeVar
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from wsdesc.core.errors import InputError
@@ -77,9 +76,3 @@ def check_poses(poses: ArrayLike) -> Floats:
     if checked.ndim != 3:
         raise InputError(f"poses must have the shape (H, 4, 4), not {checked.shape}")
     return checked
-
-
-def check_length(length: float, name: str) -> None:
-    """Raise an InputError if a length is not positive and finite."""
-    if not 0 < length < np.inf:
-        raise InputError(f"{name} must be positive and finite, not {length}")

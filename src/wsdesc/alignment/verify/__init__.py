@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from numpy.typing import ArrayLike
 
-from wsdesc.alignment.surface import Surface, check_length, check_poses, for_backend
+from wsdesc.alignment.surface import Surface, check_poses, for_backend
 from wsdesc.alignment.verify import cpu, cuda
 from wsdesc.alignment.verify.score import PoseScore, score_candidate, score_hypothesis, score_refinement
+from wsdesc.core.geometry import check_length
 
 __all__ = ["PoseScore", "score_candidate", "score_hypothesis", "score_refinement", "verify"]
 
