@@ -100,10 +100,7 @@ class CandidatePose:
 
     def to_plain(self) -> PlainResult:
         """Return JSON values."""
-        information = {
-            name: value.tolist() if isinstance(value, np.ndarray) else value
-            for name, value in self.information._asdict().items()
-        }
+        information = {name: np.asarray(value).tolist() for name, value in self.information._asdict().items()}
         return {**vars(self), "T_target_source": self.T_target_source.tolist(), "information": information}
 
     @classmethod
