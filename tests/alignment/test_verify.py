@@ -103,9 +103,8 @@ def test_swapping_the_scans_swaps_the_score(room: tuple) -> None:
     swapped = {"overlap_source": "overlap_target", "weighted_overlap_source": "weighted_overlap_target"}
     swapped |= {b: a for a, b in swapped.items()}
     for name in PoseScore._fields:
-        assert getattr(backward, swapped.get(name, name)) == pytest.approx(
-            getattr(forward, name), abs=1e-3
-        ), name
+        swapped_value = getattr(backward, swapped.get(name, name))
+        assert swapped_value == pytest.approx(getattr(forward, name), abs=1e-3), name
     assert forward.overlap_source != forward.overlap_target  # else the test would prove nothing
 
 

@@ -47,7 +47,7 @@ def ransac_hypotheses(
 ) -> list[Hypothesis]:
     """Find distinct poses of matched points source[i] ↔ target[i], (M, 3), by repeated RANSAC; best first.
 
-    Each run uses the matches that are no inliers of an earlier pose. There may be fewer poses than
+    Each run uses the matches that are not inliers of an earlier pose. There may be fewer poses than
     `hypotheses`, or none. The other options are those of `ransac`; `iterations` is for each run.
     """
     check_count(hypotheses)
@@ -100,13 +100,13 @@ def best_distinct(
     """Refit poses (S, 4, 4) to centred matches p, q (3, M); return at most `count` distinct ones."""
     if len(poses) == 0:
         return []
-    poses, scores = _refit(poses, p, q, weights, threshold)
+    poses, votes = _refit(poses, p, q, weights, threshold)
     inliers = squared_residuals(poses, p, q) <= threshold * threshold  # (S, M)
-    order = np.argsort(-scores, kind="stable")
+    order = np.argsort(-votes, kind="stable")
     order = order[(inliers & (weights > 0)).sum(axis=1)[order] >= 3]
     order = order[distinct(poses[order], p, q, threshold, count)]
     return [
-        Hypothesis(torch.from_numpy(poses[k]), torch.from_numpy(inliers[k]), float(scores[k])) for k in order
+        Hypothesis(torch.from_numpy(poses[k]), torch.from_numpy(inliers[k]), float(votes[k])) for k in order
     ]
 
 
@@ -152,21 +152,19 @@ def _refit(
 
     NumPy sums do not depend on the number of threads; those of torch and BLAS do.
     """
-    best, best_scores = poses, np.full(len(poses), -np.inf)
+    best, best_votes = poses, np.full(len(poses), -np.inf)
     for step in range(MAX_REFITS + 1):
         squared = squared_residuals(poses, p, q)  # (S, M)
-        scores = (weights * np.maximum(1 - squared / threshold**2, 0)).sum(axis=1)
-        better = scores > best_scores
+        votes = (weights * np.maximum(1 - squared / threshold**2, 0)).sum(axis=1)
+        better = votes > best_votes
         best = np.where(better[:, None, None], poses, best)
-        best_scores = np.where(better, scores, best_scores)
+        best_votes = np.where(better, votes, best_votes)
         band = threshold * max(1.0, WIDE_BAND - step / 2)
         if step == MAX_REFITS or (band == threshold and not better.any()):
             break
-        share = weights * np.maximum(
-            1 - squared / band**2, 0
-        )  # the weight falls to 0 at the edge of the band
+        share = weights * np.maximum(1 - squared / band**2, 0)  # falls to 0 at the edge of the band
         poses = _fits(share, p, q)
-    return best, best_scores
+    return best, best_votes
 
 
 def _fits(share: Floats, p: Floats, q: Floats) -> Floats:

@@ -1,7 +1,7 @@
 """Graph of matches that could belong to one rigid pose.
 
 A rigid transformation preserves distances. Two matches are compatible, an edge of the graph, if the distance
-between their source points and that between their target points differ little. Two outliers frequency are
+between their source points and that between their target points differ little. Two outliers often are
 compatible by chance, but seldom have many compatible partners in common. This number of common partners sorts
 the partners of a match. A row of the graph is a row of bits, so that 64 matches are counted in a few
 instructions.
@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from wsdesc.core.geometry import Floats
 from wsdesc.core.kernels import inline, kernel, run_in_chunks
 
 MAX_PARTNERS = 64  # partners of a match: the bits of one word
@@ -21,9 +22,7 @@ _CHUNK = 64  # rows per task of a thread
 _ONE = np.uint64(1)
 
 
-def compatibility_bits(
-    p: NDArray[np.float64], q: NDArray[np.float64], tolerance: float, min_length: float
-) -> NDArray[np.uint64]:
+def compatibility_bits(p: Floats, q: Floats, tolerance: float, min_length: float) -> NDArray[np.uint64]:
     """Build the graph of matches p[:, i] ↔ q[:, i], both (3, M), as bits.
 
     Args:
@@ -42,7 +41,7 @@ def compatibility_bits(
 
 
 def best_partners(
-    p: NDArray[np.float64], q: NDArray[np.float64], tolerance: float, bits: NDArray[np.uint64]
+    p: Floats, q: Floats, tolerance: float, bits: NDArray[np.uint64]
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """Find the compatible partners of each match that have most partners in common with it.
 

@@ -150,26 +150,26 @@ def _best_distinct(
     """See `hypotheses.best_distinct`."""
     if len(poses) == 0:
         return []
-    poses, scores = _refit(poses, p, q, weights, threshold)
+    poses, votes = _refit(poses, p, q, weights, threshold)
     inliers = _squared_residuals(poses, p, q) <= threshold * threshold  # (S, M)
     enough = ((inliers & (weights > 0)).sum(1) >= 3).cpu().numpy()
-    poses, scores, inliers = poses.cpu(), scores.cpu(), inliers.cpu()
-    order = np.argsort(-scores.numpy(), kind="stable")
+    poses, votes, inliers = poses.cpu(), votes.cpu(), inliers.cpu()
+    order = np.argsort(-votes.numpy(), kind="stable")
     order = order[enough[order]]
     mean_p, mean_q = (x.mean(0)[:, None].cpu().numpy() for x in (p, q))
     order = order[distinct(poses.numpy()[order], mean_p, mean_q, threshold, count)]
-    return [Hypothesis(poses[k], inliers[k], float(scores[k])) for k in order]
+    return [Hypothesis(poses[k], inliers[k], float(votes[k])) for k in order]
 
 
 def _refit(poses: Tensor, p: Tensor, q: Tensor, weights: Tensor, threshold: float) -> tuple[Tensor, Tensor]:
     """See `hypotheses._refit`."""
-    best, best_scores = poses, torch.full_like(poses[:, 0, 0], -torch.inf)
+    best, best_votes = poses, torch.full_like(poses[:, 0, 0], -torch.inf)
     for step in range(MAX_REFITS + 1):
         squared = _squared_residuals(poses, p, q)
-        scores = (weights * (1 - squared / threshold**2).clamp(min=0)).sum(1)
-        better = scores > best_scores
+        votes = (weights * (1 - squared / threshold**2).clamp(min=0)).sum(1)
+        better = votes > best_votes
         best = torch.where(better[:, None, None], poses, best)
-        best_scores = torch.where(better, scores, best_scores)
+        best_votes = torch.where(better, votes, best_votes)
         band = threshold * max(1.0, WIDE_BAND - step / 2)
         if step == MAX_REFITS or (band == threshold and not bool(better.any())):
             break
@@ -179,7 +179,7 @@ def _refit(poses: Tensor, p: Tensor, q: Tensor, weights: Tensor, threshold: floa
         mean_p, mean_q = share @ p, share @ q
         cross = (share[..., None] * q).mT @ p - mean_q[:, :, None] * mean_p[:, None, :]
         poses = rigid_from_moments(mean_p, mean_q, cross)
-    return best, best_scores
+    return best, best_votes
 
 
 def _squared_residuals(poses: Tensor, p: Tensor, q: Tensor) -> Tensor:
