@@ -1,10 +1,12 @@
 """Options: validation, error messages, YAML files."""
 
+from pathlib import Path
+
 import pytest
 from pydantic import Field
 
 from wsdesc.core.errors import FileFormatError, InputError
-from wsdesc.core.options import Options
+from wsdesc.core.options import NameOrPath, Options
 
 
 class Loss(Options):
@@ -23,6 +25,16 @@ def test_defaults_and_values():
     assert Training.read({}) == Training()
     options = Training.read({"steps": 3, "loss": {"weight": 2}})
     assert (options.steps, options.loss.weight, options.loss.margin) == (3, 2.0, 0.5)
+
+
+def test_paths_are_accepted_for_names():
+    class Weights(Options):
+        model: NameOrPath = Field("indoor", description="Name or file.")
+
+    assert Weights.read({"model": Path("runs") / "mine"}).model == str(Path("runs") / "mine")
+    assert Weights.read({"model": "objects"}).model == "objects"
+    with pytest.raises(InputError, match=r"^model: "):
+        Weights.read({"model": 3})
 
 
 def test_options_cannot_be_changed():

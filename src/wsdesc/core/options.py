@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import difflib
 from pathlib import Path
-from typing import Any, Self, get_args
+from typing import Annotated, Any, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, field_validator
 
 from wsdesc.core.atomic import atomic_write
 from wsdesc.core.errors import InputError
 
 _MAX_INTEGER = 2**53  # no count or seed needs more
+
+NameOrPath = Annotated[str, BeforeValidator(lambda value: str(value) if isinstance(value, Path) else value)]
+"""Type of an option that takes a name, or a path as text or as `Path`."""
 
 
 class Options(BaseModel):

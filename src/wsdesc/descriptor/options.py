@@ -6,7 +6,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from wsdesc.core.options import Options
+from wsdesc.core.options import NameOrPath, Options
 
 DEFAULT_MODEL = "indoor-fast"
 
@@ -52,7 +52,7 @@ class DescriptorOptions(Options):
 class DescribeOptions(Options):
     """Options of `wsdesc.describe`, with their defaults."""
 
-    model: str = Field(
+    model: NameOrPath = Field(
         DEFAULT_MODEL,
         description="Weights: a shipped name, a .safetensors file, or the folder of a training run.",
     )

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
+from pydantic import Field
 
-from pydantic import Field, field_validator
-
-from wsdesc.core.options import Options
+from wsdesc.core.options import NameOrPath, Options
 from wsdesc.descriptor.options import DEFAULT_MODEL
 
 JOURNAL = "journal.jsonl"  # file in the folder of a run; marks it as such
@@ -16,7 +13,9 @@ JOURNAL = "journal.jsonl"  # file in the folder of a run; marks it as such
 class ReconstructOptions(Options):
     """Options of the reconstruction of many scans. The defaults suit most scans."""
 
-    model: str = Field(DEFAULT_MODEL, description="Weights: a name, a file, or the folder of a training run.")
+    model: NameOrPath = Field(
+        DEFAULT_MODEL, description="Weights: a name, a file, or the folder of a training run."
+    )
     resolution: float | None = Field(
         None, gt=0, description="Working resolution in the scans' unit (default: derived from all scans)."
     )
@@ -29,8 +28,3 @@ class ReconstructOptions(Options):
     )
     device: str = Field("auto", description="Device: cpu, cuda, or auto.")
     seed: int = Field(0, ge=0, description="Seed of all random choices.")
-
-    @field_validator("model", mode="before")
-    @classmethod
-    def _accept_path(cls, value: Any) -> Any:
-        return str(value) if isinstance(value, Path) else value

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
-from wsdesc.core.options import Options
+from wsdesc.core.options import NameOrPath, Options
 from wsdesc.descriptor.options import DEFAULT_MODEL
 
 Solver = Literal["consensus", "ransac"]
@@ -16,7 +15,9 @@ Solver = Literal["consensus", "ransac"]
 class RegisterOptions(Options):
     """Options of the registration of two scans. The defaults suit most scans."""
 
-    model: str = Field(DEFAULT_MODEL, description="Weights: a name, a file, or the folder of a training run.")
+    model: NameOrPath = Field(
+        DEFAULT_MODEL, description="Weights: a name, a file, or the folder of a training run."
+    )
     resolution: float | None = Field(
         None, gt=0, description="Working resolution in the scans' unit (default: derived from both scans)."
     )
@@ -31,11 +32,6 @@ class RegisterOptions(Options):
     refine: bool = Field(True, description="Refinement of the pose on the surfaces of both scans.")
     device: str = Field("auto", description="Device: cpu, cuda, or auto.")
     seed: int = Field(0, ge=0, description="Seed of all random choices.")
-
-    @field_validator("model", mode="before")
-    @classmethod
-    def _accept_path(cls, value: Any) -> Any:
-        return str(value) if isinstance(value, Path) else value
 
     @field_validator("keypoints", mode="before")
     @classmethod
