@@ -1,12 +1,13 @@
-# Works on a machine with nothing but Python 3.11 or later: the environment is made on first use.
+# Needs only Python 3.11 or later. The environment .venv is created on first use.
 PYTHON ?= python3
-# Installed before everything else, so that the choice of torch is yours and not the dependencies'.
+# Installed first, so that the dependencies do not choose another build of torch.
 TORCH ?= torch==2.13.0
 SCAN ?=
 
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq
 READY := .venv/.ready
+PARALLEL := -n auto --dist loadfile
 
 .PHONY: help demo test slow lint docs bench fuzz lock audit clean
 
@@ -16,20 +17,20 @@ help:
 	@echo "make slow    the slow tests: whole pipelines, browsers, faults, load"
 	@echo "make lint    style, types and import directions alone"
 	@echo "make docs    the documentation site, into site/"
-	@echo "make bench   time the CPU code against its bounds; SCAN=file for a scan of yours"
-	@echo "make fuzz    feed every reader hostile files for a minute; python -m benchmarks.fuzz for 10 minutes each"
-	@echo "make lock    write requirements-dev.lock: what the tests run with, by version and hash"
-	@echo "make audit   ask the public database of vulnerabilities about all that is in the lock"
-	@echo "make clean   remove what was made, the environment too"
+	@echo "make bench   time the CPU code; SCAN=file uses your scan"
+	@echo "make fuzz    hostile files for every reader, one minute"
+	@echo "make lock    write requirements-dev.lock: development packages by version and hash"
+	@echo "make audit   look the lock up in the public vulnerability database"
+	@echo "make clean   remove everything that make created, the environment too"
 
 demo: $(READY)
 	@$(BIN)/wsdesc demo --out demo
 
 test: lint
-	@$(BIN)/python -m pytest -m "not slow"
+	@$(BIN)/python -m pytest -m "not slow" $(PARALLEL)
 
 slow: $(READY)
-	@$(BIN)/python -m pytest -m slow
+	@$(BIN)/python -m pytest -m slow $(PARALLEL)
 
 lint: $(READY)
 	@$(BIN)/ruff check .
@@ -53,14 +54,14 @@ lock: $(READY)
 	@$(PIP) --editable ".[dev,fuzz]"
 	@$(BIN)/python .ci/lock.py "$(TORCH)"
 
-# In an environment of its own: what audits the dependencies is not one of them.
+# In its own environment: pip-audit is not a dependency.
 audit:
 	@$(PYTHON) -m venv .venv/audit
 	@.venv/audit/bin/python -m pip --disable-pip-version-check install -qq pip-audit
 	@.venv/audit/bin/pip-audit --strict --no-deps --disable-pip -r requirements-dev.lock
 
 clean:
-	@rm -rf .venv demo site dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
+	@rm -rf .venv demo site dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	@find src tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(READY): pyproject.toml

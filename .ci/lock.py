@@ -1,8 +1,7 @@
-"""Write requirements-dev.lock: each package that the tests run with, its version and the hash of its file.
+"""Write requirements-dev.lock: version and hash of each development package.
 
-python .ci/lock.py TORCH, with the environment's Python. What is installed decides the versions; nothing is
-installed anew. torch is not in the file, since the choice of its build is the user's. Hashes are of the files
-for this kind of machine and this Python, so the file is for these alone.
+Run `python .ci/lock.py TORCH` with the Python of the environment. The installed packages determine the versions.
+torch is not in the file: its build is the user's choice. The hashes hold for this platform and Python only.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 LOCK = ROOT / "requirements-dev.lock"
 HEAD = """\
-# What development and tests run with: made by `make lock` for Linux on x86-64 with Python 3.11.
+# Development packages, written by `make lock` for Linux on x86-64 with Python 3.11.
 # Install your torch first, then: pip install --no-deps --require-hashes -r requirements-dev.lock
 """
 
@@ -26,7 +25,7 @@ def main(torch: str) -> None:
     with tempfile.TemporaryDirectory() as name:
         installed, report = Path(name) / "installed.txt", Path(name) / "report.json"
         installed.write_bytes(_pip(sys.executable, "freeze", "--exclude-editable"))
-        # A new pip needs only the description of a package, older ones fetch all of it.
+        # A new pip reads the metadata of a package; older ones download the whole package.
         subprocess.run([sys.executable, "-m", "venv", f"{name}/new"], check=True)
         python = f"{name}/new/bin/python"
         _pip(python, "install", "--quiet", "--upgrade", "pip")

@@ -1,4 +1,4 @@
-"""What several tests share: real scans where they are at hand, a synthetic pair, a chosen thread count."""
+"""Shared fixtures: real scans where they are present, a synthetic pair, the number of threads."""
 
 from __future__ import annotations
 
@@ -18,6 +18,13 @@ from wsdesc.datasets.synthetic import RoomPair, room_pair
 _BESIDE = Path(__file__).resolve().parents[2] / "shared" / "data"  # beside the repository
 
 
+def pytest_configure() -> None:
+    """Divide the cores among parallel test processes: waiting threads of torch would take them otherwise."""
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    if workers > 1:
+        torch.set_num_threads(max(1, (os.cpu_count() or 1) // workers))
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Skip tests marked `gpu` where there is no CUDA device."""
     if torch.cuda.is_available():
@@ -32,7 +39,7 @@ def data_folder() -> Path:
     """The folder of real scans: WSDESC_DATA, else `../shared/data` as seen from the repository."""
     folder = Path(os.environ.get("WSDESC_DATA") or _BESIDE)
     if not (folder / "indoor").is_dir():
-        pytest.skip("there are no real scans here; WSDESC_DATA may name the folder that holds indoor/")
+        pytest.skip("no real scans: set WSDESC_DATA to a folder that holds indoor/")
     return folder
 
 
