@@ -1,6 +1,6 @@
 """Write requirements-dev.lock: version and hash of each development package.
 
-Run `python .ci/lock.py TORCH` with the Python of the environment. The installed packages determine the versions.
+Run `python .ci/lock.py TORCH` with the Python of the environment. The installed packages set the versions.
 torch is not in the file: its build is the user's choice. The hashes hold for this platform and Python only.
 """
 

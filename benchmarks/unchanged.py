@@ -2,8 +2,8 @@
 
 A change that should not alter results is checked by two runs on the same machine:
 
-    python benchmarks/unchanged.py data/ --write before.json
-    python benchmarks/unchanged.py data/ --compare before.json
+    python -m benchmarks.unchanged data/ --write before.json
+    python -m benchmarks.unchanged data/ --compare before.json
 
 Everything runs with default options on the CPU: all pairs of kitchen, bunny and building, the pair of
 `wsdesc demo`, and a reconstruction of the bunny. Hashes of other processors or library versions differ.
