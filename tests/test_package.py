@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from collections import Counter
+from importlib import import_module
+from pathlib import Path
 
 import pytest
 
@@ -52,6 +56,19 @@ def test_package_is_typed() -> None:
     from importlib.resources import files
 
     assert files("wsdesc").joinpath("py.typed").is_file()
+
+
+@pytest.mark.parametrize(
+    ("page", "package"), [("python", "wsdesc"), ("blocks", "wsdesc.alignment"), ("blocks", "wsdesc.matching")]
+)
+def test_reference_lists_every_public_name_once(page: str, package: str) -> None:
+    text = (Path(__file__).parents[1] / "docs" / "reference" / f"{page}.md").read_text(encoding="utf-8")
+    entries = Counter(re.findall(r"^::: ([\w.]+)$", text, re.MULTILINE))
+    for block, members in re.findall(r"^::: ([\w.]+)\n(?: .*\n)*? +members: \[([^]]*)\]", text, re.MULTILINE):
+        entries.update(f"{block}.{name.strip()}" for name in members.split(","))
+    for name in import_module(package).__all__:
+        # A module of the same name hides a function: `wsdesc.alignment.refine.refine`.
+        assert entries[f"{package}.{name}"] + entries[f"{package}.{name}.{name}"] == 1, name
 
 
 def test_unknown_name() -> None:

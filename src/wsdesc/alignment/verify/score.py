@@ -28,9 +28,9 @@ class PoseScore(NamedTuple):
     """
 
     overlap_source: float  # share of source points with a target point within the overlap distance
-    overlap_target: float
+    overlap_target: float  # the same for target points
     weighted_overlap_source: float  # overlap with the same influence for each direction of normals
-    weighted_overlap_target: float
+    weighted_overlap_target: float  # the same for target points
     aligned_normals: float  # share of overlapping points whose normals agree within 30°, up to sign
     uncrossed: float  # 1 less the share of overlapping flat points whose surfaces cross at more than 50°
     free_space: float  # overlapping points over these and those that hover over the other surface
