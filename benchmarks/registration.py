@@ -1,6 +1,6 @@
 """Measure success, confidence and time of `wsdesc.register` with default options on real pairs.
 
-    python -m benchmarks.registration SCENE EVALUATION… --foreign OTHER_SCENE… --diagram docs/reliability.png
+    python -m benchmarks.registration SCENE EVALUATION… --foreign OTHER_SCENE… --diagram reliability.png
 
 SCENE is a folder of cloud_bin_k.ply, EVALUATION a folder of gt.log and gt.info, OTHER_SCENE a folder of scans
 of another place. Every scan is rotated at random. Scans of SCENE and OTHER_SCENE form pairs without overlap,

@@ -48,7 +48,7 @@ def test_processes_return_results_and_errors():
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no such signal")
 def test_a_dead_worker_is_an_error_with_advice():
-    with pytest.raises(WSDescError, match="--jobs"):
+    with pytest.raises(WSDescError, match="fewer processes"):
         list(Processes(1).run(die, JOBS[:1]))
 
 

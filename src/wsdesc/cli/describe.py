@@ -24,7 +24,7 @@ def describe(
     device: Device = _DEFAULTS.device,
     seed: Seed = _DEFAULTS.seed,
 ) -> None:
-    """Describe keypoints of a SCAN: once, to register it with many others by `wsdesc match`.
+    """Describe keypoints of a SCAN. Then `wsdesc match` registers it with any number of other scans.
 
     Scans that are registered with each other need the same --resolution and --model.
     """

@@ -1,4 +1,4 @@
-"""`wsdesc match`: register two scans that are described already."""
+"""`wsdesc match`: register two described scans."""
 
 from __future__ import annotations
 
@@ -19,14 +19,16 @@ _DEFAULTS = RegisterOptions()
 
 def match(
     source: Annotated[Path, typer.Argument(help="File that `wsdesc describe` wrote.")],
-    target: Annotated[Path, typer.Argument(help="Another one, with the same resolution and model.")],
+    target: Annotated[
+        Path, typer.Argument(help="File of the other scan, with the same resolution and model.")
+    ],
     out: PoseFile = None,
     as_json: AsJson = False,
     solver: PoseSolver = _DEFAULTS.solver,
     refine: Refine = _DEFAULTS.refine,
     seed: Seed = _DEFAULTS.seed,
 ) -> None:
-    """Register two scans that are described already.
+    """Register two described scans.
 
     Exit code: 0 for a success (confidence of at least 0.9), 1 for no success, 2 for bad input.
     """

@@ -79,7 +79,8 @@ class Processes:
             finished = True
         except BrokenProcessPool as error:
             raise WSDescError(
-                "a worker process died, probably for lack of memory: try fewer --jobs; finished jobs are kept"
+                "a worker process died, probably for lack of memory: use fewer processes; "
+                "finished jobs are kept"
             ) from error
         finally:
             if not finished:  # cancel the remaining jobs
@@ -117,7 +118,9 @@ class Dask:
         try:
             self.client.wait_for_workers(1, timeout=_WORKER_SECONDS)
         except dask.TimeoutError as error:
-            raise InputError("the Dask scheduler has no workers: start workers or use --jobs") from error
+            raise InputError(
+                "the Dask scheduler has no workers: start workers, or run without a scheduler"
+            ) from error
         futures = self.client.map(task, jobs, pure=False)
         numbers = {future.key: number for number, future in enumerate(futures)}
         try:

@@ -122,12 +122,12 @@ class Description:
         if self.model != other.model or self.descriptors.shape[1:] != other.descriptors.shape[1:]:
             raise InputError(
                 f"the scans were described by different models, {self.model} and {other.model}: "
-                "describe both with the same --model"
+                "describe both with the same model"
             )
         if abs(self.resolution / other.resolution - 1) > 1e-6:
             raise InputError(
                 f"the scans were described at different resolutions, {self.resolution:.4g} and "
-                f"{other.resolution:.4g}: describe both with the same --resolution"
+                f"{other.resolution:.4g}: describe both at the same resolution"
             )
 
     def save(self, path: str | Path) -> None:

@@ -55,7 +55,7 @@ def check_server(host: str = HOST, port: int | None = None) -> None:
             probe.bind((host, port or 0))
     except (OSError, OverflowError) as error:
         if getattr(error, "errno", None) == errno.EADDRINUSE:
-            raise InputError(f"port {port} is in use: choose another one with --port") from error
+            raise InputError(f"port {port} is in use: choose another port") from error
         address = host if port is None else f"{host}:{port}"
         raise InputError(f"{address}: cannot serve a page: {error}") from error
 
@@ -98,7 +98,7 @@ class LiveView:
             )
         if port and self.server.get_port() != port:  # another process took the port since `check_server`
             self.stop()
-            raise InputError(f"port {port} is in use: choose another one with --port")
+            raise InputError(f"port {port} is in use: choose another port")
         name = "localhost" if host in ("0.0.0.0", "::") else host
         self.address = f"http://{name}:{self.server.get_port()}"
         self.server.gui.configure_theme(show_logo=False, show_share_button=False)
