@@ -40,13 +40,19 @@ def _sections(command: Any, path: str) -> list[str]:
         return [
             part for name in command.commands for part in _sections(command.commands[name], f"{path} {name}")
         ]
-    arguments = [p.name.upper() for p in command.params if p.param_type_name == "argument"]
+    arguments = [_usage(p) for p in command.params if p.param_type_name == "argument"]
     usage = " ".join([path, *arguments, "[OPTIONS]"])
     lines = [f"## {path}", "", (command.help or "").strip(), "", "```", usage, "```", ""]
     rows = [_row(parameter) for parameter in command.params if not parameter.hidden]
     if rows:
         lines += ["| argument | meaning | default |", "|---|---|---|", *rows]
     return ["\n".join(lines)]
+
+
+def _usage(argument: Any) -> str:
+    """Return an argument as in usage lines: [BRACKETS] if it is optional, … if there may be several."""
+    name = argument.name.upper() + (" …" if argument.nargs == -1 else "")
+    return name if argument.required else f"[{name}]"
 
 
 def _row(parameter: Any) -> str:

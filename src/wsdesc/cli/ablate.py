@@ -46,9 +46,10 @@ def ablate(
     ] = None,
     device: Device = "auto",
 ) -> None:
-    """Train all rows of the paper's ablation table and the oracle on the same pairs, then evaluate them.
+    """Train and evaluate the rows of the paper's ablation table.
 
-    Test scenes are evaluated as they are and rotated at random.
+    All rows and the oracle are trained on the same pairs. Test scenes are evaluated as they are, and rotated
+    at random.
 
     The same command continues a stopped run; finished rows are not trained again.
     """

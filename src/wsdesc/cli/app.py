@@ -45,6 +45,7 @@ Examples:
   wsdesc distill indoor scans/ --out fast     train a small network to imitate a large one
   wsdesc pairs scans/                         list overlapping scans; needs no poses
   wsdesc ablate scans/ --test 3DMatch/ --synthetic 0.7   ablation table of the paper
+  wsdesc benchmark 3dmatch 3DMatch/ --model indoor   tables of the paper; see wsdesc benchmark --help
   wsdesc info                                 versions, devices, weights
 
 """

@@ -142,7 +142,7 @@ threedmatch = app.command("3dmatch", cls=_Benchmark)(
         "threedmatch",
         "run_threedmatch",
         _PAIRWISE.unit,
-        "Evaluate on indoor scans in the layout of 3DMatch, in metres: IR, FMR, RR by R1 and by R2.",
+        "Evaluate on indoor scans in the layout of 3DMatch. Figures: IR, FMR, RR by R1 and by R2.",
     )
 )
 pairs = app.command("pairs", cls=_Benchmark)(
@@ -150,7 +150,7 @@ pairs = app.command("pairs", cls=_Benchmark)(
         "own_pairs",
         "run_pairs",
         None,
-        """Evaluate on pairs of your own scans, in any readable format and unit.
+        """Evaluate on pairs of your own scans. They may have any readable format and unit.
 
         ROOT is a folder of scans or a folder of such folders. Each needs the true poses of pairs, in it or in
         FOLDER-evaluation beside it: gt.log with numbers, or pairs.txt with file names ("TARGET SOURCE", then
@@ -177,7 +177,10 @@ def eth(
     scheduler: Scheduler = None,
     fresh: Fresh = False,
 ) -> None:
-    """Evaluate on outdoor laser scans, SCENE/Hokuyo_0.ply or .csv, with gt.log or poses and overlaps: FMR."""
+    """Evaluate on outdoor laser scans: FMR.
+
+    A scene has files SCENE/Hokuyo_0.ply or .csv, and gt.log or tables of poses and overlaps.
+    """
     check_arguments(root, model, register, device)
     options = EthOptions.read(
         {"keypoints": read_counts(keypoints), "solver": solver, "voxel": voxel, "seed": seed}
@@ -202,7 +205,7 @@ def modelnet40(
     device: Device = "auto",
     fresh: Fresh = False,
 ) -> None:
-    """Evaluate on partial views of shapes: pose errors by the protocols of PRNet and RPM-Net."""
+    """Evaluate on partial views of shapes. Figures: pose errors by the protocols of PRNet and RPM-Net."""
     check_arguments(root, model, register, device)
     given: dict[str, Any] = {"protocols": tuple(protocol)} if protocol else {}
     options = ShapeOptions.read({"limit": limit, "unit": unit, "seed": seed, **given})
@@ -228,7 +231,7 @@ def timing(
     seed: Seed = _TIMING.seed,
     device: Annotated[str, typer.Option(help="Device of the models: cpu, cuda or all.")] = "all",
 ) -> None:
-    """Measure times of descriptors and pairs, and how they grow with the number of points and keypoints."""
+    """Measure times of descriptors and pairs. Tables show how they grow with points and keypoints."""
     check_arguments(root, model, register, "auto" if device == "all" else device)
     options = TimingOptions.read(
         {

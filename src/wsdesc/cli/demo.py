@@ -18,7 +18,7 @@ def demo(
     out: Annotated[Path, typer.Option(help="Folder for the picture, the scans and the pose.")] = Path("demo"),
     seed: Annotated[int, typer.Option(min=0, help="Seed of the synthetic room.")] = 0,
 ) -> None:
-    """Register two partial scans of a synthetic room, in about ten seconds.
+    """Register two partial scans of a synthetic room. This takes about ten seconds.
 
     Exit code: 0 if the pose is right, 1 if it is wrong, 2 for bad input.
     """

@@ -41,7 +41,7 @@ def distill(
     resume: Resume = False,
     tensorboard: TensorBoard = False,
 ) -> None:
-    """Train a narrow, fast network to give the descriptors of a trained one, on any scans. Needs no pairs."""
+    """Train a narrow, fast network to imitate a trained one. It needs scans, but no pairs."""
     check_arguments(device, scans or [], [teacher])
     command = resume_command(["distill", teacher], out, device, tensorboard)
     with resume_hint(out, command), training_display() as display:

@@ -20,7 +20,7 @@ def pairs(
     window: Window = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="JSON file for the pairs.")] = None,
 ) -> None:
-    """List the scans that overlap, and by how much: the pairs that a training would use. Reads no poses."""
+    """List the scans that overlap, and by how much. A training would use these pairs. No poses are read."""
     check_arguments("auto", scans)
     with training_display() as display:
         from wsdesc.learning.pairs import pairs as find_pairs

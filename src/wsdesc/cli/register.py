@@ -60,7 +60,7 @@ def register(
     device: Device = _DEFAULTS.device,
     seed: Seed = _DEFAULTS.seed,
 ) -> None:
-    """Find the pose of SOURCE in the frame of TARGET, in the unit of the files.
+    """Find the pose of SOURCE in the frame of TARGET. Lengths are in the unit of the files.
 
     Exit code: 0 for a success (confidence of at least 0.9), 1 for no success, 2 for bad input.
     """
