@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from wsdesc.alignment.scale import RelativeScale
 from wsdesc.registration.advice import as_sentence, no_alignment_found, warnings_about
 
 DETERMINED = SimpleNamespace(warning=None)
@@ -42,3 +43,10 @@ def test_no_alignment_says_what_to_try():
 
 def test_sentences_end_once():
     assert as_sentence("a b.") == as_sentence("a b") == "A b."
+
+
+def test_wrong_scale_is_named_with_its_factor():
+    scale = RelativeScale(1.042, 0.01)
+    (warning,) = warnings_about(DETERMINED, evidence(), 0.0, 0.025, scale)[:1]
+    assert "1.042 ± 0.010" in warning
+    assert "1.042" in warning.split("divide")[1]

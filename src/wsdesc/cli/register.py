@@ -144,6 +144,7 @@ def _print_table(result: Registration, files: tuple[Path, Path]) -> None:
         ("overlap", f"{result.overlap:.0%} of the source, rmse {result.rmse:.3g}"),
         ("matches", f"{result.matches}, of which {result.inliers} are inliers"),
         ("resolution", f"{result.resolution:.4g}"),
+        ("scale", f"{result.scale:.3f} ± {result.scale_deviation:.3f}"),
         ("seconds", f"{sum(result.timings.values()):.2f}: {steps}"),
     ]
     print_table("registration", rows)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from wsdesc.alignment.confidence import Evidence
 from wsdesc.alignment.information import Degeneracy
+from wsdesc.alignment.scale import RelativeScale
 from wsdesc.registration.result import SUCCESS
 
 
@@ -21,12 +22,22 @@ def no_alignment_found(resolution: float) -> str:
 
 
 def warnings_about(
-    degeneracy: Degeneracy, evidence: Evidence, confidence: float, resolution: float
+    degeneracy: Degeneracy,
+    evidence: Evidence,
+    confidence: float,
+    resolution: float,
+    scale: RelativeScale | None = None,
 ) -> list[str]:
     """List the warnings about a pose; a success has at most that of its degeneracy."""
     warnings = [as_sentence(degeneracy.warning)] if degeneracy.warning else []
     if confidence >= SUCCESS:
         return warnings
+    if scale is not None and scale.differs:
+        size = f"{scale.factor:.3f} ± {scale.factor * scale.deviation:.3f}"
+        warnings.append(
+            f"The scans differ in scale: the source is {size} times as large as it should be. Check the "
+            f"units, or divide its coordinates by {scale.factor:.3f}."
+        )
     if evidence.ambiguous:
         warnings.append(
             "A second pose fits nearly as well: the scene may be symmetric, or the scans may not overlap."

@@ -16,6 +16,7 @@ from wsdesc.alignment.hypotheses import Hypothesis, ransac_hypotheses
 from wsdesc.alignment.information import Degeneracy, find_degeneracy
 from wsdesc.alignment.refine import OVERLAP_DISTANCE, RefinedPose, evaluate
 from wsdesc.alignment.refine import refine as refine_poses
+from wsdesc.alignment.scale import RelativeScale, estimate_scale
 from wsdesc.alignment.surface import Surface
 from wsdesc.alignment.verify import score_candidate, score_hypothesis, verify
 from wsdesc.cloud.units import INDOOR_RESOLUTION
@@ -27,6 +28,7 @@ from wsdesc.registration.options import Solver
 
 _THRESHOLD = {"consensus": 0.075, "ransac": 0.05}  # residual of an inlier
 _SAME_DISTANCE, _SAME_COSINE = 10.0, 0.996  # resolutions and 5°: closer poses are the same
+_SCALE_CHECKED = 0.3  # confidence above which the scale is estimated; lower ones are no use to anybody
 _ONE_SIDED_WEIGHT = 0.5  # of a match that is not mutual
 
 
@@ -40,6 +42,7 @@ class Candidate:
     hypothesis: Hypothesis
     refined: RefinedPose
     matches: int  # of the pair, inliers or not
+    surfaces: tuple[Surface, Surface] = field(repr=False)  # of the source and the target
     others: tuple[Candidate, ...] = field(default=(), repr=False)  # all candidates of the pair
 
     @cached_property
@@ -59,8 +62,16 @@ class Candidate:
 
     @cached_property
     def confidence(self) -> float:
-        """Probability that the pose is right; 0 where the overlap does not determine it."""
-        return 0.0 if self.degeneracy.kind else confidence(self.evidence)
+        """Probability that the pose is right; 0 if the overlap does not determine it or the scales differ."""
+        if self.degeneracy.kind:
+            return 0.0
+        probability = confidence(self.evidence)
+        return 0.0 if probability >= _SCALE_CHECKED and self.scale.differs else probability
+
+    @cached_property
+    def scale(self) -> RelativeScale:
+        """Size of the source relative to the target."""
+        return estimate_scale(*self.surfaces, self.refined.T_target_source, INDOOR_RESOLUTION)
 
     @property
     def ambiguous(self) -> bool:
@@ -165,7 +176,9 @@ def verify_hypotheses(
     order = sorted(range(len(proposed)), key=lambda k: -scores[k])[:refined]
     improve = refine_poses if refine else evaluate
     results = improve(*surfaces, poses[order], INDOOR_RESOLUTION)
-    candidates = [Candidate(proposed[k], result, matches) for k, result in zip(order, results, strict=True)]
+    candidates = [
+        Candidate(proposed[k], result, matches, surfaces) for k, result in zip(order, results, strict=True)
+    ]
     return sorted(candidates, key=lambda c: -score_candidate(c.refined.score))
 
 

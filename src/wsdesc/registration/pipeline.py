@@ -181,6 +181,8 @@ def _best_candidate(
     if not found.ranked:
         return _failed(p.resolution, [no_alignment_found(p.resolution)], timer, found.matches)
     best = found.ranked[0]
+    with timer("scale"):
+        scale = best.scale
     T = best.refined.T_target_source.copy()
     T[:3, 3] *= p.unit
     return Registration(
@@ -192,7 +194,9 @@ def _best_candidate(
         inliers=int(best.hypothesis.inliers.sum()),
         matches=found.matches,
         resolution=p.resolution,
-        warnings=warnings_about(best.degeneracy, best.evidence, best.confidence, p.resolution),
+        scale=scale.factor,
+        scale_deviation=scale.factor * scale.deviation,
+        warnings=warnings_about(best.degeneracy, best.evidence, best.confidence, p.resolution, scale),
         timings=timer.seconds,
         evidence=best.evidence,
         information=best.refined.information,
@@ -202,5 +206,14 @@ def _best_candidate(
 
 def _failed(resolution: float, warnings: list[str], timer: StepTimer, matches: int = 0) -> Registration:
     return Registration(
-        np.eye(4), False, 0.0, 0.0, float("inf"), 0, matches, resolution, warnings, timer.seconds
+        np.eye(4),
+        False,
+        0.0,
+        0.0,
+        float("inf"),
+        0,
+        matches,
+        resolution,
+        warnings=warnings,
+        timings=timer.seconds,
     )

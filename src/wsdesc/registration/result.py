@@ -40,6 +40,8 @@ class Registration(NotebookDisplay):
         inliers: Matches that agree with the pose.
         matches: All matches between both scans.
         resolution: Working resolution, in the scans' unit.
+        scale: Estimated size of the source relative to the target. A pose is no success if it differs from 1.
+        scale_deviation: Standard deviation of `scale`; infinite if the overlap does not determine it.
         warnings: Sentences about the result: why it failed, and what to try next.
         timings: Seconds of each step.
         evidence: Measurements that the confidence was computed from; None if no pose was found.
@@ -57,6 +59,8 @@ class Registration(NotebookDisplay):
     resolution: float
     warnings: list[str] = field(default_factory=list)
     timings: dict[str, float] = field(default_factory=dict)
+    scale: float = 1.0
+    scale_deviation: float = math.inf
     evidence: Evidence | None = None
     information: Information | None = None
     described: tuple[Description, Description] | None = None
@@ -72,6 +76,8 @@ class Registration(NotebookDisplay):
             "inliers": self.inliers,
             "matches": self.matches,
             "resolution": self.resolution,
+            "scale": self.scale,
+            "scale_deviation": self.scale_deviation if math.isfinite(self.scale_deviation) else None,
             "warnings": self.warnings,
             "timings": {name: round(seconds, 4) for name, seconds in self.timings.items()},
         }
@@ -123,6 +129,8 @@ class Registration(NotebookDisplay):
             inliers=int(values["inliers"]),
             matches=int(values["matches"]),
             resolution=float(values["resolution"]),
+            scale=float(values.get("scale", 1.0)),
+            scale_deviation=float(math.inf if (d := values.get("scale_deviation")) is None else d),
             warnings=[str(warning) for warning in values["warnings"]],
             timings={str(name): float(seconds) for name, seconds in values["timings"].items()},
         )
@@ -141,6 +149,7 @@ class Registration(NotebookDisplay):
             f"Registration: {'success' if self.success else 'NO success'}, confidence {self.confidence:.3f}",
             f"  rotation {degrees:.2f}°, translation {np.linalg.norm(T[:3, 3]):.4g}",
             f"  overlap {self.overlap:.0%} of the source, rmse {self.rmse:.3g}",
+            f"  scale {self.scale:.3f} ± {self.scale_deviation:.3f}",
             f"  {self.inliers} inliers of {self.matches} matches, resolution {self.resolution:.4g}",
             *(f"  warning: {warning}" for warning in self.warnings),
             "T_target_source:",

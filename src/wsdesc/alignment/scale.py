@@ -1,0 +1,154 @@
+"""Relative scale of two aligned scans, with its uncertainty.
+
+A rigid pose can look right although one scan is a few percent too large. The scale is estimated by fitting a
+similarity transformation to the overlap: the point-to-plane problem of the refinement, with the logarithm of
+the scale as a seventh unknown.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from scipy.spatial.transform import Rotation
+
+from wsdesc.alignment.information.matrix import MIN_PAIRS, SAME_SIDE
+from wsdesc.alignment.surface import CpuSurface, CudaSurface, Surface, for_backend
+from wsdesc.alignment.surface.cuda import transform_with_normals
+from wsdesc.core.geometry import Floats
+
+STAGES = ((8.0, 3), (3.0, 3), (2.0, 5))  # search distance in resolutions, steps
+INDEPENDENT = 30  # contact pairs with independent errors; fitted to indoor training scans
+SYSTEMATIC = 0.01  # relative deviation that distorted scans show although their scale is right
+TOLERANCE = 3.0  # standard deviations within which a scale equals 1
+MAX_STEP = 0.1  # largest change of the logarithm in one step
+_WEAK = 1e-3  # eigenvalues below this share of the largest leave their motion as it is
+
+
+class RelativeScale(NamedTuple):
+    """Size of the source relative to the target, at the best similarity transformation."""
+
+    factor: float  # 1.04: the source is 4 % too large; 1 if the overlap is too small to tell
+    deviation: float  # standard deviation of the factor, relative; infinite if the overlap cannot tell
+
+    @property
+    def differs(self) -> bool:
+        """True if the factor differs from 1 by more than its uncertainty allows."""
+        return abs(math.log(self.factor)) > TOLERANCE * self.deviation
+
+
+def estimate_scale(
+    source: Surface, target: Surface, T_target_source: Floats, resolution: float
+) -> RelativeScale:
+    """Estimate the relative scale of two surfaces near a refined pose.
+
+    Args:
+        source, target: surfaces of one backend.
+        T_target_source: (4, 4) rigid pose to start from.
+        resolution: point spacing of the surfaces, in their unit.
+
+    Raises:
+        InputError: the surfaces are on two devices.
+    """
+    find_pairs = for_backend(source, target, cpu=_pairs_on_cpu, cuda=_pairs_on_cuda)
+    S = np.array(T_target_source, dtype=np.float64)  # similarity: the rotation times exp(log_scale)
+    log_scale, deviation = 0.0, math.inf
+    for distance, steps in STAGES:
+        for _ in range(steps):
+            pairs = find_pairs(source, target, S, math.exp(log_scale), distance * resolution)
+            step = _solve(pairs, distance * resolution)
+            if step is None:
+                return RelativeScale(1.0, math.inf)
+            S = step.S_target_target @ S
+            log_scale += step.log_scale
+            deviation = step.deviation
+    return RelativeScale(math.exp(-log_scale), math.hypot(deviation / math.sqrt(INDEPENDENT), SYSTEMATIC))
+
+
+class _Pairs(NamedTuple):
+    """Nearest points of both surfaces, searched from both sides, in the target's frame."""
+
+    source: Floats  # (M, 3)
+    target: Floats  # (M, 3)
+    normals: Floats  # (M, 3) mean of both unit normals, normalised
+
+
+class _Step(NamedTuple):
+    S_target_target: Floats  # (4, 4) similarity
+    log_scale: float
+    deviation: float  # of the logarithm, if one pair alone determined it
+
+
+def _pairs_on_cpu(source: CpuSurface, target: CpuSurface, S: Floats, scale: float, distance: float) -> _Pairs:
+    A, t = S[:3, :3], S[:3, 3]
+    p = np.einsum("ij,nj->ni", A, source.points[source.sample]) + t  # (S, 3)
+    near_p, at_q = target.tree.query(p, distance_upper_bound=distance)
+    q = target.points[target.sample]
+    in_source = np.einsum("ji,nj->ni", A, q - t) / scale**2  # AᵀA = scale² I
+    near_q, at_p = source.tree.query(in_source, distance_upper_bound=distance / scale)
+    forth, back = np.isfinite(near_p), np.isfinite(near_q)
+    at_q, at_p = at_q[forth], at_p[back]
+    return _compatible(
+        np.concatenate([p[forth], np.einsum("ij,nj->ni", A, source.points[at_p]) + t]),
+        np.concatenate([target.points[at_q], q[back]]),
+        np.einsum(
+            "ij,nj->ni",
+            A / scale,
+            np.concatenate([source.normals[source.sample][forth], source.normals[at_p]]),
+        ),
+        np.concatenate([target.normals[at_q], target.normals[target.sample][back]]),
+    )
+
+
+def _pairs_on_cuda(
+    source: CudaSurface, target: CudaSurface, S: Floats, scale: float, distance: float
+) -> _Pairs:
+    T = torch.from_numpy(S).to(source.points.device)[None]  # (1, 4, 4)
+    back = torch.from_numpy(np.linalg.inv(S)).to(source.points.device)[None]
+    p = transform_with_normals(source.sample_with_normals, T)[0]  # (S, 6)
+    q = target.points_with_normals[target.nearest_to(p[None, :, :3])[0]]
+    at_p = source.nearest_to(transform_with_normals(target.sample_with_normals, back)[..., :3])[0]
+    p = torch.cat([p, transform_with_normals(source.points_with_normals[at_p], T)[0]])
+    q = torch.cat([q, target.sample_with_normals])
+    near = (p[:, :3] - q[:, :3]).square().sum(1) < distance * distance
+    p, q = p[near].cpu().numpy(), q[near].cpu().numpy()
+    return _compatible(p[:, :3], q[:, :3], p[:, 3:] / scale, q[:, 3:])
+
+
+def _compatible(p: Floats, q: Floats, n_p: Floats, n_q: Floats) -> _Pairs:
+    """Keep pairs whose normals do not contradict each other."""
+    cosine = np.einsum("ni,ni->n", n_p, n_q)
+    kept = np.abs(cosine) > SAME_SIDE
+    normals = np.where(cosine[kept, None] < 0, -n_p[kept], n_p[kept]) + n_q[kept]
+    return _Pairs(p[kept], q[kept], normals / np.linalg.norm(normals, axis=1, keepdims=True))
+
+
+def _solve(pairs: _Pairs, distance: float) -> _Step | None:
+    """Solve one Gauss-Newton step of the similarity; None if there are too few pairs."""
+    if len(pairs.source) < MIN_PAIRS:
+        return None
+    gaps = np.einsum("ni,ni->n", pairs.target - pairs.source, pairs.normals)
+    weights = np.square(1 - np.square(np.minimum(np.abs(gaps) / distance, 1.0)))
+    weights /= max(weights.sum(), 1e-300)
+    centre = np.einsum("n,ni->i", weights, pairs.source)
+    arms = pairs.source - centre
+    extent = math.sqrt(np.einsum("n,ni,ni->", weights, arms, arms))
+    if not extent > 0:
+        return None
+    arms /= extent
+    stretch = np.einsum("ni,ni->n", arms, pairs.normals)
+    response = np.hstack([pairs.normals, np.cross(arms, pairs.normals), stretch[:, None]])  # (M, 7)
+    matrix = np.einsum("n,ni,nj->ij", weights, response, response)
+    slope = np.einsum("n,ni,n->i", weights, response, gaps)
+    values, vectors = np.linalg.eigh(matrix)
+    inverse = np.where(values > _WEAK * values[-1], 1 / np.maximum(values, 1e-300), 0.0)
+    x = np.einsum("ik,k,jk,j->i", vectors, inverse, vectors, slope)
+    variance = np.einsum("n,n->", weights, np.square(gaps - np.einsum("ni,i->n", response, x)))
+    spread = np.einsum("k,k->", np.square(vectors[6]), 1 / np.maximum(values, 1e-9))
+    log_scale = float(np.clip(x[6] / extent, -MAX_STEP, MAX_STEP))
+    S = np.eye(4)
+    S[:3, :3] = math.exp(log_scale) * Rotation.from_rotvec(x[3:6] / extent).as_matrix()
+    S[:3, 3] = centre + x[:3] - S[:3, :3] @ centre
+    return _Step(S, log_scale, math.sqrt(variance * spread) / extent)
