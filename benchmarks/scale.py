@@ -5,9 +5,9 @@
     e.g. kitchen kitchen-evaluation kitchen-evaluation-lo
 
 Each pair is registered twice: as it is, and with its source scaled by a random factor of 1 to 30 %, up or
-down. Both scans are rotated at random. Prints, for each EVALUATION (a folder of gt.log): the successes without
-and with the check of the scale, of the pairs as they are and of the scaled ones; the successes among scaled
-pairs by the size of the factor; and the median error of the estimated scale over all poses that are confident
+down. Both scans are rotated at random. Prints, for each EVALUATION (a folder of gt.log): the successes
+without and with the check of the scale, of the pairs as they are and of the scaled ones; the successes among
+scaled pairs by the size of the factor; and the median error of the estimated scale over all poses that are confident
 without the check. Degenerate overlaps count as unchecked successes.
 """
 

@@ -310,3 +310,10 @@ def test_trimesh_reads_the_written_ply(tmp_path):
     cloud = trimesh.load(tmp_path / "a.ply")
     np.testing.assert_array_equal(cloud.vertices, XYZ)
     np.testing.assert_array_equal(np.asarray(cloud.colors)[:, :3], colors)
+
+
+def test_description_file_is_refused_as_a_scan(tmp_path):
+    path = tmp_path / "a.npz"
+    np.savez(path, points=np.zeros((9, 3)), descriptors=np.zeros((4, 32)), frames=np.zeros((4, 3, 3)))
+    with pytest.raises(FileFormatError, match="description"):
+        read_cloud(path)

@@ -113,8 +113,10 @@ def _pairs_on_cuda(
     p = torch.cat([p, transform_with_normals(source.points_with_normals[at_p], T)[0]])
     q = torch.cat([q, target.sample_with_normals])
     near = (p[:, :3] - q[:, :3]).square().sum(1) < distance * distance
-    p, q = p[near].cpu().numpy(), q[near].cpu().numpy()
-    return _compatible(p[:, :3], q[:, :3], p[:, 3:] / scale, q[:, 3:])
+    source_points, target_points = p[near].cpu().numpy(), q[near].cpu().numpy()  # (M, 6)
+    return _compatible(
+        source_points[:, :3], target_points[:, :3], source_points[:, 3:] / scale, target_points[:, 3:]
+    )
 
 
 def _compatible(p: Floats, q: Floats, n_p: Floats, n_q: Floats) -> _Pairs:

@@ -49,6 +49,9 @@ def register(
     save: SavePage = None,
     port: Port = None,
     as_json: AsJson = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Pose and aligned source are written also without success.")
+    ] = False,
     model: Model = _DEFAULTS.model,
     resolution: Resolution = _DEFAULTS.resolution,
     keypoints: Annotated[
@@ -87,6 +90,12 @@ def register(
             if cloud.dropped:
                 result.warnings.append(f"{path}: {cloud.dropped} points that are not finite were ignored.")
         scene = None
+        if not (result.success or force):  # a JSON file says that it is no success; these files cannot
+            skipped = [path for path in (out, aligned) if path is not None and path.suffix.lower() != ".json"]
+            out, aligned = (None if path in skipped else path for path in (out, aligned))
+            result.warnings.extend(
+                f"Without success, {path} is not written. Use --force." for path in skipped
+            )
         with progress("write", 0):
             if out is not None:
                 result.save(out)
@@ -140,7 +149,10 @@ def _print_table(result: Registration, files: tuple[Path, Path]) -> None:
     steps = ", ".join(f"{name} {seconds:.2f}" for name, seconds in result.timings.items())
     rows += [
         ("confidence", f"{result.confidence:.3f} ({verdict})"),
-        ("pose", f"rotation {degrees:.2f}°, translation {np.linalg.norm(T[:3, 3]):.4g}"),
+        (
+            "pose",
+            f"rotation {degrees:.2f}°, translation {result.displacement:.4g} at the middle of the source",
+        ),
         ("overlap", f"{result.overlap:.0%} of the source, rmse {result.rmse:.3g}"),
         ("matches", f"{result.matches}, of which {result.inliers} are inliers"),
         ("resolution", f"{result.resolution:.4g}"),

@@ -16,7 +16,7 @@ from wsdesc.alignment.confidence import Evidence
 from wsdesc.alignment.information import Information
 from wsdesc.core.atomic import atomic_write
 from wsdesc.core.errors import FileFormatError, InputError
-from wsdesc.core.geometry import check_rigid
+from wsdesc.core.geometry import check_rigid, transform
 from wsdesc.core.notebook import NotebookDisplay
 from wsdesc.descriptor.description import Description
 
@@ -64,6 +64,12 @@ class Registration(NotebookDisplay):
     evidence: Evidence | None = None
     information: Information | None = None
     described: tuple[Description, Description] | None = None
+
+    @property
+    def displacement(self) -> float:
+        """Distance by which the pose moves the middle of the source; of the origin if no scan is kept."""
+        middle = np.asarray(self.described[0].offset) if self.described else np.zeros(3)
+        return float(np.linalg.norm(transform(middle[None], self.T_target_source)[0] - middle))
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON. An infinite `rmse` becomes None."""
@@ -147,7 +153,7 @@ class Registration(NotebookDisplay):
         rows = ["  " + " ".join(f"{value:12.6f}" for value in row) for row in T]
         lines = [
             f"Registration: {'success' if self.success else 'NO success'}, confidence {self.confidence:.3f}",
-            f"  rotation {degrees:.2f}°, translation {np.linalg.norm(T[:3, 3]):.4g}",
+            f"  rotation {degrees:.2f}°, translation {self.displacement:.4g}",
             f"  overlap {self.overlap:.0%} of the source, rmse {self.rmse:.3g}",
             f"  scale {self.scale:.3f} ± {self.scale_deviation:.3f}",
             f"  {self.inliers} inliers of {self.matches} matches, resolution {self.resolution:.4g}",

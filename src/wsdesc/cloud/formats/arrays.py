@@ -31,6 +31,8 @@ def _read_npy(path: Path) -> FileContent:
 
 def _read_npz(path: Path) -> FileContent:
     arrays = read_arrays(path)
+    if {"descriptors", "frames"} <= arrays.keys():
+        raise ValueError("a description of `wsdesc describe`, not a scan; use `wsdesc match` to register it")
     names = ["points", "xyz", *(arrays if len(arrays) == 1 else ())]
     main = next((name for name in names if name in arrays), None)
     if main is not None:
