@@ -6,9 +6,9 @@
 
 Each pair is registered twice: as it is, and with its source scaled by a random factor of 1 to 30 %, up or
 down. Both scans are rotated at random. Prints, for each EVALUATION (a folder of gt.log): the successes
-without and with the check of the scale, of the pairs as they are and of the scaled ones; the successes among
-scaled pairs by the size of the factor; and the median error of the estimated scale over all poses that are confident
-without the check. Degenerate overlaps count as unchecked successes.
+without and with the check of the scale, of the pairs as they are and of the scaled ones; the successes
+among scaled pairs by the size of the factor; and the median error of the estimated scale over all poses
+that are confident without the check. Degenerate overlaps count as unchecked successes.
 """
 
 from __future__ import annotations
