@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from wsdesc.registration.pipeline import register, register_described
     from wsdesc.registration.result import Registration
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 _MODULE_OF = {
     "BatchHardLoss": "learning.losses",
