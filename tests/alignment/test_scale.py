@@ -31,14 +31,14 @@ def scaled_about_the_mean(points: np.ndarray, factor: float) -> tuple[np.ndarray
     return factor * points @ R.T, T
 
 
-@pytest.mark.parametrize("factor", [0.9, 0.96, 1.0, 1.05, 1.15])
+@pytest.mark.parametrize("factor", [0.9, 0.94, 1.0, 1.06, 1.15])
 def test_factor_is_found_and_judged(room: RoomPair, factor: float):
     target = downsampled(room.target)
     moved, T = scaled_about_the_mean(downsampled(room.target), factor)
     scale = estimate_scale(make_surface(moved), make_surface(target), T, RESOLUTION)
     assert scale.factor == pytest.approx(factor, rel=0.005)
     assert scale.differs == (factor != 1.0)
-    assert 0.009 < scale.deviation < 0.02
+    assert 0.014 < scale.deviation < 0.02
 
 
 def test_swapped_surfaces_give_the_inverse_factor(room: RoomPair):

@@ -46,7 +46,12 @@ def test_sentences_end_once():
 
 
 def test_wrong_scale_is_named_with_its_factor():
-    scale = RelativeScale(1.042, 0.01)
+    scale = RelativeScale(1.062, 0.01)
     (warning,) = warnings_about(DETERMINED, evidence(), 0.0, 0.025, scale)[:1]
-    assert "1.042 ± 0.010" in warning
-    assert "1.042" in warning.split("divide")[1]
+    assert "1.062 ± 0.011" in warning
+    assert "1.062" in warning.split("divide")[1]
+
+
+def test_success_at_a_suspicious_scale_has_a_warning():
+    (warning,) = warnings_about(DETERMINED, evidence(), 0.95, 0.025, RelativeScale(1.04, 0.016))
+    assert "1.040 ± 0.017" in warning

@@ -10,11 +10,11 @@ from wsdesc.datasets.synthetic import RoomPair
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("factor", [0.8, 0.93, 0.96, 1.05, 1.1, 1.3])
+@pytest.mark.parametrize("factor", [0.8, 0.93, 1.07, 1.1, 1.3])
 def test_scaled_source_is_no_success(room: RoomPair, factor: float):
     result = wsdesc.register(factor * np.asarray(room.source), room.target, keypoints=600, device="cpu")
     assert not result.success
-    if result.confidence == 0 and result.scale_deviation < 0.02:
+    if result.confidence == 0 and result.scale_deviation < 0.03:
         assert result.scale == pytest.approx(factor, rel=0.02)
         assert any("differ in scale" in warning for warning in result.warnings)
 

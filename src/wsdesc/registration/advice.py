@@ -28,12 +28,14 @@ def warnings_about(
     resolution: float,
     scale: RelativeScale | None = None,
 ) -> list[str]:
-    """List the warnings about a pose; a success has at most that of its degeneracy."""
+    """List the warnings about a pose; a success has at most those of its degeneracy and scale."""
     warnings = [as_sentence(degeneracy.warning)] if degeneracy.warning else []
+    size = f"{scale.factor:.3f} ± {scale.factor * scale.deviation:.3f}" if scale is not None else ""
     if confidence >= SUCCESS:
+        if scale is not None and scale.suspicious:
+            warnings.append(f"The scans may differ in scale: the source may be {size} times too large.")
         return warnings
     if scale is not None and scale.differs:
-        size = f"{scale.factor:.3f} ± {scale.factor * scale.deviation:.3f}"
         warnings.append(
             f"The scans differ in scale: the source is {size} times as large as it should be. Check the "
             f"units, or divide its coordinates by {scale.factor:.3f}."
