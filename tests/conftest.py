@@ -22,7 +22,10 @@ def pytest_configure() -> None:
     """Divide the cores among parallel test processes: waiting threads of torch would take them otherwise."""
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     if workers > 1:
-        torch.set_num_threads(max(1, (os.cpu_count() or 1) // workers))
+        threads = max(1, (os.cpu_count() or 1) // workers)
+        torch.set_num_threads(threads)
+        for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):  # for the processes that tests start
+            os.environ[name] = str(threads)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -23,7 +23,8 @@ STAGES = ((8.0, 3), (3.0, 3), (2.0, 5))  # search distance in resolutions, steps
 # Chosen so that the errors of 251 pairs of indoor training scans, whose scale is 1, have unit variance.
 INDEPENDENT = 15  # contact pairs with independent errors
 SYSTEMATIC = 0.015  # deviation of scans that fusion has distorted
-TOLERANCE = 3.0  # standard deviations within which a scale may equal 1
+TOLERANCE = 3.0  # standard deviations within which a scale may equal 1,
+MAX_DIFFERENCE = 0.05  # but never beyond this logarithm
 SUSPICION = 2.0  # standard deviations from which on a success has a warning
 MAX_STEP = 0.1  # largest change of the logarithm in one step
 _WEAK = 1e-3  # eigenvalues below this share of the largest leave their motion as it is
@@ -38,7 +39,7 @@ class RelativeScale(NamedTuple):
     @property
     def differs(self) -> bool:
         """True if the factor differs from 1 by more than its uncertainty allows."""
-        return abs(math.log(self.factor)) > TOLERANCE * self.deviation
+        return abs(math.log(self.factor)) > min(TOLERANCE * self.deviation, MAX_DIFFERENCE)
 
     @property
     def suspicious(self) -> bool:
