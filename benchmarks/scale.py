@@ -1,6 +1,7 @@
 """Measure how well `wsdesc.register` notices that two scans differ in scale.
 
     python -m benchmarks.scale SCENE EVALUATION… [--device cuda] [--seed 0]
+    python -m benchmarks.scale SCENE --gaps 1 2 3 4 6     calibrate the uncertainty, without ground truth
 
     e.g. kitchen kitchen-evaluation kitchen-evaluation-lo
 
@@ -9,6 +10,10 @@ down. Both scans are rotated at random. Prints, for each EVALUATION (a folder of
 without and with the check of the scale, of the pairs as they are and of the scaled ones; the successes
 among scaled pairs by the size of the factor; and the median error of the estimated scale over all poses
 that are confident without the check. Degenerate overlaps count as unchecked successes.
+
+With `--gaps` each scan k is registered with the scans k + gap. Prints the number of poses that are confident
+without the check, the root mean square of (logarithm of the scale) / (its standard deviation), which should
+be 1, and how many exceed 3.
 """
 
 from __future__ import annotations
@@ -47,6 +52,10 @@ class Row(NamedTuple):
 
 
 def main(arguments: argparse.Namespace) -> None:
+    if arguments.gaps:
+        print_machine()
+        calibrate(arguments.scene, arguments.gaps, arguments.device)
+        return
     rng = np.random.default_rng(arguments.seed)
     table = [["", "n", "unchecked", "success", "scaled: unchecked", "success", "> 3 %", "> 5 %", "error, %"]]
     for folder in arguments.evaluations:
@@ -60,6 +69,21 @@ def main(arguments: argparse.Namespace) -> None:
         table.append([folder.name, *summary(rows)])
     print_machine()
     print_rows(table)
+
+
+def calibrate(scene: Path, gaps: list[int], device: str) -> None:
+    """Compare the estimated scales of scans that have one scale with their uncertainty."""
+    count = len(list(scene.glob("cloud_bin_*.ply")))
+    errors = []
+    pairs = [(k, k + gap) for gap in gaps for k in range(count - gap)]
+    for source, target in show_progress(pairs, scene.name):
+        result = wsdesc.register(fragment_path(scene, source), fragment_path(scene, target), device=device)
+        if row_of(1.0, result).unchecked and math.isfinite(result.scale_deviation):
+            errors.append(math.log(result.scale) / (result.scale_deviation / result.scale))
+    rms = math.sqrt(np.mean(np.square(errors))) if errors else math.nan
+    print(
+        f"{scene.name}: {len(errors)} of {len(pairs)} pairs, rms {rms:.2f}, {np.sum(np.abs(errors) > 3)} beyond 3"
+    )
 
 
 def row_of(factor: float, result: Registration) -> Row:
@@ -84,7 +108,8 @@ def summary(rows: list[Row]) -> list[str]:
 if __name__ == "__main__":
     parser = make_parser("scale", __doc__)
     parser.add_argument("scene", type=Path, help="folder of cloud_bin_k.ply")
-    parser.add_argument("evaluations", type=Path, nargs="+", help="folders of gt.log")
+    parser.add_argument("evaluations", type=Path, nargs="*", help="folders of gt.log")
+    parser.add_argument("--gaps", type=int, nargs="+", help="differences of the numbers of paired scans")
     parser.add_argument("--device", default="auto", help="cpu, cuda, or auto")
     parser.add_argument("--seed", type=int, default=0, help="seed of rotations and factors")
     sys.exit(run_command(parser, main))

@@ -15,6 +15,7 @@ import torch
 from scipy.spatial.transform import Rotation
 
 from wsdesc.alignment.information.matrix import MIN_PAIRS, SAME_SIDE
+from wsdesc.alignment.refine.result import WEAK
 from wsdesc.alignment.surface import CpuSurface, CudaSurface, Surface, for_backend
 from wsdesc.alignment.surface.cuda import transform_with_normals
 from wsdesc.core.geometry import Floats
@@ -27,7 +28,6 @@ TOLERANCE = 3.0  # standard deviations within which a scale may equal 1,
 MAX_DIFFERENCE = 0.05  # but never beyond this logarithm
 SUSPICION = 2.0  # standard deviations from which on a success has a warning
 MAX_STEP = 0.1  # largest change of the logarithm in one step
-_WEAK = 1e-3  # eigenvalues below this share of the largest leave their motion as it is
 
 
 class RelativeScale(NamedTuple):
@@ -153,7 +153,7 @@ def _solve(pairs: _Pairs, distance: float) -> _Step | None:
     matrix = np.einsum("n,ni,nj->ij", weights, response, response)
     slope = np.einsum("n,ni,n->i", weights, response, gaps)
     values, vectors = np.linalg.eigh(matrix)
-    inverse = np.where(values > _WEAK * values[-1], 1 / np.maximum(values, 1e-300), 0.0)
+    inverse = np.where(values > WEAK * values[-1], 1 / np.maximum(values, 1e-300), 0.0)
     x = np.einsum("ik,k,jk,j->i", vectors, inverse, vectors, slope)
     variance = np.einsum("n,n->", weights, np.square(gaps - np.einsum("ni,i->n", response, x)))
     spread = np.einsum("k,k->", np.square(vectors[6]), 1 / np.maximum(values, 1e-9))
