@@ -81,9 +81,8 @@ def calibrate(scene: Path, gaps: list[int], device: str) -> None:
         if row_of(1.0, result).unchecked and math.isfinite(result.scale_deviation):
             errors.append(math.log(result.scale) / (result.scale_deviation / result.scale))
     rms = math.sqrt(np.mean(np.square(errors))) if errors else math.nan
-    print(
-        f"{scene.name}: {len(errors)} of {len(pairs)} pairs, rms {rms:.2f}, {np.sum(np.abs(errors) > 3)} beyond 3"
-    )
+    beyond = np.sum(np.abs(errors) > 3)
+    print(f"{scene.name}: {len(errors)} of {len(pairs)} pairs, rms {rms:.2f}, {beyond} beyond 3")
 
 
 def row_of(factor: float, result: Registration) -> Row:
