@@ -21,7 +21,7 @@ from wsdesc.alignment.surface.cuda import transform_with_normals
 from wsdesc.core.geometry import Floats
 
 STAGES = ((8.0, 3), (3.0, 3), (2.0, 5))  # search distance in resolutions, steps
-# Chosen so that the errors of 251 pairs of indoor training scans, whose scale is 1, have a variance of about 1.
+# Chosen on 251 pairs of indoor training scans, whose scale is 1: their errors have a variance of about 1.
 INDEPENDENT = 15  # contact pairs with independent errors
 SYSTEMATIC = 0.015  # deviation of scans that fusion has distorted
 TOLERANCE = 3.0  # standard deviations within which a scale may equal 1,
