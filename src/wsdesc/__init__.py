@@ -24,11 +24,12 @@ if TYPE_CHECKING:
     from wsdesc.reconstruction.pipeline import reconstruct
     from wsdesc.reconstruction.result import Reconstruction
     from wsdesc.registration.pipeline import register, register_described
-    from wsdesc.registration.result import Registration
+    from wsdesc.registration.result import AlternativePose, Registration
 
 __version__ = "0.3.0"
 
 _MODULE_OF = {
+    "AlternativePose": "registration.result",
     "BatchHardLoss": "learning.losses",
     "Cloud": "cloud.cloud",
     "Description": "descriptor.description",
@@ -59,6 +60,7 @@ _PACKAGES = (
 )  # fmt: skip
 
 __all__ = [  # the keys of _MODULE_OF, spelled out for editors
+    "AlternativePose",
     "BatchHardLoss",
     "Cloud",
     "Description",

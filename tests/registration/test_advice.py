@@ -2,10 +2,12 @@
 
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from wsdesc.alignment.scale import RelativeScale
 from wsdesc.registration.advice import as_sentence, no_alignment_found, warnings_about
+from wsdesc.registration.result import AlternativePose
 
 DETERMINED = SimpleNamespace(warning=None)
 
@@ -29,6 +31,18 @@ def test_success_has_no_warnings():
 def test_failure_has_a_reason_or_advice(given, text):
     (warning,) = warnings_about(DETERMINED, given, 0.4, 0.025)
     assert text in warning
+
+
+@pytest.mark.parametrize("kind", ["ambiguous", "repetitive"])
+def test_second_pose_is_named_with_its_probability(kind):
+    (warning,) = warnings_about(
+        DETERMINED,
+        evidence(**{kind: True}),
+        0.4,
+        0.025,
+        alternatives=[AlternativePose(np.eye(4), 0.314, 0.5, 0.01)],
+    )
+    assert "probability 0.31, see --all" in warning
 
 
 def test_undetermined_direction_comes_first():

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from view_helpers import corner, count, count_exact
+from view_helpers import corner, count, count_exact, pose
 from wsdesc.view.page import save_page
 from wsdesc.view.scene import confidence_colour, pair_scene
 
@@ -114,6 +114,24 @@ def test_slider_enlarges_points(opened):
     small = (opened.picture().min(axis=2) < 0.99).sum()
     press(opened, "size", Keys.END)
     opened.wait(lambda: (opened.picture().min(axis=2) < 0.99).sum() > 2 * small)
+
+
+def test_alternative_pose_is_drawn_when_it_is_chosen(browser, tmp_path):
+    from selenium.webdriver.support.select import Select
+
+    choices = [("1: probability 0.60", np.eye(4)), ("2: probability 0.30", pose((0, 0, 2), (2, 3, 0)))]
+    scene = pair_scene(corner(seed=2), corner(seed=1), np.eye(4), choices=choices)
+    save_page(scene, tmp_path / "page.html")
+    open_page(browser, tmp_path / "page.html")
+    first = browser.picture()
+    chooser = Select(browser.driver.find_element("id", "pose0"))
+    assert [option.text for option in chooser.options] == [name for name, _ in choices]
+    chooser.select_by_index(1)
+    browser.wait(lambda: np.abs(browser.picture() - first).mean() > 0.02)
+    chooser.select_by_index(0)
+    browser.wait(lambda: np.abs(browser.picture() - first).max() < 0.02)
+    assert not browser.driver.find_elements("id", "pose1")
+    assert browser.errors() == []
 
 
 def test_edges_are_coloured_by_confidence(browser, many_scans, tmp_path):

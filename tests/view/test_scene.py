@@ -49,6 +49,23 @@ def test_distant_scans_start_within_sight():
     assert distance == pytest.approx(3 * RADIUS)
 
 
+def test_another_pose_of_the_source_can_be_chosen():
+    source, target = corner(seed=2), corner(seed=1)
+    poses = [pose((0, 0, 0), (0, 0, 0)), pose((0, 0, 1), (1, 0, 0))]
+    scene = pair_scene(source, target, poses[0], choices=[("first", poses[0]), ("second", poses[1])])
+    assert [choice.name for choice in scene.scans[0].choices] == ["first", "second"]
+    assert scene.scans[1].choices == ()
+    other, alone = scene.with_choice(0, 1).scans, pair_scene(transform(source, poses[1]), target).scans
+    assert other[1] is scene.scans[1]
+    # Distances between both scans do not depend on the frame of the scene, up to its scale.
+    distance = [
+        np.linalg.norm(scans[0].end.apply(scans[0].points) - scans[1].end.apply(scans[1].points), axis=1)
+        for scans in (other, alone)
+    ]
+    np.testing.assert_allclose(distance[0] / distance[0].mean(), distance[1] / distance[1].mean(), rtol=1e-6)
+    assert np.allclose(scene.with_choice(0, 0).scans[0].end.position, scene.scans[0].end.position)
+
+
 def test_nothing_moves_without_a_pose():
     assert not pair_scene(corner(), corner(seed=1)).moves
 

@@ -1,6 +1,7 @@
 """The page of the server: what a browser shows, and errors when it cannot be served."""
 
 import socket
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from view_helpers import SIZE, count, count_exact
 from wsdesc.core.errors import InputError, MissingExtraError
 from wsdesc.view import server
 from wsdesc.view.geometry import interpolate
-from wsdesc.view.scene import confidence_colour
+from wsdesc.view.scene import PoseChoice, confidence_colour
 
 pytest.importorskip("viser", reason="viser is not installed: pip install viser")
 
@@ -71,6 +72,20 @@ def test_slider_moves_scans(live, pair):
     live._scan_boxes[0].value = False
     live.update()
     assert [cloud.visible for cloud in live._clouds] == [False, True]
+
+
+def test_list_of_poses_moves_the_source(pair):
+    choices = tuple(PoseChoice(name, scan.end) for name, scan in zip("ab", pair.scans, strict=True))
+    scans = [replace(pair.scans[0], choices=choices), pair.scans[1]]
+    view = server.LiveView(replace(pair, scans=scans), port=0)
+    try:
+        view.update()
+        chooser = next(h for h in view.server.gui._gui_input_handle_from_uuid.values() if h.value == "a")
+        chooser.value = "b"
+        np.testing.assert_allclose(view.scene.scans[0].end.position, pair.scans[1].end.position)
+        np.testing.assert_allclose(view._clouds[0].position, pair.scans[1].end.position, atol=1e-6)
+    finally:
+        view.stop()
 
 
 def test_ray_that_hits_nothing_picks_nothing(live):

@@ -30,7 +30,7 @@ from wsdesc.registration.options import RegisterOptions
 
 if TYPE_CHECKING:
     from wsdesc.cloud.cloud import Cloud
-    from wsdesc.registration.result import Registration
+    from wsdesc.registration.result import Pose, Registration
     from wsdesc.view.scene import SceneView
 
 _DEFAULTS = RegisterOptions()
@@ -49,6 +49,9 @@ def register(
     save: SavePage = None,
     port: Port = None,
     as_json: AsJson = False,
+    all_poses: Annotated[
+        bool, typer.Option("--all", help="Other plausible poses too, with their matrices and probabilities.")
+    ] = False,
     force: Annotated[
         bool, typer.Option("--force", help="Pose and aligned source are written also without success.")
     ] = False,
@@ -98,7 +101,7 @@ def register(
             )
         with progress("write", 0):
             if out is not None:
-                result.save(out)
+                result.save(out, all_poses=all_poses)
             if aligned is not None:
                 from wsdesc.cloud.files import write_points
 
@@ -111,7 +114,7 @@ def register(
                 before_after(clouds[0].points, clouds[1].points, result.T_target_source, picture, title)
             if view or save is not None:
                 scene = _draw(result, clouds, (source, target), save)
-    print_registration(result, (source, target), [out, aligned, picture, save], as_json)
+    print_registration(result, (source, target), [out, aligned, picture, save], as_json, all_poses)
     if not result.success and result.matches:
         print(_suggestion(result, model, keypoints or max(_DEFAULTS.keypoints)), file=sys.stderr)
     if view and scene is not None:
@@ -122,13 +125,19 @@ def register(
 
 
 def print_registration(
-    result: Registration, files: tuple[Path, Path], written: list[Path | None], as_json: bool
+    result: Registration,
+    files: tuple[Path, Path],
+    written: list[Path | None],
+    as_json: bool,
+    all_poses: bool = False,
 ) -> None:
     """Print a result on stdout, as JSON or as a table, and its warnings on stderr."""
     if as_json:
         print(json.dumps(result.to_dict()))
     else:
         _print_table(result, files)
+        if all_poses:
+            _print_alternatives(result)
         print_written(written)
     print_warnings(result.warnings)
 
@@ -143,8 +152,7 @@ def _print_table(result: Registration, files: tuple[Path, Path]) -> None:
         return
     T = result.T_target_source
     degrees = float(np.degrees(Rotation.from_matrix(T[:3, :3]).magnitude()))
-    matrix = "\n".join(" ".join(f"{value:12.6f}" for value in row) for row in T)
-    print(f"T_target_source\n{matrix}\n")
+    print(f"T_target_source\n{_matrix_rows(T)}\n")
     verdict = "success" if result.success else "NO success"
     steps = ", ".join(f"{name} {seconds:.2f}" for name, seconds in result.timings.items())
     rows += [
@@ -157,9 +165,23 @@ def _print_table(result: Registration, files: tuple[Path, Path]) -> None:
         ("matches", f"{result.matches}, of which {result.inliers} are inliers"),
         ("resolution", f"{result.resolution:.4g}"),
         ("scale", f"{result.scale:.3f} ± {result.scale_deviation:.3f}"),
+        ("alternatives", result.alternatives_text),
         ("seconds", f"{sum(result.timings.values()):.2f}: {steps}"),
     ]
     print_table("registration", rows)
+
+
+def _print_alternatives(result: Registration) -> None:
+    """Print each other plausible pose with its matrix."""
+    for number, pose in enumerate(result.alternatives, 2):
+        print(
+            f"pose {number}: probability {pose.probability:.3f}, overlap {pose.overlap:.0%} of the source, "
+            f"rmse {pose.rmse:.3g}\n{_matrix_rows(pose.T_target_source)}\n"
+        )
+
+
+def _matrix_rows(T: Pose) -> str:
+    return "\n".join(" ".join(f"{value:12.6f}" for value in row) for row in T)
 
 
 def _suggestion(result: Registration, model: str, keypoints: int) -> str:

@@ -47,15 +47,17 @@ def view(
     with progress_bars() as progress:
         with progress("read files", 0):
             from wsdesc.cloud.files import read_points
-            from wsdesc.view.pose_file import read_pose
+            from wsdesc.view.pose_file import read_alternatives, read_pose
 
             T = None if pose is None else read_pose(pose)
+            alternatives, confidence = ([], 0.0) if pose is None else read_alternatives(pose)
             clouds = (read_points(source, nonfinite="drop"), read_points(target, nonfinite="drop"))
         with progress("prepare", 0):
-            from wsdesc.view.results import files_scene, short_names
+            from wsdesc.view.results import files_scene, pose_choices, short_names
 
             names = short_names([str(source), str(target)])
-            scene = files_scene(clouds, T, (names[0], names[1]), _KEYPOINTS if matches else 0)
+            choices = [] if T is None else pose_choices(T, alternatives, confidence)
+            scene = files_scene(clouds, T, (names[0], names[1]), _KEYPOINTS if matches else 0, choices)
     if save is None:
         serve_page(scene, port, host)
         return

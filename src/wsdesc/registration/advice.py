@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from wsdesc.alignment.confidence import Evidence
 from wsdesc.alignment.information import Degeneracy
 from wsdesc.alignment.scale import RelativeScale
-from wsdesc.registration.result import SUCCESS
+from wsdesc.registration.result import SUCCESS, AlternativePose
 
 
 def as_sentence(text: str) -> str:
@@ -27,6 +29,7 @@ def warnings_about(
     confidence: float,
     resolution: float,
     scale: RelativeScale | None = None,
+    alternatives: Sequence[AlternativePose] = (),
 ) -> list[str]:
     """List the warnings about a pose; a success has at most those of its degeneracy and scale."""
     warnings = [as_sentence(degeneracy.warning)] if degeneracy.warning else []
@@ -42,13 +45,22 @@ def warnings_about(
         )
     if evidence.ambiguous:
         warnings.append(
-            "A second pose fits nearly as well: the scene may be symmetric, or the scans may not overlap."
+            f"A second pose fits nearly as well{_probability(alternatives)}: the scene may be symmetric, or "
+            "the scans may not overlap."
         )
     elif evidence.repetitive:
-        warnings.append("A second pose is also plausible: the scene may contain repetitive structure.")
+        warnings.append(
+            f"A second pose is also plausible{_probability(alternatives)}: the scene may contain repetitive "
+            "structure."
+        )
     if not warnings:
         warnings.append(
             f"The pose is uncertain (confidence {confidence:.2f}, a success needs {SUCCESS}). Do the scans "
             f"overlap? Try another resolution (this one: {resolution:.4g}) or more keypoints."
         )
     return warnings
+
+
+def _probability(alternatives: Sequence[AlternativePose]) -> str:
+    """Say how probable the second pose is, and how to see it."""
+    return f" (probability {alternatives[0].probability:.2f}, see --all)" if alternatives else ""

@@ -23,9 +23,9 @@ from wsdesc.core.progress import ProgressHook, StepTimer
 from wsdesc.descriptor.description import Description, cleaned_points, load_model, prepare_scans
 from wsdesc.descriptor.options import DEFAULT_MODEL
 from wsdesc.registration.advice import as_sentence, no_alignment_found, warnings_about
-from wsdesc.registration.candidates import find_candidates
+from wsdesc.registration.candidates import Candidate, find_candidates
 from wsdesc.registration.options import RegisterOptions, Solver
-from wsdesc.registration.result import SUCCESS, Registration
+from wsdesc.registration.result import PLAUSIBLE, SUCCESS, AlternativePose, Pose, Registration
 
 Scan = str | Path | Cloud | Any  # a file, a cloud, or points (N, 3)
 
@@ -183,10 +183,9 @@ def _best_candidate(
     best = found.ranked[0]
     with timer("scale"):
         scale = best.scale
-    T = best.refined.T_target_source.copy()
-    T[:3, 3] *= p.unit
+    alternatives = _alternatives(found.ranked, p, q)
     return Registration(
-        T_target_source=with_offsets(T, p.offset, q.offset),
+        T_target_source=_pose_of_scans(best, p, q),
         success=best.confidence >= SUCCESS,
         confidence=best.confidence,
         overlap=best.refined.score.overlap_source,
@@ -196,12 +195,44 @@ def _best_candidate(
         resolution=p.resolution,
         scale=scale.factor,
         scale_deviation=scale.factor * scale.deviation,
-        warnings=warnings_about(best.degeneracy, best.evidence, best.confidence, p.resolution, scale),
+        alternatives=alternatives,
+        warnings=warnings_about(
+            best.degeneracy, best.evidence, best.confidence, p.resolution, scale, alternatives
+        ),
         timings=timer.seconds,
         evidence=best.evidence,
         information=best.refined.information,
         described=(p.to("cpu"), q.to("cpu")),
     )
+
+
+def _pose_of_scans(candidate: Candidate, p: Description, q: Description) -> Pose:
+    """Convert the pose of a candidate to the unit and the frames of the scans."""
+    T = candidate.refined.T_target_source.copy()
+    T[:3, 3] *= p.unit
+    return with_offsets(T, p.offset, q.offset)
+
+
+def _alternatives(ranked: Sequence[Candidate], p: Description, q: Description) -> list[AlternativePose]:
+    """List plausible poses that differ from the first and from each other; best first."""
+    first, *others = ranked
+    kept: list[Candidate] = []
+    for candidate in sorted(others, key=lambda c: -c.confidence):
+        if candidate.confidence >= PLAUSIBLE and all(c.differs(candidate) for c in (first, *kept)):
+            kept.append(candidate)
+    # At most one pose is right: the others share what the first one leaves.
+    total = sum(candidate.confidence for candidate in kept)
+    factor = min(1.0, (1 - first.confidence) / total) if total > 0 else 1.0
+    return [
+        AlternativePose(
+            T_target_source=_pose_of_scans(candidate, p, q),
+            probability=factor * candidate.confidence,
+            overlap=candidate.refined.score.overlap_source,
+            rmse=candidate.refined.rmse * p.unit,
+        )
+        for candidate in kept
+        if factor * candidate.confidence >= PLAUSIBLE
+    ]
 
 
 def _failed(resolution: float, warnings: list[str], timer: StepTimer, matches: int = 0) -> Registration:

@@ -23,7 +23,44 @@ from wsdesc.descriptor.description import Description
 Pose = NDArray[np.float64]  # (4, 4)
 
 SUCCESS = 0.9  # lowest confidence of a success
+PLAUSIBLE = 0.01  # lowest probability of an alternative pose
 _LARGEST_FILE = 10 << 20  # bytes; a result has a few thousand
+
+
+@dataclass(frozen=True, eq=False)
+class AlternativePose:
+    """Another plausible pose of a registered pair. At most one pose of a pair is right.
+
+    Attributes:
+        T_target_source: (4, 4) rigid transformation from source to target coordinates, in the scans' unit.
+        probability: Probability that this pose is the right one, 0.01 … 1.
+        overlap: Share of the source's points with a partner in the target, 0 … 1.
+        rmse: Root mean square point-to-plane distance in the overlap, in the scans' unit.
+    """
+
+    T_target_source: Pose
+    probability: float
+    overlap: float
+    rmse: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON. An infinite `rmse` becomes None."""
+        return {
+            "T_target_source": self.T_target_source.tolist(),
+            "probability": self.probability,
+            "overlap": self.overlap,
+            "rmse": _finite_or_none(self.rmse),
+        }
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> AlternativePose:
+        """Read the values of `to_dict`."""
+        return cls(
+            T_target_source=check_rigid(values["T_target_source"], "T_target_source"),
+            probability=float(values["probability"]),
+            overlap=float(values["overlap"]),
+            rmse=_infinite_if_none(values["rmse"]),
+        )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -42,6 +79,8 @@ class Registration(NotebookDisplay):
         resolution: Working resolution, in the scans' unit.
         scale: Estimated size of the source relative to the target. A pose is no success if it differs from 1.
         scale_deviation: Standard deviation of `scale`; infinite if the overlap does not determine it.
+        alternatives: Other plausible poses, best first. Their probabilities and the confidence sum to at
+            most 1.
         warnings: Sentences about the result: why it failed, and what to try next.
         timings: Seconds of each step.
         evidence: Measurements that the confidence was computed from; None if no pose was found.
@@ -61,6 +100,7 @@ class Registration(NotebookDisplay):
     timings: dict[str, float] = field(default_factory=dict)
     scale: float = 1.0
     scale_deviation: float = math.inf
+    alternatives: list[AlternativePose] = field(default_factory=list)
     evidence: Evidence | None = None
     information: Information | None = None
     described: tuple[Description, Description] | None = None
@@ -71,30 +111,50 @@ class Registration(NotebookDisplay):
         middle = np.asarray(self.described[0].offset) if self.described else np.zeros(3)
         return float(np.linalg.norm(transform(middle[None], self.T_target_source)[0] - middle))
 
+    @property
+    def alternatives_text(self) -> str:
+        """Number and probabilities of the alternatives, such as "2 other plausible poses: 0.31, 0.05"."""
+        count = len(self.alternatives)
+        if not count:
+            return "no other plausible pose"
+        probabilities = ", ".join(f"{pose.probability:.2f}" for pose in self.alternatives)
+        return f"{count} other plausible pose{'s' if count > 1 else ''}: {probabilities}"
+
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON. An infinite `rmse` becomes None."""
+        """Return plain values for JSON. Infinite values become None."""
         return {
             "T_target_source": self.T_target_source.tolist(),
             "success": self.success,
             "confidence": self.confidence,
             "overlap": self.overlap,
-            "rmse": self.rmse if math.isfinite(self.rmse) else None,
+            "rmse": _finite_or_none(self.rmse),
             "inliers": self.inliers,
             "matches": self.matches,
             "resolution": self.resolution,
             "scale": self.scale,
-            "scale_deviation": self.scale_deviation if math.isfinite(self.scale_deviation) else None,
+            "scale_deviation": _finite_or_none(self.scale_deviation),
+            "alternatives": [pose.to_dict() for pose in self.alternatives],
             "warnings": self.warnings,
             "timings": {name: round(seconds, 4) for name, seconds in self.timings.items()},
         }
 
-    def save(self, path: str | Path) -> None:
-        """Write the result to a .json file, or only the matrix `T_target_source` to a .txt file."""
+    def save(self, path: str | Path, *, all_poses: bool = False) -> None:
+        """Write the result to a .json file, or only the matrix `T_target_source` to a .txt file.
+
+        Args:
+            path: File to write.
+            all_poses: Append the alternatives to a .txt file, each below a line "# probability …". A .json
+                file always has them.
+        """
         kind = Path(path).suffix.lower()
         if kind == ".json":
             text = json.dumps(self.to_dict(), indent=2)
         elif kind == ".txt":
-            text = "\n".join(" ".join(f"{value:.12g}" for value in row) for row in self.T_target_source)
+            text = _matrix_text(self.T_target_source)
+            if all_poses:
+                text = f"# probability {self.confidence:.3f}\n{text}"
+                for pose in self.alternatives:
+                    text += f"\n# probability {pose.probability:.3f}\n{_matrix_text(pose.T_target_source)}"
         else:
             raise FileFormatError(f"{path}: a registration is saved as .json or .txt")
         with atomic_write(path) as temporary:
@@ -131,12 +191,13 @@ class Registration(NotebookDisplay):
             success=bool(values["success"]),
             confidence=float(values["confidence"]),
             overlap=float(values["overlap"]),
-            rmse=math.inf if values["rmse"] is None else float(values["rmse"]),
+            rmse=_infinite_if_none(values["rmse"]),
             inliers=int(values["inliers"]),
             matches=int(values["matches"]),
             resolution=float(values["resolution"]),
             scale=float(values.get("scale", 1.0)),
-            scale_deviation=float(math.inf if (d := values.get("scale_deviation")) is None else d),
+            scale_deviation=_infinite_if_none(values.get("scale_deviation")),
+            alternatives=[AlternativePose.from_dict(pose) for pose in values.get("alternatives", [])],
             warnings=[str(warning) for warning in values["warnings"]],
             timings={str(name): float(seconds) for name, seconds in values["timings"].items()},
         )
@@ -157,7 +218,20 @@ class Registration(NotebookDisplay):
             f"  overlap {self.overlap:.0%} of the source, rmse {self.rmse:.3g}",
             f"  scale {self.scale:.3f} ± {self.scale_deviation:.3f}",
             f"  {self.inliers} inliers of {self.matches} matches, resolution {self.resolution:.4g}",
+            *([f"  {self.alternatives_text}"] if self.alternatives else []),
             *(f"  warning: {warning}" for warning in self.warnings),
             "T_target_source:",
         ]
         return "\n".join(lines + rows)
+
+
+def _matrix_text(T: Pose) -> str:
+    return "\n".join(" ".join(f"{value:.12g}" for value in row) for row in T)
+
+
+def _finite_or_none(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _infinite_if_none(value: Any) -> float:
+    return math.inf if value is None else float(value)

@@ -73,6 +73,7 @@ def _scan_values(scan: ScanView) -> dict[str, Any]:
         "normals": _pack(np.rint(127 * scan.normals), np.int8),
         "start": _pose_values(scan.start),
         "end": _pose_values(scan.end),
+        "choices": [{"name": name, "pose": _pose_values(pose)} for name, pose in scan.choices],
         "supports": _support_values(scan.supports) if scan.supports is not None else None,
     }
 

@@ -35,7 +35,7 @@ from wsdesc.view.snapshot import snapshot
 
 if TYPE_CHECKING:
     from wsdesc.reconstruction.result import Reconstruction
-    from wsdesc.registration.result import Registration
+    from wsdesc.registration.result import AlternativePose, Registration
 
 _NOTEBOOK_POINTS = 24_000  # a notebook stores them in its file
 _POINTS_PER_SUPPORT = 400  # a support takes as much memory as so many points
@@ -63,7 +63,15 @@ def registration_scene(
         *result.warnings,
     ]
     if result.described is not None:
-        return described_scene(*result.described, result.T_target_source, clouds, names, facts, max_points)
+        return described_scene(
+            *result.described,
+            result.T_target_source,
+            clouds,
+            names,
+            facts,
+            max_points,
+            pose_choices(result.T_target_source, result.alternatives, result.confidence),
+        )
     if clouds is None:
         raise InputError("nothing to show: the registration holds neither a pose nor the scans")
     return pair_scene(*clouds, names=names, title=_title(names), facts=facts, max_points=max_points)
@@ -77,6 +85,7 @@ def described_scene(
     names: tuple[str, str] = ("source", "target"),
     facts: Sequence[str] = (),
     max_points: int = MAX_POINTS,
+    choices: Sequence[tuple[str, Floats]] = (),
 ) -> SceneView:
     """Build the scene of two described scans, with matches if both have descriptors and a pose is given."""
     matches = None
@@ -91,6 +100,7 @@ def described_scene(
         facts=facts,
         matches=matches,
         supports=(supports(source, max_supports), supports(target, max_supports)),
+        choices=choices,
         max_points=max_points,
     )
 
@@ -100,6 +110,7 @@ def files_scene(
     T_target_source: Floats | None = None,
     names: tuple[str, str] = ("source", "target"),
     keypoints: int = 0,
+    choices: Sequence[tuple[str, Floats]] = (),
 ) -> SceneView:
     """Build the scene of two clouds (N, 3) and (M, 3) and any pose.
 
@@ -108,6 +119,7 @@ def files_scene(
         T_target_source: Pose (4, 4), if there is one.
         names: Names of both scans.
         keypoints: Keypoints per scan that are described and matched; 0 shows no matches.
+        choices: Names and poses (4, 4) that can be chosen; the first is `T_target_source`.
     """
     try:
         cleaned = [clean(cloud) for cloud in clouds]
@@ -119,8 +131,21 @@ def files_scene(
         )
     except InputError as error:  # too few points for descriptors can still be drawn
         facts = [f"supports are not shown: {error}"]
-        return pair_scene(*clouds, T_target_source, names=names, title=_title(names), facts=facts)
-    return described_scene(source, target, T_target_source, clouds, names)
+        return pair_scene(
+            *clouds, T_target_source, names=names, title=_title(names), facts=facts, choices=choices
+        )
+    return described_scene(source, target, T_target_source, clouds, names, choices=choices)
+
+
+def pose_choices(
+    T_target_source: Floats, alternatives: Sequence[AlternativePose], confidence: float
+) -> list[tuple[str, Floats]]:
+    """Name the poses of a pair, the first one included; none if there are no alternatives."""
+    if not alternatives:
+        return []
+    poses = [(confidence, T_target_source)]
+    poses += [(other.probability, other.T_target_source) for other in alternatives]
+    return [(f"{k}: probability {probability:.2f}", T) for k, (probability, T) in enumerate(poses, 1)]
 
 
 def reconstruction_scene(result: Reconstruction, max_points: int = MAX_POINTS) -> SceneView:

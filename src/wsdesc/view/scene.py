@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import colorsys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -61,6 +61,13 @@ class EdgeView(NamedTuple):
     accepted: bool
 
 
+class PoseChoice(NamedTuple):
+    """A pose that a user can choose for a scan."""
+
+    name: str
+    pose: QuaternionPose
+
+
 @dataclass(frozen=True, eq=False)
 class ScanView:
     """A scan as it is drawn: reduced points relative to its centre, and its pose before and after."""
@@ -73,6 +80,7 @@ class ScanView:
     start: QuaternionPose
     end: QuaternionPose
     supports: Supports | None = None
+    choices: tuple[PoseChoice, ...] = ()  # poses that can replace `end`, which is the first of them
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,6 +100,12 @@ class SceneView:
         """Whether the pose of a scan differs between start and end."""
         return any(not np.allclose(a, b) for s in self.scans for a, b in zip(s.start, s.end, strict=True))
 
+    def with_choice(self, scan: int, choice: int) -> SceneView:
+        """Return the scene with another one of the poses of a scan, both given by their numbers."""
+        scans = list(self.scans)
+        scans[scan] = replace(scans[scan], end=scans[scan].choices[choice].pose)
+        return replace(self, scans=scans)
+
     @property
     def point_count(self) -> str:
         """Text about how many points are shown, of how many."""
@@ -109,6 +123,7 @@ def pair_scene(
     facts: Sequence[str] = (),
     matches: MatchLines | None = None,
     supports: tuple[Supports | None, Supports | None] = (None, None),
+    choices: Sequence[tuple[str, Floats]] = (),
     max_points: int = MAX_POINTS,
 ) -> SceneView:
     """Build the scene of two scans.
@@ -122,6 +137,7 @@ def pair_scene(
         facts: Lines of text beside the picture.
         matches: Matches in the coordinates of the files.
         supports: Supports of both scans, in the coordinates of the files.
+        choices: Names and poses (4, 4) that can be chosen for the source; the first is `T_target_source`.
         max_points: Largest number of points of both scans together.
     """
     T = np.eye(4) if T_target_source is None else check_rigid(T_target_source, "T_target_source")
@@ -132,6 +148,8 @@ def pair_scene(
         frame.scan_view(names[k], colour, thinned[k], pose, np.eye(4), len(clouds[k]), supports[k])
         for k, (colour, pose) in enumerate(((SOURCE, T), (TARGET, np.eye(4))))
     ]
+    if choices:
+        scans[0] = replace(scans[0], choices=frame.choices(choices, thinned[0]))
     lines, counts = None, (0, 0)
     if matches is not None:
         counts = (int(matches.inlier.sum()), int((~matches.inlier).sum()))
@@ -228,6 +246,13 @@ class _SceneFrame(NamedTuple):
             supports = supports._replace(keypoints=keypoints, sides=sides)
         shading = normals(points, neighbours=NORMAL_NEIGHBOURS)
         return ScanView(name, colour, points, shading, total, start, end, supports)
+
+    def choices(self, poses: Sequence[tuple[str, Floats]], cloud: Floats) -> tuple[PoseChoice, ...]:
+        """Convert named poses (4, 4) of a scan."""
+        centre = _centre(cloud)
+        return tuple(
+            PoseChoice(name, self._pose(check_rigid(T, f"the pose {name}"), centre)) for name, T in poses
+        )
 
     def _pose(self, T: Floats, centre: Floats) -> QuaternionPose:
         position = T[:3, :3] @ centre + T[:3, 3] - self.centre

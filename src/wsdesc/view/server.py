@@ -192,6 +192,9 @@ class LiveView:
     def _add_controls(self) -> None:
         gui, scene = self.server.gui, self.scene
         gui.add_markdown("  \n".join([f"**{scene.title}**", *scene.facts, scene.point_count]))
+        for number, scan in enumerate(scene.scans):
+            if scan.choices:
+                self._add_chooser(number, scan)
         self._share = gui.add_slider("input → result", 0.0, 1.0, 0.01, 1.0) if scene.moves else None
         self._size = gui.add_slider("point size", 0.2, 4.0, 0.05, 1.0)
         self._scan_boxes = [gui.add_checkbox(scan.name, True) for scan in scene.scans]
@@ -208,6 +211,17 @@ class LiveView:
             handles.append(self._keypoint_box)
         for handle in handles:
             handle.on_update(lambda _: self.update())
+
+    def _add_chooser(self, number: int, scan: ScanView) -> None:
+        """Add a list of the poses of a scan."""
+        names = [choice.name for choice in scan.choices]
+        chooser = self.server.gui.add_dropdown("pose", names)
+
+        @chooser.on_update
+        def _(_: Any) -> None:
+            with self._updating:
+                self.scene = self.scene.with_choice(number, names.index(chooser.value))
+            self.update()
 
     def _add_keypoints(self, number: int, supports: Supports) -> Any:
         return self.server.scene.add_point_cloud(

@@ -76,11 +76,24 @@ const slider = (id, before, after, value, range, changed) =>
 const box = (id, text, checked, changed, colour) =>
   control(id, "", text, { type: "checkbox", checked }, (input) => changed(input.checked), colour);
 
+function chooser(id, before, names, changed) {
+  const label = document.createElement("label"), select = document.createElement("select");
+  select.id = id;
+  names.forEach((name, k) => select.append(new Option(name, k)));
+  select.addEventListener("change", () => { changed(select.selectedIndex); redraw(); });
+  label.append(before, select);
+  controls.append(label);
+}
+
 for (const fact of scene.facts) {
   const line = document.createElement("p");
   line.textContent = fact;
   document.getElementById("facts").append(line);
 }
+scene.scans.forEach((scan, k) => {
+  if (!scan.choices.length) return;
+  chooser(`pose${k}`, "pose", scan.choices.map((c) => c.name), (n) => { scan.end = scan.choices[n].pose; });
+});
 if (scene.moves) slider("share", "input", "result", 1, { min: 0, max: 1 }, (v) => { state.share = v; });
 slider("size", "point size", "", 1, { min: 0.2, max: 4 }, (v) => { state.size = v; });
 scene.scans.forEach((scan, k) => box(`scan${k}`, scan.name, true, (on) => { scan.shown = on; }, scan.colour));
