@@ -77,15 +77,9 @@ def describe_rotated(
     """Rotate a scan at random, so that the fit cannot use how scans stand, and describe it."""
     T_rotated_scan = random_rotation(rng)
     description = describe(rotate(points, T_rotated_scan), keypoints=keypoints, resolution=resolution)
-    T = T_world_scan @ T_rotated_scan.T @ _offset_pose(description)
+    T = T_world_scan @ T_rotated_scan.T @ description.T_scan_local
     T[:3, 3] /= description.unit
     return DescribedScan(place, description, make_surface(description.points), T)
-
-
-def _offset_pose(description: Description) -> np.ndarray:
-    T = np.eye(4)
-    T[:3, 3] = description.offset
-    return T
 
 
 def read_scans(arguments: argparse.Namespace) -> dict[str, list[DescribedScan]]:
@@ -166,7 +160,7 @@ def score(pair: ScanPair) -> Scored | None:
         return None
     if pair.T_target_source is None:
         return result.evidence, False
-    T = np.linalg.inv(_offset_pose(q)) @ result.T_target_source @ _offset_pose(p)
+    T = np.linalg.inv(q.T_scan_local) @ result.T_target_source @ p.T_scan_local
     T[:3, 3] /= p.unit
     return result.evidence, bool(r2_success(T, pair.T_target_source))
 

@@ -27,6 +27,7 @@ from torch import Tensor
 from benchmarks.common import files_in_pairs, make_parser, print_machine, run_command, show_progress
 from benchmarks.exact_voxels import exact_voxels
 from wsdesc import WSDesc, read_points
+from wsdesc.cloud.local_frame import to_local
 from wsdesc.cloud.units import measure
 from wsdesc.core.devices import choose_device
 from wsdesc.core.errors import InputError
@@ -106,7 +107,8 @@ def prepare(files: Sequence[Path], model: str, keypoints: int) -> tuple[Descript
     for file in files:
         points = read_points(file, nonfinite="drop")
         cleaned = cleaned_points(points)
-        clouds.append(replace(cleaned, points=points[cleaned.index] - cleaned.offset))
+        exact = to_local(points[cleaned.index], cleaned.T_scan_local, np.float64)
+        clouds.append(replace(cleaned, points=exact))
     resolution = measure(*(cloud.points for cloud in clouds)).resolution
     p, q = (prepare_scan(cloud, resolution, model, 0, keypoints) for cloud in clouds)
     return p, q

@@ -159,7 +159,7 @@ def _description(folder: Path) -> list[bytes]:
     points = torch.from_numpy(_rng().normal(size=(9, 3)))
     frames = torch.eye(3).expand(4, 3, 3)
     description = Description(
-        points.float(), torch.arange(6), torch.ones(4, 8), frames, 0.1, np.zeros(3), "indoor-fast"
+        points.float(), torch.arange(6), torch.ones(4, 8), frames, 0.1, np.eye(4), "indoor-fast"
     )
     description.save(folder / "a.npz")
     return [(folder / "a.npz").read_bytes()]

@@ -1,4 +1,4 @@
-"""Cleaning keeps every point once, in order, with the precision of float32 relative to the centre."""
+"""Cleaning keeps every point once, in order, with the precision of float32 in the local frame."""
 
 import numpy as np
 import pytest
@@ -8,8 +8,10 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from wsdesc.cloud import clean as cleaning
-from wsdesc.cloud.clean import clean, first_occurrences, with_offsets
+from wsdesc.cloud.clean import clean, first_occurrences
+from wsdesc.cloud.local_frame import in_scan_frames
 from wsdesc.core.errors import InputError
+from wsdesc.core.geometry import transform
 
 UTM = np.array([5e5, 5e6, 300])
 
@@ -48,10 +50,11 @@ def test_order_index_and_types():
     cleaned = clean(points)
     assert cleaned.index.tolist() == [0, 2, 6]
     assert cleaned.index.dtype == np.int64
-    assert cleaned.offset.tolist() == [1, 2, 4]
-    assert cleaned.offset.dtype == np.float64
+    assert cleaned.T_scan_local.dtype == np.float64
     assert cleaned.points.dtype == np.float32
-    np.testing.assert_array_equal(cleaned.points + cleaned.offset, points[cleaned.index])
+    np.testing.assert_allclose(
+        transform(cleaned.points, cleaned.T_scan_local), points[cleaned.index], atol=1e-6
+    )
 
 
 def test_tensors_are_accepted_and_unchanged():
@@ -59,7 +62,7 @@ def test_tensors_are_accepted_and_unchanged():
     before = points.clone()
     cleaned = clean(points)
     assert torch.equal(points, before)
-    np.testing.assert_allclose(cleaned.points + cleaned.offset, points.numpy(), atol=1e-6)
+    np.testing.assert_allclose(transform(cleaned.points, cleaned.T_scan_local), points.numpy(), atol=1e-6)
 
 
 def test_points_at_a_distance_of_a_micrometre_are_not_duplicates():
@@ -97,12 +100,13 @@ def test_a_float32_alignment_is_accurate_in_survey_coordinates():
     T_local = np.eye(4)
     T_local[:3, :3] = u @ np.diag([1, 1, np.linalg.det(u @ vt)]) @ vt
     T_local[:3, 3] = q.mean(0) - T_local[:3, :3] @ p.mean(0)
-    T_target_source = with_offsets(torch.tensor(T_local, dtype=torch.float32), a.offset, b.offset)
+    T_float32 = torch.tensor(T_local, dtype=torch.float32)
+    T_target_source = in_scan_frames(T_float32, a.T_scan_local, b.T_scan_local)
     assert T_target_source.dtype == np.float64
     mapped = source @ T_target_source[:3, :3].T + T_target_source[:3, 3]
     assert np.abs(mapped - target).max() < 2e-5
     with pytest.raises(InputError, match=r"\(3, 3\)"):
-        with_offsets(np.eye(3), a.offset, b.offset)
+        in_scan_frames(np.eye(3), a.T_scan_local, b.T_scan_local)
 
 
 def test_a_million_points_with_duplicates():

@@ -82,17 +82,23 @@ def test_save_and_load(description: Description, tmp_path: Path) -> None:
     loaded = Description.load(tmp_path / "a.npz")
     for name in ("points", "order", "descriptors", "frames"):
         assert torch.equal(getattr(loaded, name), getattr(description, name))
-    np.testing.assert_array_equal(loaded.offset, description.offset)
+    np.testing.assert_array_equal(loaded.T_scan_local, description.T_scan_local)
     assert (loaded.resolution, loaded.model) == (description.resolution, description.model)
     loaded.check_comparable(description)
 
 
-def test_keys_of_the_file_stay(description: Description, tmp_path: Path) -> None:
-    """Files written by earlier versions must stay readable."""
+def test_files_of_earlier_versions_stay_readable(description: Description, tmp_path: Path) -> None:
+    """They have an offset instead of `T_scan_local`; the other keys are the same."""
     description.save(tmp_path / "a.npz")
     with np.load(tmp_path / "a.npz") as file:
-        keys = set(file)
-    assert keys == {"points", "order", "descriptors", "frames", "offset", "resolution", "model"}
+        arrays = dict(file)
+    assert set(arrays) == {"points", "order", "descriptors", "frames", "T_scan_local", "resolution", "model"}
+    del arrays["T_scan_local"]
+    offset = np.array([4e5, 5e6, 100.0])
+    np.savez(tmp_path / "b.npz", **arrays, offset=offset)
+    loaded = Description.load(tmp_path / "b.npz")
+    expected = offset + loaded.unit * loaded.keypoints.double().numpy()
+    np.testing.assert_array_equal(loaded.scan_keypoints, expected)
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,11 @@ def through_json(result):
 
 @pytest.mark.parametrize(
     "result",
-    [FailedScan("a.ply: no points"), ScanSurvey(0.1 + 0.2, 1 / 3), DescribedScan((0.1, 1 / 3, 1e6), 2 / 3)],
+    [
+        FailedScan("a.ply: no points"),
+        ScanSurvey(0.1 + 0.2, 1 / 3),
+        DescribedScan(((0.6, -0.8, 0.0, 0.1), (0.8, 0.6, 0.0, 1 / 3), (0.0, 0.0, 1.0, 1e6)), 2 / 3),
+    ],
 )
 def test_scan_results_survive_json(result):
     assert through_json(result) == result

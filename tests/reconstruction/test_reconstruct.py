@@ -15,6 +15,7 @@ from wsdesc.core.executors import Serial
 from wsdesc.core.folders import locked
 from wsdesc.core.geometry import inverse, transform
 from wsdesc.datasets.synthetic import room_scans
+from wsdesc.descriptor.description import cleaned_points
 from wsdesc.reconstruction.inputs import as_files, find_scans
 from wsdesc.reconstruction.options import ReconstructOptions
 from wsdesc.reconstruction.pipeline import reconstruct
@@ -107,7 +108,7 @@ def test_scan_of_another_room_is_not_placed(done):
 
 
 def test_resolution_is_that_of_all_scans(done, paths):
-    assert done[0].resolution == measure(*map(read_points, paths)).resolution
+    assert done[0].resolution == measure(*(cleaned_points(path).points for path in paths)).resolution
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ import pytest
 from view_helpers import corner, count, pose
 from wsdesc import write_points
 from wsdesc.cloud.clean import clean
+from wsdesc.core.geometry import transform
 from wsdesc.datasets.synthetic import room_pair
 from wsdesc.descriptor.description import load_model, prepare_scan
 from wsdesc.descriptor.options import DEFAULT_MODEL
@@ -72,7 +73,7 @@ def test_support_cells_are_occupied_at_points(room):
     cleaned = clean(2.0 * room.source + 1000.0)  # another unit, another origin
     description = prepare_scan(cleaned, 0.06, name, 0, 40)
     supports = results.supports(description, 40)
-    points = cleaned.points.astype(np.float64) + cleaned.offset
+    points = transform(cleaned.points.astype(np.float64), cleaned.T_scan_local)
     h = supports.grids.shape[-1]
     side = 2.4 * model.support.size.item()  # 0.06 is 2.4 times the model's resolution
     np.testing.assert_allclose(supports.sides, side, rtol=1e-5)

@@ -1,4 +1,4 @@
-"""Cleaning of scans: finite points without duplicates, centred for float32, and the way back."""
+"""Cleaning of scans: finite points without duplicates, in the local frame of the scan in float32."""
 
 from __future__ import annotations
 
@@ -7,34 +7,36 @@ from typing import Any
 
 import numpy as np
 
-from wsdesc.cloud.cloud import all_finite, as_array, as_points
+from wsdesc.cloud.cloud import all_finite, as_points
+from wsdesc.cloud.local_frame import local_frame, to_local
 from wsdesc.core.errors import InputError
 
 
 @dataclass
 class Cleaned:
-    """A cleaned scan. `points + offset` are the original coordinates.
+    """A cleaned scan. `transform(points, T_scan_local)` are the original coordinates.
 
     Attributes:
-        points: (M, 3) float32, relative to the offset.
-        offset: (3,) float64, the centre of the bounding box.
+        points: (M, 3) float32, in the local frame.
+        T_scan_local: (4, 4) float64, from the local frame to the scan's own coordinates.
         index: (M,) int64, indices of the points in the input, ascending.
     """
 
     points: np.ndarray
-    offset: np.ndarray
+    T_scan_local: np.ndarray
     index: np.ndarray
 
 
 def clean(points: Any) -> Cleaned:
-    """Drop points (N, 3) that are not finite or repeat an earlier one exactly, and centre the rest.
+    """Drop points (N, 3) that are not finite or repeat an earlier one exactly; move the rest.
 
-    The order of the points stays. Points are compared in float64, before the conversion to float32.
+    The rest is moved into the local frame of the scan, see `local_frame`: a moved scan gives the same points.
+    Their order stays. Points are compared in float64, before the conversion to float32.
 
     Raises:
         InputError: no finite point is left, or single precision cannot represent the coordinates.
     """
-    original = as_points(points).astype(np.float64, copy=False)
+    original = np.ascontiguousarray(as_points(points), np.float64)
     finite = np.arange(len(original))
     if not all_finite(original):
         finite = np.flatnonzero(np.isfinite(original).all(axis=1))
@@ -42,36 +44,12 @@ def clean(points: Any) -> Cleaned:
         raise InputError(f"none of the {len(original)} points is finite")
     kept = original if len(finite) == len(original) else original[finite]
     first = first_occurrences(kept)
-    offset = np.array([column.min() / 2 + column.max() / 2 for column in kept.T])
     unique = kept if len(first) == len(kept) else kept[first]
-    local = np.empty(unique.shape, np.float32)
-    with np.errstate(over="ignore"):
-        for axis in range(3):  # several times faster than rows of three
-            local[:, axis] = unique[:, axis] - offset[axis]
+    T_scan_local = local_frame(unique)
+    local = to_local(unique, T_scan_local)
     if not all_finite(local):
         raise InputError("the coordinates exceed the range of single precision: remove the outliers")
-    return Cleaned(local, offset, finite[first])
-
-
-def with_offsets(T_local: Any, source_offset: Any, target_offset: Any) -> np.ndarray:
-    """Convert a transformation between cleaned scans to one between original coordinates.
-
-    Args:
-        T_local: (4, 4), maps the source without its offset to the target without its offset.
-        source_offset: (3,).
-        target_offset: (3,).
-
-    Returns:
-        T_target_source (4, 4) float64.
-    """
-    T = as_array(T_local).astype(np.float64)
-    source, target = (as_array(o).astype(np.float64) for o in (source_offset, target_offset))
-    if T.shape != (4, 4) or source.shape != (3,) or target.shape != (3,):
-        shapes = f"{T.shape}, {source.shape} and {target.shape}"
-        raise InputError(f"T_local and the offsets must have the shapes (4, 4), (3,) and (3,), not {shapes}")
-    T_target_source = T.copy()
-    T_target_source[:3, 3] = T[:3, 3] + target - T[:3, :3] @ source
-    return T_target_source
+    return Cleaned(local, T_scan_local, finite[first])
 
 
 def first_occurrences(points: np.ndarray) -> np.ndarray:

@@ -22,6 +22,7 @@ from wsdesc.cloud.units import INDOOR_RESOLUTION, working_resolution
 from wsdesc.core.atomic import atomic_write
 from wsdesc.core.devices import choose_device
 from wsdesc.core.errors import FileFormatError, InputError
+from wsdesc.core.geometry import is_rigid, transform
 from wsdesc.core.kernels import run_each
 from wsdesc.core.progress import Advance, ProgressHook, StepTimer
 from wsdesc.descriptor import pretrained
@@ -31,7 +32,7 @@ from wsdesc.descriptor.options import DEFAULT_MODEL, DescribeOptions
 MIN_POINTS = 50  # at the working resolution; fewer cannot be described
 
 _CHUNK = 256  # keypoints between two progress reports on the CPU
-_ARRAYS = {"points": "f4", "order": "i8", "descriptors": "f4", "frames": "f4", "offset": "f8"}
+_ARRAYS = {"points": "f4", "order": "i8", "descriptors": "f4", "frames": "f4", "T_scan_local": "f8"}
 _DEFAULTS = DescribeOptions()
 
 
@@ -43,8 +44,8 @@ class Description:
     `register_described`. Scans can be registered if they were described by the same model at the same
     resolution.
 
-    `points`, `keypoints` and `frames` are in metres of the model, with the origin at the scan's centre. The
-    coordinate in the scan's own frame and unit is `offset + unit * coordinate`.
+    `points`, `keypoints` and `frames` are in metres of the model, in the scan's local frame: its origin and
+    axes depend on the scan alone, not on its pose. `in_scan_frame` converts to the scan's own coordinates.
 
     Attributes:
         points: (N, 3) float32, the downsampled scan.
@@ -53,7 +54,7 @@ class Description:
         descriptors: (K, C) unit vectors, of the first K ≤ L keypoints.
         frames: (K, 3, 3) local frames of these keypoints; the columns are x, y, z.
         resolution: working resolution, in the scan's unit.
-        offset: (3,) float64, centre of the scan, in the scan's unit.
+        T_scan_local: (4, 4) float64, from the local frame to the scan's own frame, in the scan's unit.
         model: name or path of the weights.
     """
 
@@ -62,7 +63,7 @@ class Description:
     descriptors: Tensor
     frames: Tensor
     resolution: float
-    offset: np.ndarray
+    T_scan_local: np.ndarray
     model: str
 
     @property
@@ -78,7 +79,11 @@ class Description:
     @property
     def scan_keypoints(self) -> np.ndarray:
         """Described keypoints (K, 3) float64, in the scan's own coordinates and unit."""
-        return np.asarray(self.offset + self.unit * self.keypoints.double().cpu().numpy())
+        return self.in_scan_frame(self.keypoints)
+
+    def in_scan_frame(self, coordinates: Tensor) -> np.ndarray:
+        """Convert points (M, 3) in metres of the model to float64 in the scan's own coordinates and unit."""
+        return transform(self.unit * coordinates.double().cpu().numpy(), self.T_scan_local)
 
     def to(self, device: str | torch.device) -> Description:
         """Copy all tensors to `device`."""
@@ -146,12 +151,15 @@ class Description:
         """
         try:
             arrays = read_arrays(path, kinds="iufU")
+            if "offset" in arrays:  # until version 0.3 the local frame had the axes of the scan
+                arrays["T_scan_local"] = np.eye(4)
+                arrays["T_scan_local"][:3, 3] = arrays["offset"]
             resolution, model = float(arrays["resolution"]), str(arrays["model"])
             tensors = {k: torch.from_numpy(arrays[k].astype(kind)) for k, kind in _ARRAYS.items()}
         except Exception as error:  # damaged zip files and arrays raise many kinds of exceptions
             raise FileFormatError(f"{path}: not a description written by `wsdesc describe`") from error
-        offset = tensors.pop("offset").numpy()
-        description = cls(**tensors, resolution=resolution, offset=offset, model=model)
+        T_scan_local = tensors.pop("T_scan_local").numpy()
+        description = cls(**tensors, resolution=resolution, T_scan_local=T_scan_local, model=model)
         description._check(path)
         return description
 
@@ -160,10 +168,11 @@ class Description:
         count, keys = (len(self.points), len(self.descriptors)) if valid else (0, 0)
         valid = valid and self.points.shape == (count, 3) and count > 0 and self.order.ndim == 1
         valid = valid and keys <= len(self.order) and self.frames.shape == (keys, 3, 3)
-        valid = valid and self.offset.shape == (3,) and 0 < self.resolution < float("inf")
+        valid = valid and self.T_scan_local.shape == (4, 4) and bool(is_rigid(self.T_scan_local))
+        valid = valid and 0 < self.resolution < float("inf")
         if valid and len(self.order):
             valid = bool(((self.order >= 0) & (self.order < count)).all())
-        numbers = (self.points, self.descriptors, self.frames, torch.from_numpy(self.offset))
+        numbers = (self.points, self.descriptors, self.frames)
         if not (valid and all(bool(n.isfinite().all()) for n in numbers)):
             raise FileFormatError(f"{path}: the arrays of this description do not fit each other")
 
@@ -268,7 +277,7 @@ def prepare_scan(
         )
     order = farthest_points(points, keypoints, torch.Generator().manual_seed(seed))
     descriptors, frames = points.new_empty(0, 0), points.new_empty(0, 3, 3)
-    return Description(points, order, descriptors, frames, resolution, cloud.offset, model)
+    return Description(points, order, descriptors, frames, resolution, cloud.T_scan_local, model)
 
 
 def cleaned_points(scan: Any) -> Cleaned:

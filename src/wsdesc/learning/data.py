@@ -17,6 +17,7 @@ from wsdesc.cloud.clean import clean
 from wsdesc.cloud.sampling import voxel_downsample
 from wsdesc.cloud.units import INDOOR_RESOLUTION, measure
 from wsdesc.core.errors import InputError
+from wsdesc.core.geometry import transform
 from wsdesc.core.progress import ProgressHook, no_progress
 from wsdesc.core.rng import generator_of
 from wsdesc.datasets.scans import LoadedScans, ScanSequence, check_enough, find_sequences, read_all
@@ -45,11 +46,11 @@ logger = logging.getLogger(__name__)
 
 
 class CloudOrigin(NamedTuple):
-    """The file of a cloud and its transformation: cloud = scan / unit − shift, with fewer points."""
+    """The file of a cloud and its pose: scan / unit = T_scan_cloud · cloud, with fewer points."""
 
     path: Path
     unit: float
-    shift: NDArray[np.float64]  # (3,) in metres
+    T_scan_cloud: NDArray[np.float64]  # (4, 4) in metres
 
 
 @dataclass(frozen=True)
@@ -200,9 +201,11 @@ def _prepare(
             points = torch.from_numpy(cleaned.points)
             if voxel is not None:
                 points = voxel_downsample(points, voxel)
-            shift = cleaned.offset + points.mean(0).double().numpy()  # `drop_sparse` subtracts the mean
+            T_scan_cloud = cleaned.T_scan_local.copy()
+            mean = points.mean(0, keepdim=True).double().numpy()  # `drop_sparse` subtracts the mean
+            T_scan_cloud[:3, 3] = transform(mean, cleaned.T_scan_local)[0]
             prepared[-1][index] = drop_sparse(points, _FRAME_RADIUS, data.min_coverage)
-            origins.append(CloudOrigin(sequence.scans[index].path, unit, shift))
+            origins.append(CloudOrigin(sequence.scans[index].path, unit, T_scan_cloud))
     return prepared, origins
 
 

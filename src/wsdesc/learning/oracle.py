@@ -43,8 +43,8 @@ def read_cloud_pose(origin: CloudOrigin) -> Pose | None:
         T_world_scan = read_pose(path)
     except FileFormatError:  # poses are optional and must not stop a training
         return None
-    T_world_cloud = T_world_scan.copy()
-    T_world_cloud[:3, 3] = T_world_scan[:3, 3] / origin.unit + T_world_scan[:3, :3] @ origin.shift
+    T_world_scan[:3, 3] /= origin.unit
+    T_world_cloud: Pose = T_world_scan @ origin.T_scan_cloud
     return T_world_cloud
 
 

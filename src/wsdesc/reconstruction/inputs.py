@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from wsdesc.cloud.clean import clean
-from wsdesc.cloud.cloud import Cloud
+from wsdesc.cloud.cloud import Cloud, as_points
 from wsdesc.cloud.files import write_points
 from wsdesc.cloud.scan_files import find_scan_files
 from wsdesc.core.errors import InputError
@@ -58,9 +58,10 @@ def as_files(scans: Scans, cache: Path, out: Path | None) -> tuple[dict[str, Pat
             paths[name if name not in paths else f"{name} ({number})"] = Path(scan)
             continue
         try:
-            cleaned = clean(scan.points if isinstance(scan, Cloud) else scan)
+            points = scan.points if isinstance(scan, Cloud) else scan
+            index = clean(points).index
             path = cache / f"scan_{number}.npy"
-            write_points(path, cleaned.points.astype(np.float64) + cleaned.offset)
+            write_points(path, as_points(points)[index].astype(np.float64))
             paths[f"scan {number}"] = path
         except InputError as error:
             failed[f"scan {number}"] = str(error)

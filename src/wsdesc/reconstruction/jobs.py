@@ -83,13 +83,13 @@ class ScanSurvey:
 class DescribedScan:
     """Frame and size of a scan whose description is in the cache."""
 
-    offset: tuple[float, float, float]  # origin of the description in file coordinates
-    radius: float  # root mean square distance of the points from that origin, in model metres
+    T_scan_local: tuple[tuple[float, ...], ...]  # (4, 4) from the description's frame to file coordinates
+    radius: float  # root mean square distance of the points from the local origin, in model metres
 
 
 @dataclass(frozen=True, eq=False)
 class CandidatePose:
-    """One candidate of a pair, in model metres; origins are those of the descriptions."""
+    """One candidate of a pair, in model metres, between the local frames of the descriptions."""
 
     T_target_source: Floats  # (4, 4)
     confidence: float
@@ -138,7 +138,6 @@ def decode(plain: PlainResult) -> Result:
     """Convert JSON values back to a result."""
     if "candidates" in plain:
         return PairRegistration(tuple(map(CandidatePose.from_plain, plain["candidates"])))
-    if "offset" in plain:
-        x, y, z = plain["offset"]
-        return DescribedScan((x, y, z), plain["radius"])
+    if "T_scan_local" in plain:
+        return DescribedScan(tuple(map(tuple, plain["T_scan_local"])), plain["radius"])
     return FailedScan(**plain) if "error" in plain else ScanSurvey(**plain)

@@ -14,12 +14,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from wsdesc.cloud.clean import with_offsets
+from wsdesc.cloud.local_frame import in_scan_frames
 from wsdesc.cloud.units import INDOOR_RESOLUTION, Scale
 from wsdesc.core.errors import InputError
 from wsdesc.core.executors import Executor, Serial
 from wsdesc.core.folders import locked
-from wsdesc.core.geometry import Floats
 from wsdesc.core.journal import content_of
 from wsdesc.core.progress import ProgressHook, no_progress
 from wsdesc.descriptor import pretrained
@@ -122,8 +121,8 @@ def _reconstruct(scans: Scans, out: Path | None, o: ReconstructOptions, runner: 
         with runner.progress("place scans again", 0):
             placement = place_scans([pair.edges for pair in registered.values()], radii)
 
-    offsets = [np.array(scan.offset) for scan in described]
-    return _build_result(names, failed, paths, registered, placement, offsets, settings.resolution)
+    local_frames = [np.array(scan.T_scan_local) for scan in described]
+    return _build_result(names, failed, paths, registered, placement, local_frames, settings.resolution)
 
 
 def _register_again(
@@ -151,7 +150,7 @@ def _build_result(
     paths: dict[str, Path],
     registered: dict[Pair, RegisteredPair],
     placement: Placement,
-    offsets: list[Floats],
+    local_frames: list[Pose],
     resolution: float,
 ) -> Reconstruction:
     """Express poses and edges in names and coordinates of the files."""
@@ -159,7 +158,7 @@ def _build_result(
     def in_files(T_b_a: Pose, a: int, b: int) -> Pose:
         T = T_b_a.copy()
         T[:3, 3] *= resolution / INDOOR_RESOLUTION
-        return with_offsets(T, offsets[a], offsets[b])
+        return in_scan_frames(T, local_frames[a], local_frames[b])
 
     edges, best = [], dict[int, float]()  # highest confidence per scan
     for (ends, pair), placed in zip(registered.items(), placement.edges, strict=True):

@@ -32,6 +32,8 @@ from wsdesc.reconstruction.tasks import describe_scan, register_pair, survey_sca
 JobT = TypeVar("JobT")
 ResultT = TypeVar("ResultT", bound=Result)
 
+_FORMAT = 2  # of results and descriptions; those of another format are computed again
+
 
 class Runner:
     """Run jobs by an executor. Results that an earlier run stored in the journal are not computed again.
@@ -90,7 +92,7 @@ class Runner:
         return self._run(step, describe_scan, jobs, [_identity(job.file, job.settings) for job in jobs])
 
     def _cache_path(self, file: HashedScan, settings: DescribeSettings) -> str:
-        return str(self.cache / f"{content_key(_identity(file, settings), __version__)}.npz")
+        return str(self.cache / f"{content_key(_identity(file, settings), __version__, _FORMAT)}.npz")
 
     def _run(
         self,
@@ -99,7 +101,7 @@ class Runner:
         jobs: Sequence[JobT],
         identities: Sequence[Mapping[str, Any]],
     ) -> list[ResultT]:
-        versioned = [{**identity, "version": __version__} for identity in identities]
+        versioned = [{**identity, "version": __version__, "format": _FORMAT} for identity in identities]
         with self.progress(step, len(jobs)) as advance:
             back = cast(Callable[[dict[str, Any]], ResultT], decode)
             return self.journal.run(self.executor, task, jobs, versioned, advance, encode=encode, decode=back)

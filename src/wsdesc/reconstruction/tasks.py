@@ -10,7 +10,6 @@ from functools import lru_cache
 from pathlib import Path
 
 from wsdesc.alignment.surface import Surface, make_surface
-from wsdesc.cloud.files import read_points
 from wsdesc.cloud.units import extent, spacing
 from wsdesc.core.devices import choose_device
 from wsdesc.core.errors import InputError, WSDescError
@@ -38,7 +37,7 @@ class _CannotDescribe(InputError):
 def survey_scan(file: HashedScan) -> ScanSurvey | FailedScan:
     """Read a scan and measure its scale."""
     try:
-        points = read_points(file.path, nonfinite="drop")
+        points = cleaned_points(file.path).points  # in the local frame: the scale does not depend on the pose
         return ScanSurvey(spacing(points), extent(points))
     except WSDescError as error:
         return FailedScan(str(error))
@@ -50,8 +49,8 @@ def describe_scan(job: DescribeJob) -> DescribedScan | FailedScan:
         description = load_description(job)
     except _CannotDescribe as error:
         return FailedScan(f"{job.file.path}: {error}")
-    x, y, z = description.offset.tolist()
-    return DescribedScan((x, y, z), float(description.points.double().square().sum(1).mean().sqrt()))
+    T_scan_local = tuple(map(tuple, description.T_scan_local.tolist()))
+    return DescribedScan(T_scan_local, float(description.points.double().square().sum(1).mean().sqrt()))
 
 
 def register_pair(job: RegisterJob) -> PairRegistration:

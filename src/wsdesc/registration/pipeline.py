@@ -14,8 +14,8 @@ import numpy as np
 import torch
 
 from wsdesc.alignment.surface import Surface, make_surfaces
-from wsdesc.cloud.clean import with_offsets
 from wsdesc.cloud.cloud import Cloud
+from wsdesc.cloud.local_frame import in_scan_frames
 from wsdesc.cloud.units import different_units, measure
 from wsdesc.core.devices import choose_device
 from wsdesc.core.kernels import run_each
@@ -210,7 +210,7 @@ def _pose_of_scans(candidate: Candidate, p: Description, q: Description) -> Pose
     """Convert the pose of a candidate to the unit and the frames of the scans."""
     T = candidate.refined.T_target_source.copy()
     T[:3, 3] *= p.unit
-    return with_offsets(T, p.offset, q.offset)
+    return in_scan_frames(T, p.T_scan_local, q.T_scan_local)
 
 
 def _alternatives(ranked: Sequence[Candidate], p: Description, q: Description) -> list[AlternativePose]:

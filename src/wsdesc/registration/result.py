@@ -108,7 +108,7 @@ class Registration(NotebookDisplay):
     @property
     def displacement(self) -> float:
         """Distance by which the pose moves the middle of the source; of the origin if no scan is kept."""
-        middle = np.asarray(self.described[0].offset) if self.described else np.zeros(3)
+        middle = self.described[0].T_scan_local[:3, 3] if self.described else np.zeros(3)
         return float(np.linalg.norm(transform(middle[None], self.T_target_source)[0] - middle))
 
     @property

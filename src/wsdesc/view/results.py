@@ -196,8 +196,8 @@ def supports(description: Description, count: int) -> Supports | None:
         grids = model.voxels(inputs)  # (K, h, h, h)
         sides = model.support(inputs.grid, inputs.keypoints, inputs.frames).detach().expand(len(keypoints))
     return Supports(
-        description.offset + description.unit * keypoints.double().numpy(),
-        inputs.frames.double().numpy(),
+        description.in_scan_frame(keypoints),
+        description.T_scan_local[:3, :3] @ inputs.frames.double().numpy(),
         description.unit * sides.double().numpy(),
         (255 * grids).round().to(torch.uint8).numpy(),
     )
@@ -247,7 +247,7 @@ def _match_lines(source: Description, target: Description, T_target_source: Floa
 
 def _file_points(description: Description) -> Floats:
     """Return the downsampled points (N, 3) in the coordinates of the file."""
-    return np.asarray(description.offset + description.unit * description.points.double().numpy())
+    return description.in_scan_frame(description.points)
 
 
 def short_names(names: list[str]) -> list[str]:
