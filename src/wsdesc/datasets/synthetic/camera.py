@@ -6,18 +6,34 @@ Camera frames follow the usual convention: x right, y down, z forward.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.ndimage import uniform_filter, zoom
 
-from wsdesc.datasets.synthetic.raycast import Hits, cast
-from wsdesc.datasets.synthetic.room import Room
+from wsdesc.datasets.synthetic.raycast import Hits, Tree, cast
 
 # Structured light measures disparity in eighths of a pixel, in an image 640 pixels wide, over this baseline.
 _BASELINE = 0.075
 _SENSOR_WIDTH = 640
 _DISPARITY_STEP = 1 / 8
+
+
+class Scene(Protocol):
+    """What a camera needs to know about a room or a site."""
+
+    @property
+    def tree(self) -> Tree:
+        """Bounding volume tree of all triangles."""
+
+    @property
+    def item_of(self) -> NDArray[np.int32]:
+        """Item (F,) of each triangle of the tree."""
+
+    @property
+    def dropout_level(self) -> NDArray[np.float32]:
+        """Level (M,) per item: pixels are lost where a unit random field exceeds it."""
 
 
 @dataclass(frozen=True)
@@ -71,22 +87,22 @@ class Camera:
         return across.astype(np.float32), (v[:, :, None] * down).astype(np.float32)
 
 
-def render(room: Room, camera: Camera, poses: NDArray[np.float64], shift: NDArray[np.float64]) -> Hits:
+def render(scene: Scene, camera: Camera, poses: NDArray[np.float64], shift: NDArray[np.float64]) -> Hits:
     """Render depth images (F, H, W) without errors, from poses T_world_camera (F, 4, 4)."""
     rays = camera.rays(poses, shift)
     origins = np.broadcast_to(poses[:, None, None, :3, 3].astype(np.float32), rays.shape)
-    return cast(room.tree, origins, rays)
+    return cast(scene.tree, origins, rays)
 
 
 def measure_depth(
-    room: Room,
+    scene: Scene,
     camera: Camera,
     poses: NDArray[np.float64],
     shift: NDArray[np.float64],
     rng: np.random.Generator,
 ) -> NDArray[np.float32]:
     """Simulate depth images (F, H, W) with noise, depth steps, shadows and holes; 0 means no measurement."""
-    seen = render(room, camera, poses, shift)
+    seen = render(scene, camera, poses, shift)
     shape = seen.depth.shape
     lost = seen.triangle < 0
     depth = np.where(lost, np.float32(2 * camera.far), seen.depth)
@@ -104,7 +120,7 @@ def measure_depth(
     # Grazing rays return no light, and dark or shiny items have holes.
     lost |= seen.slant < 0.06 + 0.22 * uniform()
     white = rng.standard_normal(shape, dtype=np.float32)
-    lost |= 9 * uniform_filter(white, (0, 9, 9)) > room.dropout_level[room.item_of[seen.triangle]]
+    lost |= 9 * uniform_filter(white, (0, 9, 9)) > scene.dropout_level[scene.item_of[seen.triangle]]
 
     # Matching windows correlate the errors of neighbouring pixels; the two weights keep the variance at 1.
     white = rng.standard_normal(shape, dtype=np.float32)

@@ -149,7 +149,7 @@ def _scan(
     T_world_scan = np.eye(4)
     T_world_scan[:3, :3], T_world_scan[:3, 3] = rotation(yaw), at
     points = np.einsum("ji,nj->ni", T_world_scan[:3, :3], rays[kept] * depth[:, None]).astype(np.float32)
-    return SyntheticScan(voxel_mean(points, resolution), T_world_scan)
+    return SyntheticScan(voxel_mean(points, resolution), T_world_scan, "terrestrial", np.zeros(3))
 
 
 def _perturb(rng: np.random.Generator, item: Triangles) -> Triangles:

@@ -12,7 +12,7 @@ from scipy.spatial import cKDTree
 from scipy.spatial.transform import Rotation
 
 from wsdesc.core.errors import InputError
-from wsdesc.datasets.synthetic.camera import Camera, measure_depth
+from wsdesc.datasets.synthetic.camera import Camera, Scene, measure_depth
 from wsdesc.datasets.synthetic.fusion import fuse, voxel_mean
 from wsdesc.datasets.synthetic.room import Room
 from wsdesc.datasets.synthetic.walk import look_at, path, stations
@@ -23,10 +23,12 @@ OVERLAP_DISTANCE = 0.0375
 
 @dataclass(frozen=True)
 class SyntheticScan:
-    """A scan of one or two seconds, in the frame of its first camera, and its pose."""
+    """A scan in the frame of its sensor, or of the first camera of several, and its pose."""
 
     points: NDArray[np.float32]  # (N, 3)
     T_world_scan: NDArray[np.float64]  # (4, 4)
+    sensor: str = "fused_camera"
+    viewpoint: NDArray[np.float64] | None = None  # (3,) in the frame of the scan; None: no single viewpoint
 
 
 @dataclass(frozen=True)
@@ -58,22 +60,32 @@ def scan_room(
         frames = int(rng.integers(9, 16))
         views = path(chain, np.linspace(0, rng.uniform(0.4, 1.0), frames))
         views += shakiness * rng.normal(0, 0.004, views.shape)
-        yield _scan(room, camera, views, drift, rng, resolution)
+        yield scan_views(room, camera, views, drift, rng, resolution)
         chain = [*chain[1:], next(views_ahead)]
 
 
-def _scan(
-    room: Room,
+def scan_views(
+    scene: Scene,
     camera: Camera,
     views: NDArray[np.float64],
     drift: float,
     rng: np.random.Generator,
     resolution: float,
 ) -> SyntheticScan:
+    """Fuse the depth images of a hand-held camera.
+
+    Args:
+        scene: The room or site.
+        camera: The sensor.
+        views: Eye, gaze and roll (F, 7) of each image, in metres and radians.
+        drift: Factor on the errors of tracking.
+        rng: Source of all random numbers.
+        resolution: Distance between points, in metres.
+    """
     T_world_camera = np.stack([look_at(view[:3], view[3:6], view[6]) for view in views])
     # Images shifted by fractions of a pixel add up to a higher resolution.
     shift = rng.uniform(-0.5, 0.5, (len(views), 2))
-    images = measure_depth(room, camera, T_world_camera, shift, rng)
+    images = measure_depth(scene, camera, T_world_camera, shift, rng)
 
     T_world_scan = T_world_camera[0]
     tracked = np.einsum("ij,fjk->fik", np.linalg.inv(T_world_scan), T_world_camera)

@@ -1,0 +1,98 @@
+"""What all synthetic sites have in common: triangles, positions of sensors, and what repeats."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from wsdesc.datasets.synthetic.raycast import Tree
+from wsdesc.datasets.synthetic.shapes import Triangles, place, rotation
+
+TOLERANCE = 0.004, 0.0008  # standard deviations of equal parts from the plan, metres and radians
+Visitors = Callable[[np.random.Generator], list[Triangles]]
+
+
+@dataclass(frozen=True)
+class Surfaces:
+    """Triangles ready for ray casting."""
+
+    items: list[Triangles]
+    glass_from: int  # items from this index on are glass
+    dropout_level: NDArray[np.float32]  # (M,) per item; see `camera.Scene`
+
+    @cached_property
+    def tree(self) -> Tree:
+        """Bounding volume tree of the triangles of all items."""
+        return Tree.over(np.concatenate(self.items))
+
+    @cached_property
+    def item_of(self) -> NDArray[np.int32]:
+        """Item (F,) of each triangle of the tree."""
+        owner = np.repeat(np.arange(len(self.items)), [len(item) for item in self.items])
+        return owner[self.tree.source].astype(np.int32)
+
+
+@dataclass
+class Site:
+    """A place in metres; z is up."""
+
+    items: list[Triangles] = field(default_factory=list)
+    glass: list[Triangles] = field(default_factory=list)  # panes: most rays pass through them
+    spots: NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 3)))  # ground below a sensor
+    symmetries: list[NDArray[np.float64]] = field(default_factory=list)  # (4, 4) equal parts to equal parts
+    visitors: Visitors | None = None  # draws what moves; None: nothing moves
+    gaze: NDArray[np.float64] | None = None  # (3,) what all sensors look at; spots are then the sensors
+
+    def add(self, *items: Triangles) -> None:
+        """Add items; empty ones are left out."""
+        self.items += [item for item in items if len(item)]
+
+    def surfaces(self, rng: np.random.Generator) -> Surfaces:
+        """Return the surfaces with the visitors of one moment."""
+        if self.visitors is None:
+            return self._still
+        moving = [item for item in self.visitors(rng) if len(item)]
+        return self._prepare(moving)
+
+    @cached_property
+    def _still(self) -> Surfaces:
+        return self._prepare([])
+
+    def _prepare(self, moving: list[Triangles]) -> Surfaces:
+        solid = [*self.items, *moving]
+        glass = [pane for pane in self.glass if len(pane)]
+        level = np.full(len(solid) + len(glass), np.inf, dtype=np.float32)
+        # Every tenth item is dark or shiny. The choice is fixed: it belongs to the site.
+        level[3 : len(self.items) : 10] = 1.0
+        level[len(solid) :] = -np.inf
+        return Surfaces([*solid, *glass], len(solid), level)
+
+
+def perturb(rng: np.random.Generator, item: Triangles, factor: float = 1.0) -> Triangles:
+    """Displace a part by the tolerance of building."""
+    if len(item) == 0:
+        return item
+    centre = item.sum(axis=(0, 1)) / (3 * len(item))
+    turned = place(item - centre, yaw=rng.normal(0, factor * TOLERANCE[1]))
+    return place(turned, centre + rng.normal(0, factor * TOLERANCE[0], 3))
+
+
+def motion(at: ArrayLike = (0.0, 0.0, 0.0), yaw: float = 0.0) -> NDArray[np.float64]:
+    """Compute the pose (4, 4) of a rotation about the z axis, then a translation."""
+    pose = np.eye(4)
+    pose[:3, :3], pose[:3, 3] = rotation(yaw), at
+    return pose
+
+
+def grid_spots(low: ArrayLike, high: ArrayLike, step: float, z: float = 0.0) -> NDArray[np.float64]:
+    """Return positions (K, 3) on a grid over a rectangle, at height z."""
+    axes = [
+        np.linspace(a, b, max(1, round(float(b - a) / step)) + 1)
+        for a, b in zip(np.asarray(low), np.asarray(high), strict=True)
+    ]
+    x, y = np.meshgrid(*axes, indexing="ij")
+    return np.stack([x.ravel(), y.ravel(), np.full(x.size, z)], axis=-1)
