@@ -15,6 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from benchmarks.fuzz import expensive_binary as binary
+from benchmarks.fuzz import expensive_exchange as exchange
 from benchmarks.fuzz.expensive_binary import HUGE, SIZE, Case
 from benchmarks.fuzz.guarantees import check_reader, limit_memory
 from benchmarks.fuzz.readers import READERS
@@ -225,6 +226,9 @@ _MAKERS = {
     **dict.fromkeys(("npy", "npz", "description"), binary.arrays),
     **dict.fromkeys(("las", "laz"), binary.las),
     "e57": binary.e57,
+    **dict.fromkeys(("ptx", "bin"), exchange.ptx_and_kitti),
+    **dict.fromkeys(("vtk", "vtp"), exchange.vtk_and_vtp),
+    **dict.fromkeys(("gltf", "glb"), exchange.gltf_and_glb),
     "h5": binary.h5,
     **dict.fromkeys(("pairs", "pose.json", "registration", "poses", "graph"), _json),
     "weights": _weights,

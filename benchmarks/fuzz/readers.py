@@ -200,8 +200,10 @@ def repair_e57(content: bytes) -> bytes:
 
 
 READERS = {
-    **{kind: Reader(f"a.{kind}", _mesh) for kind in ("ply", "obj", "off", "stl")},
-    **{kind: Reader(f"a.{kind}", _points) for kind in ("pcd", "las", "laz", "npy", "npz")},
+    **{
+        kind: Reader(f"a.{kind}", _mesh) for kind in ("ply", "obj", "off", "stl", "vtk", "vtp", "gltf", "glb")
+    },
+    **{kind: Reader(f"a.{kind}", _points) for kind in ("pcd", "las", "laz", "npy", "npz", "ptx", "bin")},
     **{kind: Reader(f"a.{kind}", _points) for kind in ("xyz", "csv", "pts")},
     "e57": Reader("a.e57", _points, repair_e57),
     "h5": Reader("ply_data_train0.h5", _shapes),

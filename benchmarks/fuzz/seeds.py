@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.fuzz import seeds_exchange as exchange
 from benchmarks.fuzz.readers import RECONSTRUCTION, repair_e57
 
 _COUNT = 12
@@ -217,6 +218,11 @@ _SPECIAL: dict[str, Callable[[Path], list[bytes]]] = {
     "npy": _npy,
     "npz": _npz,
     "e57": _e57,
+    "ptx": exchange.ptx,
+    "vtk": exchange.vtk,
+    "vtp": exchange.vtp,
+    "gltf": exchange.gltf,
+    "glb": exchange.glb,
     "h5": _h5,
     "gt.log": lambda folder: [_poses_as_text(4)],
     "gt.info": lambda folder: [_poses_as_text(6)],

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from benchmarks.fuzz.seeds import make_seeds
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -9,6 +10,7 @@ from wsdesc.cloud.files import read_cloud, write_points
 from wsdesc.core.errors import WSDescError
 
 FORMATS = ["ply", "pcd", "xyz", "csv", "pts", "npy", "npz", "obj", "off", "stl", "las", "laz", "e57"]
+FORMATS += ["bin", "asc", "ptx", "vtk", "vtp", "gltf", "glb"]
 
 
 @pytest.fixture(scope="module")
@@ -24,6 +26,8 @@ def intact(tmp_path_factory) -> dict[str, bytes]:
         path = folder / f"a.{extension}"
         if extension == "stl":
             path.write_bytes(bytes(80) + np.uint32(2).tobytes() + rng.bytes(100))
+        elif extension in ("ptx", "vtk", "vtp", "gltf", "glb"):
+            path.write_bytes(make_seeds(extension, folder)[-1])
         else:
             write_points(path, points, None if extension in ("npy", "obj", "off") else attributes)
     return {path.suffix[1:]: path.read_bytes() for path in folder.iterdir()}

@@ -44,6 +44,14 @@ def test_text_files_are_scans_if_there_are_no_others(tmp_path):
     assert names(find_scan_files(tmp_path), tmp_path) == ["1.txt", "2.csv"]
 
 
+def test_bin_files_are_scans_if_there_are_no_others(tmp_path):
+    for name in ("1.bin", "mesh.bin"):
+        (tmp_path / name).touch()
+    assert names(find_scan_files(tmp_path), tmp_path) == ["1.bin", "mesh.bin"]
+    (tmp_path / "mesh.gltf").touch()
+    assert names(find_scan_files(tmp_path), tmp_path) == ["mesh.gltf"]
+
+
 def test_circular_links_end(folder):
     (folder / "b" / "back").symlink_to(folder, target_is_directory=True)
     assert len(find_scan_files(folder)) == 3

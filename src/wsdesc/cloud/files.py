@@ -1,7 +1,7 @@
 """Reading and writing of point clouds. The extension of the file selects the format.
 
-Readable: ply, pcd, xyz, txt, csv, pts, npy, npz, obj, off, stl, las, laz, and e57 with the extra `e57`.
-Writable: all of these except stl.
+Readable: ply, pcd, xyz, txt, csv, pts, asc, npy, npz, obj, off, stl, las, laz, e57 (with the extra `e57`),
+ptx, bin (KITTI, nuScenes), vtk, vtp, gltf, glb. Writable: all of these except stl, ptx, vtk, vtp, gltf, glb.
 """
 
 from __future__ import annotations
@@ -176,7 +176,10 @@ def _attribute(name: str, values: Any, count: int) -> np.ndarray:
 
 
 def _reason(error: BaseException, remedy: str) -> str:
-    """Describe an exception and what to do, in one line of limited length."""
+    """Describe an exception and what to do, in one line of limited length.
+
+    Messages of our own may already say what to do, after a semicolon.
+    """
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     if isinstance(error, MemoryError):
@@ -184,4 +187,4 @@ def _reason(error: BaseException, remedy: str) -> str:
     if isinstance(error, ImportError):
         return f"the package {error.name} is not installed; type: pip install {error.name}"
     message = one_line(str(error), _MAX_REASON) or type(error).__name__
-    return f"{message.rstrip('.')}; {remedy}"
+    return message if "; " in message else f"{message.rstrip('.')}; {remedy}"

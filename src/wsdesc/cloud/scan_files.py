@@ -9,7 +9,8 @@ from pathlib import Path
 from wsdesc.cloud.formats import READABLE
 from wsdesc.core.errors import FileFormatError, InputError
 
-_TEXT = (".txt", ".csv")  # scans only in folders without other scans: next to them they are notes or poses
+# Scans only in folders without other scans: next to them they are notes, poses, or buffers of glTF files.
+_AMBIGUOUS = (".txt", ".csv", ".bin")
 
 
 def find_scan_files(places: str | Path | Iterable[str | Path]) -> list[Path]:
@@ -76,8 +77,9 @@ def visible_files(folder: Path) -> list[Path]:
 def scans_among(files: Iterable[Path], extensions: tuple[str, ...] = READABLE) -> list[Path]:
     """Select the files that are scans by their names, in natural order.
 
-    Text files are scans only if no other scans are among the files. Files *.info.txt hold poses (3DMatch).
+    Text files and .bin files are scans only if no other scans are among the files. Files *.info.txt hold
+    poses (3DMatch).
     """
     files = [path for path in files if not path.name.lower().endswith(".info.txt")]
     files = sorted((path for path in files if path.suffix.lower() in extensions), key=natural_order)
-    return [path for path in files if path.suffix.lower() not in _TEXT] or files
+    return [path for path in files if path.suffix.lower() not in _AMBIGUOUS] or files

@@ -20,6 +20,7 @@ _FAMILY = {
     ".txt": "text",
     ".csv": "text",
     ".pts": "text",
+    ".asc": "text",
     ".npy": "arrays",
     ".npz": "arrays",
     ".obj": "mesh",
@@ -28,9 +29,16 @@ _FAMILY = {
     ".las": "las",
     ".laz": "las",
     ".e57": "e57",
+    ".ptx": "ptx",
+    ".bin": "kitti",
+    ".vtk": "vtk",
+    ".vtp": "vtp",
+    ".gltf": "gltf",
+    ".glb": "gltf",
 }
+_READ_ONLY = (".stl", ".ptx", ".vtk", ".vtp", ".gltf", ".glb")
 READABLE = tuple(_FAMILY)
-WRITABLE = tuple(extension for extension in _FAMILY if extension != ".stl")
+WRITABLE = tuple(extension for extension in _FAMILY if extension not in _READ_ONLY)
 WITHOUT_ATTRIBUTES = (".npy", ".obj", ".off")  # written with coordinates only
 
 

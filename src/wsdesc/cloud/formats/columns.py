@@ -10,16 +10,36 @@ import numpy as np
 from wsdesc.cloud.formats import FileContent
 from wsdesc.core.errors import InputError
 
+# Names of coordinates, in the order of preference; compared in lower case, without units and separators.
+_ALIASES = (
+    ("x", "easting", "east", "xcoord", "coordx", "pointx", "posx", "points0"),
+    ("y", "northing", "north", "ycoord", "coordy", "pointy", "posy", "points1"),
+    ("z", "elevation", "height", "altitude", "elev", "alt", "zcoord", "coordz", "pointz", "posz", "points2"),
+)
+_SURVEY = (("e",), ("n",), ("h", "z", "u"))  # short names, accepted only together
+_DEGREES = ({"lat", "latitude"}, {"lon", "long", "lng", "longitude"})
+_UNIT = re.compile(r"[\[(].*|[^a-z0-9]")  # a unit in brackets, and separators
+
 
 def xyz_names(names: Collection[str]) -> tuple[str, str, str]:
-    """Return the names of the columns x, y and z, in lower or upper case."""
-    axes = []
-    for axis in "xyz":
-        name = next((name for name in (axis, axis.upper()) if name in names), None)
-        if name is None:
-            raise ValueError(f"column {axis} is missing (columns: {', '.join(names) or 'none'})")
-        axes.append(name)
-    return axes[0], axes[1], axes[2]
+    """Return the names of the columns x, y and z. Upper case, units and names as in surveys are accepted.
+
+    Raises:
+        ValueError: a coordinate is missing, or the coordinates are degrees.
+    """
+    plain: dict[str, str] = {}
+    for name in names:
+        plain.setdefault(_UNIT.sub("", name.lower()), name)
+    for choices in (_ALIASES, _SURVEY):
+        axes = [next((plain[alias] for alias in aliases if alias in plain), None) for aliases in choices]
+        if axes[0] is not None and axes[1] is not None and axes[2] is not None:
+            return axes[0], axes[1], axes[2]
+    if all(degrees & plain.keys() for degrees in _DEGREES):
+        raise ValueError("latitude and longitude are angles; project them first, for example to UTM")
+    missing = next(
+        (axis for axis, aliases in zip("xyz", _ALIASES, strict=True) if not plain.keys() & {*aliases})
+    )
+    raise ValueError(f"column {missing} is missing (columns: {', '.join(names) or 'none'})")
 
 
 def from_columns(columns: Mapping[str, np.ndarray]) -> FileContent:

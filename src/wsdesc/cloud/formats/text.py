@@ -1,100 +1,81 @@
-"""Text files with one point per line: xyz, txt, csv, pts.
+"""Text files with one point per line: xyz, txt, csv, pts, asc.
 
-Columns are separated by commas, semicolons or white space. The first three are x, y and z unless a line of
-names, which may be a comment, says otherwise. Lines that start with # or // are comments. A single number on
-the first line, as in pts files, is the number of points.
+Columns are separated by commas, semicolons, vertical bars or white space; the decimal mark is a point or a
+comma. The first three columns of numbers are x, y and z unless a line of names, which may be a comment, says
+otherwise. A first column that counts the points is not x. Columns of words are ignored. Lines that start with
+#, // or % are comments. A single number on the first line, as in pts files, is the number of points.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import csv
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple, TextIO
+from typing import Any
 
 import numpy as np
 
 from wsdesc.cloud.formats import FileContent
 from wsdesc.cloud.formats.columns import from_columns, to_columns
+from wsdesc.cloud.formats.text_layout import COMMENTS, TextLayout, read_layout
 
-_COMMENTS = ("#", "//")
-_MAX_LINE = 100_000  # characters
 _CHUNK = 100_000  # points written at a time
-
-
-class _TableLayout(NamedTuple):
-    first_row: int  # lines before the first point
-    width: int
-    separator: str | None
-    names: list[str] | None
-    announced: int | None  # number of points on the first line
+_SEPARATOR = ";"  # of lines without quotes
+_UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # marks at the start of the file
 
 
 def read(path: Path, faces: bool) -> FileContent:
-    with path.open(encoding="utf-8-sig", errors="replace") as file:
-        layout = _read_layout(file)
+    with path.open("rb") as start:
+        encoding = "utf-16" if start.read(2) in _UTF_16 else "utf-8-sig"
+    with path.open(encoding=encoding, errors="replace") as file:
+        layout = read_layout(file)
+        columns = layout.numeric
+        if layout.names is None and len(columns) < 3:
+            raise ValueError(f"the lines have {len(columns)} columns of numbers, at least three are needed")
         file.seek(0)
-        options: dict[str, Any] = {"delimiter": layout.separator, "comments": _COMMENTS, "ndmin": 2}
+        options: dict[str, Any] = {"delimiter": layout.separator, "comments": COMMENTS, "ndmin": 2}
+        lines: Iterable[str] = islice(file, layout.first_row, None)
+        if layout.separator and (layout.quoted or layout.decimal_comma):
+            lines, options["delimiter"] = _without_quotes(lines, layout), _SEPARATOR
+        elif layout.decimal_comma:
+            lines = (line.replace(",", ".") for line in lines)
+        if len(columns) < len(layout.words):  # otherwise every line must have the same number of columns
+            options["usecols"] = columns
         try:
-            table = np.loadtxt(file, skiprows=layout.first_row, **options)  # (N, columns)
+            table = np.loadtxt(lines, **options)  # (N, columns)
         except ValueError as error:  # the text after the semicolon is for developers
             raise ValueError(f"after {layout.first_row} lines, {str(error).split(';')[0]}") from error
     if layout.announced is not None and layout.announced != len(table):
         raise ValueError(f"the first line announces {layout.announced} points, {len(table)} follow")
-    if layout.names is None:
-        if layout.width < 3:
-            raise ValueError(f"the lines have {layout.width} columns, at least three are needed")
-        names = ["x", "y", "z", *(f"column_{i}" for i in range(3, layout.width))]
-    else:
-        names = layout.names
+    names = [layout.names[i] for i in columns] if layout.names else _default_names(table)
     return from_columns({name: np.ascontiguousarray(table[:, i]) for i, name in enumerate(names)})
 
 
-def _read_layout(file: TextIO) -> _TableLayout:
-    """Derive the columns from the lines up to the first point."""
-    names: list[str] | None = None
-    comment: list[str] = []
-    count: int | None = None
-    number = 0
-    while line := file.readline(_MAX_LINE):
-        if "\0" in line or len(line) == _MAX_LINE:
-            raise ValueError("this is not a text with one point per line")
-        if line.isspace():
-            number += 1
-            continue
-        words, separator = _split(line.strip().lstrip("#/"))
-        if line.strip().startswith(_COMMENTS):
-            comment = words if {"x", "y", "z"} <= {word.lower() for word in words} else comment
-        elif words and all(map(_is_number, words)):
-            if not (len(words) == 1 and words[0].isdecimal() and count is None):
-                break
-            count = int(words[0])
-        elif words and names is None:
-            names = words
-        elif words:
-            raise ValueError(f"line {number + 1} has a column that is not a number: {line.strip()[:60]!r}")
-        number += 1
-    else:
-        raise ValueError("the file has no points")
-    if names is None and len(comment) == len(words):
-        names = comment
-    if names is not None and len(names) != len(words):
-        raise ValueError(f"there are {len(names)} column names, but the first point has {len(words)} columns")
-    if names is not None and len(set(names)) < len(names):
-        raise ValueError(f"two columns have the same name (columns: {', '.join(names)})")
-    return _TableLayout(number, len(words), separator, names, count)
+def _without_quotes(lines: Iterable[str], layout: TextLayout) -> Iterator[str]:
+    """Remove quotes and replace decimal commas, which NumPy does not support."""
+    for words in csv.reader(lines, delimiter=layout.separator or " ", skipinitialspace=True):
+        plain = (word.replace(_SEPARATOR, " ") for word in words)
+        yield _SEPARATOR.join(word.replace(",", ".") if layout.decimal_comma else word for word in plain)
 
 
-def _split(line: str) -> tuple[list[str], str | None]:
-    separator = next((character for character in ";," if character in line), None)
-    return [word.strip(" \t\"'") for word in line.split(separator)] if line else [], separator
+def _default_names(table: np.ndarray) -> list[str]:
+    """Name the columns of a table (N, columns) without a header: a counter, then x, y, z and further ones."""
+    shift = int(_starts_with_counter(table))
+    names = [f"column_{i}" for i in range(table.shape[1])]
+    names[shift : shift + 3] = "xyz"
+    if shift:
+        names[0] = "id"
+    return names
 
 
-def _is_number(word: str) -> bool:
-    try:
-        float(word)
-    except ValueError:
+def _starts_with_counter(table: np.ndarray) -> bool:
+    """Return whether the first column is k, k + 1, … next to three columns with other than whole numbers."""
+    if len(table) < 3 or table.shape[1] < 4 or table[0, 0] not in (0, 1):
         return False
-    return True
+    with np.errstate(invalid="ignore"):
+        counts = bool((np.diff(table[:, 0]) == 1).all())
+        return counts and bool((table[:, 1:4] % 1 != 0).any(axis=0).all())
 
 
 def write(path: Path, points: np.ndarray, attributes: Mapping[str, np.ndarray]) -> None:
