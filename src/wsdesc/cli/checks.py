@@ -7,13 +7,15 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from wsdesc.core.errors import FileFormatError, InputError
+from wsdesc.core.file_parts import split_part
 
 
 def check_inputs(paths: Iterable[Path]) -> None:
     """Refuse input files that do not exist, before the first one is read."""
     for path in paths:
+        file, _ = split_part(path)
         try:
-            exists, is_folder = path.exists(), path.is_dir()
+            exists, is_folder = file.exists(), file.is_dir()
         except OSError as error:
             raise FileFormatError(f"{path}: cannot be read: {error.strerror or error}") from error
         if not exists:
@@ -32,7 +34,7 @@ def check_outputs(outputs: Mapping[Path | None, tuple[str, ...] | None], inputs:
     """
     from wsdesc.cloud.formats import WRITABLE
 
-    used = {path.resolve() for path in inputs}
+    used = {split_part(path)[0].resolve() for path in inputs}
     for path, extensions in outputs.items():
         if path is None:
             continue

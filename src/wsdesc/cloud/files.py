@@ -14,10 +14,18 @@ from typing import Any, Literal
 import numpy as np
 
 from wsdesc.cloud.cloud import Cloud, all_finite, as_array, as_points
-from wsdesc.cloud.formats import READABLE, WITHOUT_ATTRIBUTES, WRITABLE, FileContent, module_for
+from wsdesc.cloud.formats import (
+    READABLE,
+    WITH_STATIONS,
+    WITHOUT_ATTRIBUTES,
+    WRITABLE,
+    FileContent,
+    module_for,
+)
 from wsdesc.cloud.formats.faces import sample_surface
 from wsdesc.core.atomic import atomic_write
 from wsdesc.core.errors import FileFormatError, InputError, WSDescError, one_line
+from wsdesc.core.file_parts import split_part
 
 AnyPath = str | os.PathLike[str]
 NonFinite = Literal["raise", "drop"]
@@ -31,7 +39,8 @@ def read_points(
     """Read the points of a file.
 
     Args:
-        path: the file.
+        path: the file. `multi.e57#2` is the second station of an E57 or PTX file; without a number, all
+            stations are merged by their poses.
         sample: for files with faces, sample so many points uniformly on the surface instead of reading the
             vertices.
         seed: of the sample.
@@ -120,9 +129,13 @@ def _extension(path: Path, supported: tuple[str, ...], action: str) -> str:
 
 def _read(path: Path, faces: bool) -> FileContent:
     """Read a file with at least one point; raise a FileFormatError otherwise."""
+    path, station = split_part(path)
     if os.path.isdir(path):  # noqa: PTH112 - Path.is_dir raises in a folder without permission
         raise FileFormatError(f"{path}: is not a file but a folder; name one of the files in it")
     extension = _extension(path, READABLE, "read")
+    options = {} if station is None else {"station": station}
+    if options and extension not in WITH_STATIONS:
+        raise FileFormatError(f"{path}: {extension[1:]} files have no stations; omit #{station}")
     try:
         if not path.exists():
             raise FileFormatError(f"{path}: there is no such file; check the path")
@@ -130,7 +143,7 @@ def _read(path: Path, faces: bool) -> FileContent:
             raise FileFormatError(f"{path}: is not a file; check the path")
         if path.stat().st_size == 0:
             raise FileFormatError(f"{path}: is empty; export the scan again")
-        content: FileContent = module_for(extension).read(path, faces)
+        content: FileContent = module_for(extension).read(path, faces, **options)
     except WSDescError:
         raise
     except BaseException as error:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from wsdesc.cloud.formats import READABLE
 from wsdesc.core.errors import FileFormatError, InputError
+from wsdesc.core.file_parts import split_part
 
 # Scans only in folders without other scans: next to them they are notes, poses, or buffers of glTF files.
 _AMBIGUOUS = (".txt", ".csv", ".bin")
@@ -26,9 +27,9 @@ def find_scan_files(places: str | Path | Iterable[str | Path]) -> list[Path]:
             inside = [file for folder in folders_below(place) for file in scans_among(visible_files(folder))]
             if not inside:
                 raise InputError(f"{place}: no scans in this folder; readable are {' '.join(READABLE)}")
-        elif not place.exists():
+        elif not split_part(place)[0].exists():
             raise FileFormatError(f"{place}: no such file or folder")
-        elif place.suffix.lower() in READABLE:
+        elif split_part(place)[0].suffix.lower() in READABLE:
             inside = [place]
         else:
             raise FileFormatError(f"{place}: not a scan; readable are {' '.join(READABLE)}")

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from wsdesc.core.atomic import append_line
 from wsdesc.core.errors import FileFormatError
 from wsdesc.core.executors import Executor
+from wsdesc.core.file_parts import split_part
 from wsdesc.core.progress import Advance
 
 JobT = TypeVar("JobT")
@@ -105,12 +106,13 @@ def content_key(*parts: Any) -> str:
 
 
 def content_of(path: str | Path) -> str:
-    """Hash a file's bytes and append its extension, which selects the reader.
+    """Hash a file's bytes and append its extension, which selects the reader, and the part of the file.
 
     Files that cannot be read get a text that no hash equals.
     """
+    whole, _ = split_part(path)
     try:
-        with Path(path).open("rb") as file:
+        with whole.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest() + Path(path).suffix.lower()
     except OSError:
         return f"unreadable {path}"

@@ -13,14 +13,17 @@ from wsdesc.cloud.clean import clean
 from wsdesc.cloud.cloud import Cloud, as_points
 from wsdesc.cloud.files import write_points
 from wsdesc.cloud.scan_files import find_scan_files
-from wsdesc.core.errors import InputError
+from wsdesc.cloud.stations import expand_stations
+from wsdesc.core.errors import InputError, WSDescError
 from wsdesc.reconstruction.options import JOURNAL
 
 Scans = str | Path | Sequence[Any]  # a folder; or files, folders, clouds and points (N, 3)
 
 
 def find_scans(places: Sequence[str | Path], out: Path | None = None) -> list[Path]:
-    """List the scans among files and in folders, in natural order, without the results of earlier runs.
+    """List the scans among files and in folders, in natural order, without results of earlier runs.
+
+    Every station of an E57 or PTX file is a scan.
 
     Args:
         places: Files and folders.
@@ -30,13 +33,21 @@ def find_scans(places: Sequence[str | Path], out: Path | None = None) -> list[Pa
         FileFormatError: A place does not exist, or is not a scan.
         InputError: A folder has no scans, or all scans are in `out`.
     """
-    scans = find_scan_files(places)
+    scans = [station for file in find_scan_files(places) for station in _stations(file)]
     if out is not None:
         scans = [scan for scan in scans if out.resolve() not in scan.resolve().parents]
         if not scans:
             raise InputError(f"{out}: all scans are in the folder for results: choose another folder")
     # Every folder of a run has a journal.
     return [scan for scan in scans if not any((p / JOURNAL).exists() for p in scan.resolve().parents)]
+
+
+def _stations(path: str | Path) -> list[Path]:
+    """List the stations of a file, or the file if it cannot be read: reading it will say why."""
+    try:
+        return expand_stations(path)
+    except WSDescError:
+        return [Path(path)]
 
 
 def as_files(scans: Scans, cache: Path, out: Path | None) -> tuple[dict[str, Path], dict[str, str]]:
@@ -49,7 +60,10 @@ def as_files(scans: Scans, cache: Path, out: Path | None) -> tuple[dict[str, Pat
     expanded: list[Any] = []
     for scan in scans:
         folder = isinstance(scan, str | Path) and Path(scan).is_dir()
-        expanded += find_scans([scan], out) if folder else [scan]
+        if folder:
+            expanded += find_scans([scan], out)
+        else:
+            expanded += _stations(scan) if isinstance(scan, str | Path) else [scan]
     paths, failed = dict[str, Path](), dict[str, str]()
     counts = Counter(Path(scan).name for scan in expanded if isinstance(scan, str | Path))
     for number, scan in enumerate(expanded):

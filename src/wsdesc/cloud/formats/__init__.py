@@ -39,6 +39,7 @@ _FAMILY = {
 _READ_ONLY = (".stl", ".ptx", ".vtk", ".vtp", ".gltf", ".glb")
 READABLE = tuple(_FAMILY)
 WRITABLE = tuple(extension for extension in _FAMILY if extension not in _READ_ONLY)
+WITH_STATIONS = (".e57", ".ptx")  # `read` takes the number of a station; the module has `count_stations`
 WITHOUT_ATTRIBUTES = (".npy", ".obj", ".off")  # written with coordinates only
 
 

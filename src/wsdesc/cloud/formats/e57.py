@@ -1,4 +1,4 @@
-"""E57, by pye57. All scans of a file are transformed by their poses and merged into one cloud."""
+"""E57, by pye57. Scans are transformed by their poses; all scans of a file are merged into one cloud."""
 
 from __future__ import annotations
 
@@ -29,16 +29,22 @@ def _pye57() -> Any:
     return pye57
 
 
-def read(path: Path, faces: bool) -> FileContent:
-    """Read all scans, with the attributes that every scan has, without points that are marked as invalid."""
+def read(path: Path, faces: bool, station: int | None = None) -> FileContent:
+    """Read all scans, or that with the number `station` from 1, without points that are marked as invalid.
+
+    Only attributes that every scan has are read.
+    """
     pye57 = _pye57()
     check_header(path)
     try:
         with pye57.E57(str(path)) as file:
-            headers = [file.get_header(i) for i in range(file.scan_count)]
+            if station is not None and not 1 <= station <= file.scan_count:
+                raise ValueError(f"the file has {file.scan_count} stations, there is no station {station}")
+            numbers = range(file.scan_count) if station is None else [station - 1]
+            headers = [file.get_header(i) for i in numbers]
             values = len(_CARTESIAN) + len(_ATTRIBUTES) + len(_INVALID) + 3  # per point
             check_unpacked(8 * values * sum(header.point_count for header in headers), path.stat().st_size)
-            scans = [_read_scan(file, i, header) for i, header in enumerate(headers)]
+            scans = [_read_scan(file, i, header) for i, header in zip(numbers, headers, strict=True)]
     except pye57.libe57.E57Exception as error:
         raise ValueError(str(error).strip().split("\n")[0]) from error  # the other lines are for developers
     if not scans:
@@ -48,6 +54,17 @@ def read(path: Path, faces: bool) -> FileContent:
         np.concatenate([scan.points for scan in scans]),
         {name: _narrow(name, np.concatenate([scan.attributes[name] for scan in scans])) for name in common},
     )
+
+
+def count_stations(path: Path) -> int:
+    """Return the number of scans in a file."""
+    pye57 = _pye57()
+    check_header(path)
+    try:
+        with pye57.E57(str(path)) as file:
+            return int(file.scan_count)
+    except pye57.libe57.E57Exception as error:
+        raise ValueError(str(error).strip().split("\n")[0]) from error
 
 
 def _read_scan(file: Any, index: int, header: Any) -> FileContent:

@@ -32,16 +32,16 @@ class _Station(NamedTuple):
 
 
 def read(path: Path, faces: bool, station: int | None = None) -> FileContent:
-    """Read all stations, or that with the index `station`, in the frame of the file."""
+    """Read all stations, or that with the number `station` from 1, in the frame of the file."""
     parts = []
     with path.open("rb") as file:
-        for index, header in enumerate(_stations(file)):
+        for index, header in enumerate(_stations(file), start=1):
             if station is None or station == index:
                 parts.append(_read_points(file, header))
             else:
                 _skip_points(file, header)
     if not parts:
-        wanted = "" if station is None else f", there is no station {station + 1}"
+        wanted = "" if station is None else f", there is no station {station}"
         raise ValueError(f"the file has {count_stations(path)} stations{wanted}")
     width = min(part.shape[1] for part in parts)
     table = np.concatenate([part[:, :width] for part in parts])  # (N, width)

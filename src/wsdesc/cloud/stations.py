@@ -1,0 +1,34 @@
+"""Stations: files of surveys (E57, PTX) hold several scans. `multi.e57#2` is the second one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from wsdesc.cloud.formats import WITH_STATIONS, module_for
+from wsdesc.core.errors import FileFormatError, one_line
+from wsdesc.core.file_parts import split_part
+
+
+def count_stations(path: str | Path) -> int:
+    """Return the number of scans in a file; it is 1 for formats without stations.
+
+    Raises:
+        FileFormatError: the file cannot be read.
+        MissingExtraError: the file is E57, and the extra `e57` is not installed.
+    """
+    path = Path(path)
+    if path.suffix.lower() not in WITH_STATIONS:
+        return 1
+    try:
+        return int(module_for(path.suffix.lower()).count_stations(path))
+    except (ValueError, OSError) as error:
+        raise FileFormatError(
+            f"{path}: the stations cannot be counted: {one_line(str(error), 200)}"
+        ) from error
+
+
+def expand_stations(path: str | Path) -> list[Path]:
+    """List the stations of a file as multi.e57#1, multi.e57#2, …; other files as they are."""
+    file, station = split_part(path)
+    count = 1 if station is not None else count_stations(file)
+    return [Path(path)] if count < 2 else [file.with_name(f"{file.name}#{k + 1}") for k in range(count)]

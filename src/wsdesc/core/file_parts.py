@@ -1,0 +1,23 @@
+"""Names of parts of files: `scans.e57#2` is the second station in scans.e57."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+_PART = re.compile(r"(.+\.\w+)#(\d{1,9})")
+
+
+def split_part(path: str | Path) -> tuple[Path, int | None]:
+    """Split `scans.e57#2` into the file and the number of the part, which counts from 1.
+
+    The number is None if there is none, or if a file has exactly this name.
+    """
+    path = Path(path)
+    found = _PART.fullmatch(path.name)
+    try:
+        if found is None or path.exists():
+            return path, None
+    except OSError:  # the caller finds out why the file cannot be read
+        return path, None
+    return path.with_name(found[1]), int(found[2])
