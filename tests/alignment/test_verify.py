@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -112,10 +114,13 @@ def test_swapping_the_scans_swaps_the_score(room: tuple) -> None:
 def test_moving_a_scan_keeps_the_score(room: tuple, which: str) -> None:
     source, target, T = room
     M = random_pose(11)
-    if which == "source":
-        moved = (CpuSurface.of(transform(source.points, M)), target, T @ inverse(M))
-    else:
-        moved = (source, CpuSurface.of(transform(target.points, M)), M @ T)
+    surface = source if which == "source" else target
+    moved_surface = replace(
+        CpuSurface.of(transform(surface.points, M)),
+        sample=surface.sample,
+        direction_weights=surface.direction_weights,
+    )
+    moved = (moved_surface, target, T @ inverse(M)) if which == "source" else (source, moved_surface, M @ T)
     np.testing.assert_allclose(score(*moved, DISTANCE), score(*room, DISTANCE), atol=2e-3)
     before, after = information(*room, DISTANCE), information(*moved, DISTANCE)
     np.testing.assert_allclose(np.linalg.eigvalsh(after.matrix), np.linalg.eigvalsh(before.matrix), atol=2e-3)

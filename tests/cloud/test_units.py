@@ -152,7 +152,7 @@ def test_density_has_little_influence():
 
 def test_never_much_finer_than_the_points():
     few = box(60, (3, 2.5, 1.5))
-    assert working_resolution(few) == pytest.approx(spacing(few) / 2)
+    assert working_resolution(few) == pytest.approx(spacing(few) / 2, rel=0.005)  # three digits
 
 
 def test_several_clouds_have_one_resolution():

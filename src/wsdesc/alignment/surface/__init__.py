@@ -1,8 +1,9 @@
 """Surfaces: scans prepared for verification and refinement of poses.
 
-Poses are verified on a sample of each scan, searched in all points of the other. The sample depends only on
-the order of the points, so a moved scan has the same sample. A surface on the CPU compares one pose at a
-time, on threads; a surface on a GPU compares all poses at once.
+Poses are verified on a sample of each scan, searched in all points of the other. The sample depends on the
+positions of the points, see `sample_order`. So scans must be in their local frames, for a moved scan to have
+the same sample. A surface on the CPU compares one pose at a time, on threads; a surface on a GPU compares all
+poses at once.
 """
 
 from __future__ import annotations

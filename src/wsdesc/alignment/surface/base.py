@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, Literal, Protocol, TypeVar
 
-from numpy.typing import ArrayLike
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from wsdesc.core.errors import InputError
 from wsdesc.core.geometry import Floats, check_rigid
@@ -14,6 +16,8 @@ SAMPLE_SIZE = 3000  # points of the sample; a share of them is then accurate to 
 REFERENCE_SIZE = 400  # points that measure how frequent a direction of normals is
 SHARPNESS = 16  # power of the cosine between normals of one direction: weight 1/2 at 17°
 MIN_FREQUENCY = 0.02  # rarer directions are noise and get no larger weight
+
+_SAMPLE_STEPS = 8  # the cells of `sample_order` are 2⁻⁸ … 2⁻⁷ of the scan's size: few hold two points
 
 Backend = Literal["cpu", "cuda"]
 ResultT = TypeVar("ResultT")
@@ -48,6 +52,22 @@ class Surface(Protocol):
     @property
     def direction_weights(self) -> Any:
         """(S,) weights of the sample, sum 1, that give each direction of normals the same influence."""
+
+
+def sample_order(points: Floats) -> NDArray[np.intp]:
+    """Order points (N, 3) at random, by a hash of their positions: the first ones are a sample.
+
+    Noise moves few points to another place in this order, and so do points that are added or left out.
+    """
+    size = float(np.sqrt(points.var(axis=0).sum()))
+    step = math.ldexp(1.0, math.frexp(size)[1] - _SAMPLE_STEPS) if size > 0 else 1.0  # coarse: seldom changes
+    # Surfaces often pass through the origin: half a step keeps them off the borders of cells.
+    cells = np.floor(points / step + 0.5).astype(np.int64).view(np.uint64)
+    keys = np.zeros(len(points), np.uint64)
+    for axis in range(3):
+        keys = (keys ^ cells[:, axis]) * np.uint64(0x9E3779B97F4A7C15)
+        keys ^= keys >> np.uint64(32)
+    return np.argsort(keys, kind="stable")
 
 
 def for_backend(

@@ -10,7 +10,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.spatial import cKDTree
 
-from wsdesc.alignment.surface.base import MIN_FREQUENCY, REFERENCE_SIZE, SAMPLE_SIZE, SHARPNESS, Backend
+from wsdesc.alignment.surface.base import (
+    MIN_FREQUENCY,
+    REFERENCE_SIZE,
+    SAMPLE_SIZE,
+    SHARPNESS,
+    Backend,
+    sample_order,
+)
 from wsdesc.core.errors import InputError
 from wsdesc.core.geometry import NEIGHBOURS, Floats, local_planes
 
@@ -40,7 +47,7 @@ class CpuSurface:
             raise InputError("the points of a surface contain NaN or infinity: clean the scan first")
         tree = cKDTree(points)
         normals, curvature = local_planes(points, tree, NEIGHBOURS)
-        order = np.random.default_rng(0).permutation(len(points))
+        order = sample_order(points)
         sample = np.sort(order[:SAMPLE_SIZE])
         weights = _direction_weights(normals[sample], normals[order[:REFERENCE_SIZE]])
         return cls(points, normals, curvature, tree, sample, weights)

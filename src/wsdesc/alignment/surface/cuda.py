@@ -13,7 +13,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from wsdesc.alignment.surface.base import MIN_FREQUENCY, REFERENCE_SIZE, SAMPLE_SIZE, SHARPNESS, Backend
+from wsdesc.alignment.surface.base import (
+    MIN_FREQUENCY,
+    REFERENCE_SIZE,
+    SAMPLE_SIZE,
+    SHARPNESS,
+    Backend,
+    sample_order,
+)
 from wsdesc.cloud.nearest import k_nearest, nearest
 from wsdesc.cloud.neighbours import NeighbourGrid, check_points
 from wsdesc.core.geometry import LINE_RATIO, NEIGHBOURS, Floats, inverse
@@ -40,7 +47,7 @@ class CudaSurface:
         """Prepare points (N, 3), N ≥ 1, finite and downsampled; any unit, any device."""
         grid = NeighbourGrid.of(check_points(points).detach().float())
         normals, curvature = _local_planes(grid)
-        order = torch.from_numpy(np.random.default_rng(0).permutation(len(points))).to(points.device)
+        order = torch.from_numpy(sample_order(points.detach().double().cpu().numpy())).to(points.device)
         sample = order[:SAMPLE_SIZE].sort().values
         weights = _direction_weights(normals[sample], normals[order[:REFERENCE_SIZE]])
         return cls(points.detach().double(), normals, curvature, sample, weights)

@@ -58,8 +58,9 @@ def farthest_points(points: Tensor, keep: int, generator: torch.Generator | None
     Args:
         points: (N, 3) on any device.
         keep: number of points to choose.
-        generator: chooses the first point; seed 0 by default. It is on the CPU, so that all devices start
-            at the same point.
+        generator: chooses the first point, the nearest one to a random place in the bounding box. Noise
+            and a few points more or less seldom change it. Seed 0 by default; on the CPU, so that all
+            devices start at the same point.
 
     Returns:
         (min(keep, N),) int64 on the points' device, in the order of choice.
@@ -67,7 +68,7 @@ def farthest_points(points: Tensor, keep: int, generator: torch.Generator | None
     points = check_points(points).detach()
     _check_keep(keep)
     generator = generator or torch.Generator().manual_seed(0)
-    first = int(torch.randint(len(points), (1,), generator=generator))
+    first = _nearest_to_random_place(points, generator)
     keep = min(keep, len(points))
     if points.dtype == torch.float64:  # keeps the digits of geographic coordinates in float32
         points = points - points[first]
@@ -79,6 +80,13 @@ def farthest_points(points: Tensor, keep: int, generator: torch.Generator | None
     from wsdesc.cloud.sampling import cuda
 
     return cuda.farthest_points(columns, keep, first)
+
+
+def _nearest_to_random_place(points: Tensor, generator: torch.Generator) -> int:
+    share = torch.rand(3, dtype=torch.float64, generator=generator).to(points.device)
+    low, high = points.amin(0).double(), points.amax(0).double()
+    place = low + share * (high - low)
+    return int((points.double() - place).square().sum(1).argmin())
 
 
 def _check_keep(keep: int) -> None:

@@ -29,6 +29,7 @@ INDOOR_RESOLUTION = 0.025  # metres: the working resolution for which the unit i
 _SPACINGS = 2.0  # working resolution in spacings,
 _FINEST, _COARSEST = 1 / 90, 1 / 55  # limited to these shares of the extent,
 _MIN_SPACINGS = 0.5  # but never finer than this many spacings: the descriptor needs neighbours
+_DIGITS = 3  # of the resolution: noise of the coordinates then seldom changes it and with it all voxels
 _UNIT_RATIO = 30.0  # ratio of two extents from which on the scans cannot have the same unit
 
 _ROOM_EXTENTS = (0.7, 7.0)  # metres: extents of scans of a room, or of a good part of one
@@ -42,7 +43,7 @@ class Scale:
 
     spacing: float  # between neighbouring points
     extent: float  # of the scanned surface: mean side of a box around nearly all of it
-    resolution: float  # working resolution: voxel size for all computations
+    resolution: float  # working resolution: voxel size for all computations, three significant digits
 
     @classmethod
     def combine(cls, spacings: Sequence[float], extents: Sequence[float]) -> Scale:
@@ -53,7 +54,8 @@ class Scale:
         """
         spacing, extent = (sorted(values)[len(values) // 2] for values in (spacings, extents))
         resolution = min(max(_SPACINGS * spacing, _FINEST * extent), _COARSEST * extent)
-        return cls(spacing, extent, max(resolution, _MIN_SPACINGS * spacing))
+        resolution = max(resolution, _MIN_SPACINGS * spacing)
+        return cls(spacing, extent, float(f"{resolution:.{_DIGITS}g}"))
 
     @property
     def unit(self) -> float:
