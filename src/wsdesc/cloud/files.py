@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from wsdesc.cloud.clean import first_occurrences
 from wsdesc.cloud.cloud import Cloud, all_finite, as_array, as_points
 from wsdesc.cloud.formats import (
     READABLE,
@@ -22,19 +23,20 @@ from wsdesc.cloud.formats import (
     FileContent,
     module_for,
 )
-from wsdesc.cloud.formats.faces import sample_surface
+from wsdesc.cloud.mesh import sample_surface, scan_points
 from wsdesc.core.atomic import atomic_write
 from wsdesc.core.errors import FileFormatError, InputError, WSDescError, one_line
 from wsdesc.core.file_parts import split_part
 
 AnyPath = str | os.PathLike[str]
 NonFinite = Literal["raise", "drop"]
+Sample = int | Literal["auto"] | None
 
 _MAX_REASON = 200  # characters of a library's message
 
 
 def read_points(
-    path: AnyPath, *, sample: int | None = None, seed: int = 0, nonfinite: NonFinite = "raise"
+    path: AnyPath, *, sample: Sample = None, seed: int = 0, nonfinite: NonFinite = "raise"
 ) -> np.ndarray:
     """Read the points of a file.
 
@@ -42,7 +44,8 @@ def read_points(
         path: the file. `multi.e57#2` is the second station of an E57 or PTX file; without a number, all
             stations are merged by their poses.
         sample: for files with faces, sample so many points uniformly on the surface instead of reading the
-            vertices.
+            vertices. "auto", as in `register`, samples a model, and reads the vertices of a scan: the surface
+            is sampled if a quarter of it belongs to faces with an edge longer than 1/45 of the extent.
         seed: of the sample.
         nonfinite: "raise" an error for NaN and infinite coordinates, or "drop" these points.
 
@@ -57,7 +60,7 @@ def read_points(
 
 
 def read_cloud(
-    path: AnyPath, *, sample: int | None = None, seed: int = 0, nonfinite: NonFinite = "raise"
+    path: AnyPath, *, sample: Sample = None, seed: int = 0, nonfinite: NonFinite = "raise"
 ) -> Cloud:
     """Read the points of a file with their attributes; arguments and errors as in `read_points`.
 
@@ -65,12 +68,17 @@ def read_cloud(
     that are sampled on a surface have no attributes.
     """
     path = Path(path)
-    if sample is not None and (sample != int(sample) or sample < 1):
+    if isinstance(sample, str):
+        if sample != "auto":
+            raise InputError(f'sample must be an integer or "auto", not {sample!r}')
+    elif sample is not None and (sample != int(sample) or sample < 1):
         raise InputError(f"sample must be an integer of at least 1, not {sample}")
     if seed < 0:
         raise InputError(f"seed must be at least 0, not {seed}")
     if nonfinite not in ("raise", "drop"):
         raise InputError(f'nonfinite must be "raise" or "drop", not {nonfinite!r}')
+    if sample == "auto":
+        return _read_scan(path, nonfinite)
     content, dropped = _finite(path, _read(path, faces=sample is not None), nonfinite)
     if sample is None:
         return Cloud(content.points, content.attributes, dropped)
@@ -81,6 +89,21 @@ def read_cloud(
     except ValueError as error:
         raise FileFormatError(f"{path}: {error}; omit `sample` to read the vertices") from error
     return Cloud(points, dropped=dropped)
+
+
+def _read_scan(path: Path, nonfinite: NonFinite) -> Cloud:
+    """Read the points of a scan, or sample the surface of a model; see `sample` in `read_points`."""
+    try:
+        content = _read(path, faces=True)
+    except FileFormatError:
+        content = _read(path, faces=False)  # faces may be damaged where the vertices are not
+    content, dropped = _finite(path, content, nonfinite)
+    sampled = scan_points(content.points, content.faces)
+    if sampled is not None:
+        return Cloud(sampled, dropped=dropped)
+    if path.suffix.lower() == ".stl":  # each triangle repeats its vertices
+        content = FileContent(content.points[first_occurrences(content.points)], {})
+    return Cloud(content.points, content.attributes, dropped)
 
 
 def write_points(path: AnyPath, points: Any, attributes: Mapping[str, Any] | None = None) -> None:
@@ -159,20 +182,18 @@ def _read(path: Path, faces: bool) -> FileContent:
 
 def _finite(path: Path, content: FileContent, nonfinite: NonFinite) -> tuple[FileContent, int]:
     """Remove points that are not finite, and the faces around them; return also how many these are."""
-    points, attributes, faces = content
-    if all_finite(points):
+    if all_finite(content.points):
         return content, 0
-    keep = np.isfinite(points).all(axis=1)
-    bad = len(points) - int(keep.sum())
-    if bad == len(points):
+    finite = content.finite()
+    count = len(content.points)
+    bad = count - len(finite.points)
+    if bad == count:
         raise FileFormatError(f"{path}: none of its {bad} points is finite; export the scan again")
     if nonfinite == "raise":
         raise FileFormatError(
-            f'{path}: {bad} of {len(points)} points are not finite; nonfinite="drop" reads the others'
+            f'{path}: {bad} of {count} points are not finite; nonfinite="drop" reads the others'
         )
-    if faces is not None:
-        faces = (np.cumsum(keep) - 1)[faces[keep[faces].all(axis=1)]]
-    return FileContent(points[keep], {name: values[keep] for name, values in attributes.items()}, faces), bad
+    return finite, bad
 
 
 def _attribute(name: str, values: Any, count: int) -> np.ndarray:

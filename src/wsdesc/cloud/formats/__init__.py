@@ -50,6 +50,16 @@ class FileContent(NamedTuple):
     attributes: dict[str, np.ndarray]  # name -> array with N rows
     faces: np.ndarray | None = None  # (F, 3) int64 triangles, if wanted
 
+    def finite(self) -> FileContent:
+        """Drop points that are not finite, and the faces around them."""
+        keep = np.isfinite(self.points).all(axis=1)
+        faces = self.faces
+        if faces is not None:
+            faces = (np.cumsum(keep) - 1)[faces[keep[faces].all(axis=1)]]
+        return FileContent(
+            self.points[keep], {k: values[keep] for k, values in self.attributes.items()}, faces
+        )
+
 
 def module_for(extension: str) -> Any:
     """Import the module that reads and writes files with this (lower-case) extension."""

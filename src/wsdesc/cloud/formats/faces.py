@@ -1,4 +1,4 @@
-"""Faces of meshes: triangulation, and sampling of points on the surface."""
+"""Faces of meshes: triangulation and checks of the vertex indices."""
 
 from __future__ import annotations
 
@@ -43,21 +43,3 @@ def check_faces(faces: np.ndarray, vertices: int) -> np.ndarray:
     if faces.size and (faces.min() < 0 or faces.max() >= vertices):
         raise ValueError(f"a face has a vertex index outside of the {vertices} vertices")
     return faces.astype(np.int64)
-
-
-def sample_surface(vertices: np.ndarray, faces: np.ndarray, count: int, seed: int) -> np.ndarray:
-    """Sample points (count, 3) float64 uniformly by area; the same seed gives the same points."""
-    generator = np.random.default_rng(seed)
-    origin = vertices[faces[:, 0]]  # (F, 3)
-    side_a = vertices[faces[:, 1]] - origin
-    side_b = vertices[faces[:, 2]] - origin
-    with np.errstate(over="ignore", invalid="ignore"):
-        doubled_area = np.linalg.norm(np.cross(side_a, side_b), axis=1)  # (F,)
-        cumulative = np.cumsum(doubled_area)
-    if not 0 < cumulative[-1] < np.inf:
-        raise ValueError("the faces have no area to sample points from")
-    face = np.searchsorted(cumulative, generator.random(count) * cumulative[-1], side="right")
-    a, b = generator.random((2, count, 1))
-    outside = a + b > 1  # the other half of the parallelogram, folded back
-    a, b = np.where(outside, 1 - a, a), np.where(outside, 1 - b, b)
-    return np.asarray(origin[face] + a * side_a[face] + b * side_b[face])
