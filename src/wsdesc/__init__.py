@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from wsdesc.cloud.cloud import Cloud
+    from wsdesc.cloud.convert import as_cloud
     from wsdesc.cloud.files import read_cloud, read_points, write_points
     from wsdesc.core.errors import WSDescError
     from wsdesc.descriptor.description import Description, describe
@@ -41,6 +42,7 @@ _MODULE_OF = {
     "WSDesc": "descriptor.model",
     "WSDescError": "core.errors",
     "ablate": "learning.ablations",
+    "as_cloud": "cloud.convert",
     "describe": "descriptor.description",
     "distill": "learning.distillation",
     "local_frames": "descriptor.lrf",
@@ -72,6 +74,7 @@ __all__ = [  # the keys of _MODULE_OF, spelled out for editors
     "WSDesc",
     "WSDescError",
     "ablate",
+    "as_cloud",
     "describe",
     "distill",
     "local_frames",

@@ -36,9 +36,9 @@ def describe(
     check_model_and_device(model, device)
     with progress_bars() as progress:
         with progress("read file", 0):
-            from wsdesc.cloud.files import read_cloud
+            from wsdesc.cloud.convert import as_cloud
 
-            cloud = read_cloud(scan, nonfinite="drop")
+            cloud = as_cloud(scan)
         from wsdesc.descriptor.description import describe as run
 
         description = run(cloud, progress=progress, **options)

@@ -83,9 +83,9 @@ def register(
     check_view(view, port)
     with progress_bars() as progress:
         with progress("read files", 0):
-            from wsdesc.cloud.files import read_cloud
+            from wsdesc.cloud.convert import as_cloud
 
-            clouds = [read_cloud(path, nonfinite="drop") for path in (source, target)]
+            clouds = [as_cloud(path) for path in (source, target)]
         from wsdesc.registration.pipeline import register as run
 
         result = run(*clouds, progress=progress, **options)

@@ -46,12 +46,12 @@ def view(
         raise InputError("--matches needs a pose: give its file after the two scans")
     with progress_bars() as progress:
         with progress("read files", 0):
-            from wsdesc.cloud.files import read_points
+            from wsdesc.cloud.convert import as_cloud
             from wsdesc.view.pose_file import read_alternatives, read_pose
 
             T = None if pose is None else read_pose(pose)
             alternatives, confidence = ([], 0.0) if pose is None else read_alternatives(pose)
-            clouds = (read_points(source, nonfinite="drop"), read_points(target, nonfinite="drop"))
+            clouds = (as_cloud(source).points, as_cloud(target).points)
         with progress("prepare", 0):
             from wsdesc.view.results import files_scene, pose_choices, short_names
 

@@ -13,7 +13,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from wsdesc.cloud.clean import first_occurrences
 from wsdesc.cloud.cloud import Cloud, all_finite, as_array, as_points
 from wsdesc.cloud.formats import (
     READABLE,
@@ -102,7 +101,7 @@ def _read_scan(path: Path, nonfinite: NonFinite) -> Cloud:
     if sampled is not None:
         return Cloud(sampled, dropped=dropped)
     if path.suffix.lower() == ".stl":  # each triangle repeats its vertices
-        content = FileContent(content.points[first_occurrences(content.points)], {})
+        content, dropped = _finite(path, _read(path, faces=False), nonfinite)
     return Cloud(content.points, content.attributes, dropped)
 
 

@@ -64,8 +64,9 @@ def sample_surface(vertices: np.ndarray, faces: np.ndarray, count: int, seed: in
 def _sample(vertices: np.ndarray, faces: np.ndarray, area: np.ndarray, count: int, seed: int) -> np.ndarray:
     generator = np.random.default_rng(seed)
     cumulative = np.cumsum(area)
-    chosen = np.searchsorted(cumulative, generator.random(count) * cumulative[-1], side="right")
-    a, b = generator.random((2, count, 1))
+    # One row per point: the first points do not depend on the count.
+    where, a, b = np.moveaxis(generator.random((count, 3)), 1, 0)[..., None]  # (count, 1) each
+    chosen = np.searchsorted(cumulative, where[:, 0] * cumulative[-1], side="right")
     outside = a + b > 1  # the other half of the parallelogram, folded back
     a, b = np.where(outside, 1 - a, a), np.where(outside, 1 - b, b)
     origin, p, q = (vertices[corner] for corner in faces[chosen].T)  # (count, 3) each

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from wsdesc.cloud.files import read_points
+from wsdesc.cloud.convert import as_cloud
 from wsdesc.cloud.formats import READABLE
 from wsdesc.cloud.scan_files import folders_below, is_folder, natural_order, scans_among, visible_files
 from wsdesc.core.errors import FileFormatError, InputError, WSDescError
@@ -34,7 +34,7 @@ class ScanFile:
         """Read the finite points (N, 3), in the file's own unit."""
         if self.row is not None:
             return _finite(self.name, read_shapes(self.path, self.row)[0])
-        return read_points(self.path, nonfinite="drop")
+        return as_cloud(self.path).points
 
 
 @dataclass(frozen=True)

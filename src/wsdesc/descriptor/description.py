@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 
 from wsdesc.cloud.clean import Cleaned, clean
-from wsdesc.cloud.cloud import Cloud
-from wsdesc.cloud.files import read_cloud
+from wsdesc.cloud.convert import Scan, as_cloud
 from wsdesc.cloud.formats.npz import read_arrays
 from wsdesc.cloud.outliers import remove_outliers
 from wsdesc.cloud.sampling import farthest_points, voxel_downsample
@@ -178,7 +177,7 @@ class Description:
 
 
 def describe(
-    scan: Any,
+    scan: Scan,
     *,
     model: str | Path | WSDesc = _DEFAULTS.model,
     keypoints: int = _DEFAULTS.keypoints,
@@ -190,7 +189,7 @@ def describe(
     """Compute descriptors and local frames of keypoints that cover a scan evenly.
 
     Args:
-        scan: Path of a file, `Cloud`, or points (N, 3), in any unit.
+        scan: Scan in any unit: the path of a file, points (N, 3), or another form that `as_cloud` takes.
         model: Weights: a shipped name, the path of a .safetensors file, the folder of a training run; or a
             `WSDesc` model, which stays on its device.
         keypoints: Keypoints per scan, at most.
@@ -280,11 +279,9 @@ def prepare_scan(
     return Description(points, order, descriptors, frames, resolution, cloud.T_scan_local, model)
 
 
-def cleaned_points(scan: Any) -> Cleaned:
-    """Read the scan (path, `Cloud` or points (N, 3)); drop duplicates and points that are not finite."""
-    if isinstance(scan, str | Path):
-        scan = read_cloud(scan, nonfinite="drop")
-    return clean(scan.points if isinstance(scan, Cloud) else scan)
+def cleaned_points(scan: Scan) -> Cleaned:
+    """Read the scan, in any form that `as_cloud` takes; drop duplicates and points that are not finite."""
+    return clean(as_cloud(scan).points)
 
 
 def load_model(model: str | Path | WSDesc, device: str = "auto") -> tuple[WSDesc, str]:

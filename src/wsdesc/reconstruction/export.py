@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from scipy.spatial.transform import Rotation
 
-from wsdesc.cloud.files import read_points, write_points
+from wsdesc.cloud.convert import as_cloud
+from wsdesc.cloud.files import write_points
 from wsdesc.cloud.merge import VoxelMerge
 from wsdesc.core.atomic import atomic_write
 from wsdesc.core.errors import FileFormatError, InputError, WSDescError
@@ -141,7 +142,7 @@ def _save_merged(result: Reconstruction, folder: Path, voxel: float, progress: P
 
 def _read_scan(path: Path) -> Floats:
     try:
-        return read_points(path, nonfinite="drop")
+        return as_cloud(path).points
     except WSDescError as error:
         hint = "scans given as arrays are kept if `out` is given to reconstruct"
         raise InputError(f"{error}; {hint}") from error

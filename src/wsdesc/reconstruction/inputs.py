@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
-from wsdesc.cloud.clean import clean
-from wsdesc.cloud.cloud import Cloud, as_points
+from wsdesc.cloud.convert import Scan, as_cloud
 from wsdesc.cloud.files import write_points
 from wsdesc.cloud.scan_files import find_scan_files
 from wsdesc.cloud.stations import expand_stations
 from wsdesc.core.errors import InputError, WSDescError
 from wsdesc.reconstruction.options import JOURNAL
 
-Scans = str | Path | Sequence[Any]  # a folder; or files, folders, clouds and points (N, 3)
+_PATH = (str, os.PathLike)
+Scans = str | Path | Sequence[Scan]  # a folder; or folders and scans in any form
 
 
 def find_scans(places: Sequence[str | Path], out: Path | None = None) -> list[Path]:
@@ -50,32 +51,39 @@ def _stations(path: str | Path) -> list[Path]:
         return [Path(path)]
 
 
+def _is_one_scan(scans: Any) -> bool:
+    """Return whether this is a path, an array (N, 3), a table or an object, and no sequence of scans."""
+    return isinstance(scans, _PATH) or not isinstance(scans, Iterable) or getattr(scans, "ndim", 3) < 3
+
+
 def as_files(scans: Scans, cache: Path, out: Path | None) -> tuple[dict[str, Path], dict[str, str]]:
     """Return the path of each scan by name, and why other scans cannot be used.
 
     Scans that are given as arrays are written into the folder `cache`.
     """
-    if isinstance(scans, str | Path | Cloud):
-        scans = [scans]
+    from wsdesc.cloud.clean import clean  # compiled code, which finding files does not need
+
     expanded: list[Any] = []
-    for scan in scans:
-        folder = isinstance(scan, str | Path) and Path(scan).is_dir()
-        if folder:
-            expanded += find_scans([scan], out)
+    listed: Iterable[Any] = [scans] if _is_one_scan(scans) else cast("Sequence[Any]", scans)
+    for scan in listed:
+        if not isinstance(scan, _PATH):
+            expanded.append(scan)
+        elif Path(scan).is_dir():
+            expanded += find_scans([Path(scan)], out)
         else:
-            expanded += _stations(scan) if isinstance(scan, str | Path) else [scan]
+            expanded += _stations(Path(scan))
     paths, failed = dict[str, Path](), dict[str, str]()
-    counts = Counter(Path(scan).name for scan in expanded if isinstance(scan, str | Path))
+    counts = Counter(Path(scan).name for scan in expanded if isinstance(scan, _PATH))
     for number, scan in enumerate(expanded):
-        if isinstance(scan, str | Path):
+        if isinstance(scan, _PATH):
             name = Path(scan).name if counts[Path(scan).name] == 1 else str(scan)
             paths[name if name not in paths else f"{name} ({number})"] = Path(scan)
             continue
         try:
-            points = scan.points if isinstance(scan, Cloud) else scan
+            points = as_cloud(scan).points
             index = clean(points).index
             path = cache / f"scan_{number}.npy"
-            write_points(path, as_points(points)[index].astype(np.float64))
+            write_points(path, np.asarray(points, np.float64)[index])
             paths[f"scan {number}"] = path
         except InputError as error:
             failed[f"scan {number}"] = str(error)

@@ -63,7 +63,8 @@ def reconstruct(
     `Reconstruction.not_placed`. Write the result with `Reconstruction.save`.
 
     Args:
-        scans: A folder, or a sequence of files, folders, `Cloud`s and points (N, 3).
+        scans: A folder, or a sequence of folders and scans: files, points (N, 3), and the other forms that
+            `as_cloud` takes.
         out: Folder for finished descriptions and pairs. A stopped run continues there and gives the same
             bits; scans can be added later. None uses a temporary folder.
         model: Weights: a name, a file, or the folder of a training run.

@@ -14,10 +14,11 @@ import numpy as np
 import torch
 
 from wsdesc.alignment.surface import Surface, make_surfaces
-from wsdesc.cloud.cloud import Cloud
+from wsdesc.cloud.convert import Scan
 from wsdesc.cloud.local_frame import in_scan_frames
 from wsdesc.cloud.units import different_units, measure
 from wsdesc.core.devices import choose_device
+from wsdesc.core.errors import InputError
 from wsdesc.core.kernels import run_each
 from wsdesc.core.progress import ProgressHook, StepTimer
 from wsdesc.descriptor.description import Description, cleaned_points, load_model, prepare_scans
@@ -27,12 +28,10 @@ from wsdesc.registration.candidates import Candidate, find_candidates
 from wsdesc.registration.options import RegisterOptions, Solver
 from wsdesc.registration.result import PLAUSIBLE, SUCCESS, AlternativePose, Pose, Registration
 
-Scan = str | Path | Cloud | Any  # a file, a cloud, or points (N, 3)
-
 
 def register(
-    source: Scan,
-    target: Scan,
+    source: Scan | Description,
+    target: Scan | Description,
     *,
     model: str | Path = DEFAULT_MODEL,
     resolution: float | None = None,
@@ -52,7 +51,9 @@ def register(
     bits. Swapped scans give the inverse pose, within the tolerance of the refinement.
 
     Args:
-        source: Scan to align: the path of a file, a `Cloud`, or points (N, 3).
+        source: Scan to align: the path of a file, points (N, 3), or another form that `as_cloud` takes. Two
+            descriptions are registered as by `register_described`; `model`, `resolution`, `keypoints` and
+            `device` have no effect on them.
         target: Scan that `source` is aligned to, in the same forms.
         model: Weights by name or path.
         resolution: Working resolution, in the scans' unit. None derives it from both scans.
@@ -87,6 +88,9 @@ def register(
             **unknown,
         }
     )
+    if isinstance(source, Description) or isinstance(target, Description):
+        p, q = both_described(source, target)
+        return _register_described(p, q, o, None, progress)
     timer = StepTimer(progress)
     with timer("read"):
         clouds = run_each(cleaned_points, (source, target))
@@ -154,9 +158,29 @@ def register_described(
             **unknown,
         }
     )
+    return _register_described(source, target, o, surfaces, progress)
+
+
+def _register_described(
+    source: Description,
+    target: Description,
+    o: RegisterOptions,
+    surfaces: tuple[Surface, Surface] | None,
+    progress: ProgressHook | None,
+) -> Registration:
     source.check_comparable(target)
     surfaces = surfaces or make_surfaces(source.points, target.points)
     return _best_candidate(source, target, surfaces, o, StepTimer(progress))
+
+
+def both_described(source: Any, target: Any) -> tuple[Description, Description]:
+    """Return both scans if they are descriptions; refuse a description and a scan."""
+    if isinstance(source, Description) and isinstance(target, Description):
+        return source, target
+    described, other = ("source", "target") if isinstance(source, Description) else ("target", "source")
+    raise InputError(
+        f"the {described} is a Description, the {other} is not: describe both scans, at the same resolution"
+    )
 
 
 def _best_candidate(

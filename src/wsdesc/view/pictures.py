@@ -10,6 +10,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
+from wsdesc.cloud.convert import Scan, as_cloud
 from wsdesc.core.atomic import atomic_write
 from wsdesc.core.errors import InputError
 from wsdesc.core.geometry import Floats, check_rigid, normals, transform
@@ -25,8 +26,8 @@ VIEWS = ((0.0, -90.0), (0.0, 0.0), (35.0, -32.0))  # rotation about the third ax
 
 
 def before_after(
-    source: ArrayLike,
-    target: ArrayLike,
+    source: Scan,
+    target: Scan,
     T_target_source: ArrayLike,
     path: str | os.PathLike[str],
     title: str = "",
@@ -39,8 +40,8 @@ def before_after(
     the aligned scans. The source is orange, the target blue.
 
     Args:
-        source: Floats (N, 3).
-        target: Floats (M, 3).
+        source: Scan in any form, such as points (N, 3).
+        target: Scan in any form, such as points (M, 3).
         T_target_source: Pose (4, 4).
         path: The .png file to write.
         title: Text above the picture.
@@ -52,10 +53,11 @@ def before_after(
         figure.savefig(temporary, dpi=_DPI, format="png")
 
 
-def _sample(cloud: ArrayLike, name: str) -> Floats:
-    points = np.asarray(cloud, dtype=np.float64)
-    if points.ndim != 2 or points.shape[1] != 3 or not len(points) or not np.isfinite(points).all():
-        raise InputError(f"the {name} cannot be drawn: a finite array (N, 3) with N > 0 is required")
+def _sample(scan: Scan, name: str) -> Floats:
+    try:
+        points = as_cloud(scan).points
+    except InputError as error:
+        raise InputError(f"the {name} cannot be drawn: {error}") from error
     # A random selection: a regular stride would draw the scanner's pattern.
     return points[np.random.default_rng(0).permutation(len(points))[:_MAX_POINTS]]
 

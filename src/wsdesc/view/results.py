@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from wsdesc.cloud.clean import clean
-from wsdesc.cloud.files import read_points
+from wsdesc.cloud.convert import Scan, as_cloud
 from wsdesc.cloud.neighbours import NeighbourGrid
 from wsdesc.cloud.units import measure
 from wsdesc.core.errors import InputError, WSDescError
@@ -44,7 +44,7 @@ _INLIER_DISTANCE = 0.1  # model metres
 
 def registration_scene(
     result: Registration,
-    clouds: tuple[Floats, Floats] | None = None,
+    clouds: tuple[Scan, Scan] | None = None,
     names: tuple[str, str] = ("source", "target"),
     max_points: int = MAX_POINTS,
 ) -> SceneView:
@@ -52,7 +52,7 @@ def registration_scene(
 
     Args:
         result: The registration.
-        clouds: All points (N, 3) and (M, 3) of both scans; without them the downsampled ones are shown.
+        clouds: Both scans in any form that `as_cloud` takes; without them the downsampled ones are shown.
         names: Names of both scans.
         max_points: Largest number of points of both scans together.
     """
@@ -81,7 +81,7 @@ def described_scene(
     source: Description,
     target: Description,
     T_target_source: Floats | None = None,
-    clouds: tuple[Floats, Floats] | None = None,
+    clouds: tuple[Scan, Scan] | None = None,
     names: tuple[str, str] = ("source", "target"),
     facts: Sequence[str] = (),
     max_points: int = MAX_POINTS,
@@ -92,8 +92,9 @@ def described_scene(
     if len(source.descriptors) and len(target.descriptors) and T_target_source is not None:
         matches = _match_lines(source, target, check_rigid(T_target_source, "T_target_source"))
     max_supports = max_points // _POINTS_PER_SUPPORT
+    drawn: tuple[Scan, Scan] = clouds or (_file_points(source), _file_points(target))
     return pair_scene(
-        *(clouds or (_file_points(source), _file_points(target))),
+        *drawn,
         T_target_source,
         names=names,
         title=_title(names),
@@ -106,23 +107,24 @@ def described_scene(
 
 
 def files_scene(
-    clouds: tuple[Floats, Floats],
+    clouds: tuple[Scan, Scan],
     T_target_source: Floats | None = None,
     names: tuple[str, str] = ("source", "target"),
     keypoints: int = 0,
     choices: Sequence[tuple[str, Floats]] = (),
 ) -> SceneView:
-    """Build the scene of two clouds (N, 3) and (M, 3) and any pose.
+    """Build the scene of two scans and any pose.
 
     Args:
-        clouds: Points of source and target.
+        clouds: Source and target, in any form that `as_cloud` takes.
         T_target_source: Pose (4, 4), if there is one.
         names: Names of both scans.
         keypoints: Keypoints per scan that are described and matched; 0 shows no matches.
         choices: Names and poses (4, 4) that can be chosen; the first is `T_target_source`.
     """
+    clouds = (as_cloud(clouds[0]), as_cloud(clouds[1]))
     try:
-        cleaned = [clean(cloud) for cloud in clouds]
+        cleaned = [clean(cloud.points) for cloud in clouds]
         resolution = measure(*(cloud.points for cloud in cleaned)).resolution
         model, name = load_model(DEFAULT_MODEL)
         count = max(keypoints, MAX_POINTS // _POINTS_PER_SUPPORT)
@@ -155,7 +157,7 @@ def reconstruction_scene(result: Reconstruction, max_points: int = MAX_POINTS) -
     clouds, totals = dict[str, Floats](), dict[str, int]()
     for name in names:
         try:
-            points = read_points(result.paths[name], nonfinite="drop")
+            points = as_cloud(result.paths[name]).points
         except WSDescError as error:
             raise InputError(f"{error}; `reconstruct` keeps scans given as arrays in `out`") from error
         clouds[short[name]] = thin_points(points, max(200, max_points // len(names)))

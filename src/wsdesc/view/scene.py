@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from wsdesc.cloud.convert import Scan, as_cloud
 from wsdesc.core.errors import InputError
 from wsdesc.core.geometry import Floats, check_rigid, normals, transform
 from wsdesc.view.geometry import (
@@ -114,8 +115,8 @@ class SceneView:
 
 
 def pair_scene(
-    source: Floats,
-    target: Floats,
+    source: Scan,
+    target: Scan,
     T_target_source: Floats | None = None,
     *,
     names: tuple[str, str] = ("source", "target"),
@@ -129,8 +130,8 @@ def pair_scene(
     """Build the scene of two scans.
 
     Args:
-        source: Points (N, 3) in the coordinates of their file.
-        target: Points (M, 3) in the coordinates of their file.
+        source: Scan in any form, such as points (N, 3).
+        target: Scan in any form, such as points (M, 3).
         T_target_source: Pose (4, 4); without it nothing moves.
         names: Names of both scans.
         title: Title of the page.
@@ -141,7 +142,7 @@ def pair_scene(
         max_points: Largest number of points of both scans together.
     """
     T = np.eye(4) if T_target_source is None else check_rigid(T_target_source, "T_target_source")
-    clouds = [np.asarray(cloud, dtype=np.float64) for cloud in (source, target)]
+    clouds = [as_cloud(cloud).points for cloud in (source, target)]
     thinned = [thin_points(cloud, max_points // 2) for cloud in clouds]
     frame = _SceneFrame.fit([transform(thinned[0], T), thinned[1]])
     scans = [
@@ -162,7 +163,7 @@ def pair_scene(
 
 
 def multi_scan_scene(
-    clouds: Mapping[str, Floats],
+    clouds: Mapping[str, Scan],
     T_world_scan: Mapping[str, Floats],
     *,
     totals: Mapping[str, int] | None = None,
@@ -175,7 +176,7 @@ def multi_scan_scene(
     """Build the scene of many scans.
 
     Args:
-        clouds: Points (N, 3) by name.
+        clouds: Scans in any form, such as points (N, 3), by name.
         T_world_scan: Poses (4, 4) by name.
         totals: Numbers of points by name, of clouds that are thinned already.
         components: Names of scans that share a frame; frames are drawn side by side.
@@ -186,14 +187,15 @@ def multi_scan_scene(
     """
     if not clouds:
         raise InputError("nothing to show: no scan is placed")
-    names = list(clouds)
+    points = {name: as_cloud(cloud).points for name, cloud in clouds.items()}
+    names = list(points)
     per_scan = max(_MIN_SCAN_POINTS, max_points // len(names))
-    thinned = {name: thin_points(np.asarray(clouds[name], dtype=np.float64), per_scan) for name in names}
+    thinned = {name: thin_points(points[name], per_scan) for name in names}
     poses = _side_by_side(thinned, T_world_scan, components or [names])
     frame = _SceneFrame.fit([transform(thinned[name], poses[name]) for name in names])
     scans = []
     for k, name in enumerate(names):
-        total = (totals or {}).get(name, len(clouds[name]))
+        total = (totals or {}).get(name, len(points[name]))
         scans.append(frame.scan_view(name, _scan_colour(k), thinned[name], poses[name], np.eye(4), total))
     index = {name: k for k, name in enumerate(names)}
     drawn = [
