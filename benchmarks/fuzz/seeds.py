@@ -39,7 +39,7 @@ def _write(path: Path, single: bool) -> bytes:
         "intensity": rng.integers(0, 99, _COUNT).astype(np.uint16),
         "colors": rng.integers(0, 9, (_COUNT, 3), np.uint8),
     }
-    plain = path.suffix in (".npy", ".obj", ".off")
+    plain = path.suffix in (".npy", ".obj", ".off", ".bin")
     write_points(path, points.astype(np.float32 if single else np.float64), None if plain else attributes)
     return path.read_bytes()
 

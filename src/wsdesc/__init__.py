@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from wsdesc.cloud.cloud import Cloud
     from wsdesc.cloud.convert import as_cloud
     from wsdesc.cloud.files import read_cloud, read_points, write_points
+    from wsdesc.cloud.write import write_cloud
     from wsdesc.core.errors import WSDescError
     from wsdesc.descriptor.description import Description, describe
     from wsdesc.descriptor.lrf import local_frames
@@ -54,6 +55,7 @@ _MODULE_OF = {
     "register_described": "registration.pipeline",
     "train": "learning.training",
     "voxelize": "descriptor.voxelize",
+    "write_cloud": "cloud.write",
     "write_points": "cloud.files",
 }
 _PACKAGES = (
@@ -86,6 +88,7 @@ __all__ = [  # the keys of _MODULE_OF, spelled out for editors
     "register_described",
     "train",
     "voxelize",
+    "write_cloud",
     "write_points",
 ]
 

@@ -29,7 +29,8 @@ def intact(tmp_path_factory) -> dict[str, bytes]:
         elif extension in ("ptx", "vtk", "vtp", "gltf", "glb"):
             path.write_bytes(make_seeds(extension, folder)[-1])
         else:
-            write_points(path, points, None if extension in ("npy", "obj", "off") else attributes)
+            plain = extension in ("npy", "obj", "off", "bin")
+            write_points(path, points, None if plain else attributes)
     return {path.suffix[1:]: path.read_bytes() for path in folder.iterdir()}
 
 

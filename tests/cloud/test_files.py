@@ -13,8 +13,8 @@ import torch
 from wsdesc.cloud.files import read_cloud, read_points, write_points
 from wsdesc.core.errors import FileFormatError, InputError, MissingExtraError, WSDescError
 
-EXACT = ["ply", "pcd", "xyz", "txt", "csv", "pts", "npy", "npz", "obj", "off"]
-WITH_ATTRIBUTES = ["ply", "pcd", "xyz", "txt", "csv"]
+EXACT = ["ply", "pcd", "xyz", "txt", "csv", "pts", "asc", "npy", "npz", "obj", "off"]
+WITH_ATTRIBUTES = ["ply", "xyz", "txt", "csv"]
 UTM = np.array([5e5, 5e6, 300])
 
 
@@ -92,6 +92,20 @@ def test_attributes_are_read_back_as_columns(tmp_path, points, extension):
     again = tmp_path / f"again.{extension}"
     write_points(again, cloud.points, cloud.attributes)
     assert set(read_cloud(again).attributes) == names
+
+
+def test_pcd_attributes(tmp_path, points):
+    """Colours and normals as in the Point Cloud Library, other vectors as one field."""
+    rng = np.random.default_rng(2)
+    colors = rng.integers(0, 256, (50, 3), dtype=np.uint8)
+    normals, histogram = rng.normal(size=(50, 3)).astype(np.float32), rng.random((50, 33))
+    write_points(tmp_path / "a.pcd", points, {"colors": colors, "normals": normals, "fpfh": histogram})
+    attributes = read_cloud(tmp_path / "a.pcd").attributes
+    assert set(attributes) == {"rgb", "normal_x", "normal_y", "normal_z", "fpfh"}
+    np.testing.assert_array_equal(attributes["fpfh"], histogram)
+    np.testing.assert_array_equal(attributes["normal_y"], normals[:, 1])
+    packed = attributes["rgb"].view(np.uint32)
+    np.testing.assert_array_equal(packed >> 8 & 255, colors[:, 1])
 
 
 def test_npz_keeps_attribute_arrays(tmp_path, points):

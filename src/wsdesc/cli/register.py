@@ -103,10 +103,10 @@ def register(
             if out is not None:
                 result.save(out, all_poses=all_poses)
             if aligned is not None:
-                from wsdesc.cloud.files import write_points
+                from wsdesc.cloud.write import write_cloud
 
                 source_aligned = clouds[0].transformed(result.T_target_source)
-                write_points(aligned, source_aligned.points, source_aligned.attributes)
+                result.warnings.extend(write_cloud(aligned, source_aligned, frame_of=clouds[1]))
             if picture is not None:
                 from wsdesc.view.pictures import before_after
 

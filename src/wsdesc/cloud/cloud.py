@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
+from wsdesc.cloud.storage import Storage
 from wsdesc.core.errors import InputError
 from wsdesc.core.geometry import check_rigid, rotate, transform
 
@@ -28,11 +29,13 @@ class Cloud:
         points: (N, 3) float64, finite.
         attributes: name in the file -> array with N rows (colours, intensity, normals, …).
         dropped: number of points of the file that were dropped because they were not finite.
+        storage: how the file stores the cloud, for `write_cloud`; None if it is not from a file.
     """
 
     points: np.ndarray
     attributes: dict[str, np.ndarray] = field(default_factory=dict)
     dropped: int = 0
+    storage: Storage | None = None
 
     def __len__(self) -> int:
         return len(self.points)
@@ -44,7 +47,8 @@ class Cloud:
             InputError: T is not a rigid transformation.
         """
         T = check_rigid(as_array(T), "T")
-        return Cloud(transform(self.points, T), _rotate_normals(self.attributes, T), self.dropped)
+        attributes = _rotate_normals(self.attributes, T)
+        return replace(self, points=transform(self.points, T), attributes=attributes)
 
 
 def _rotate_normals(attributes: dict[str, np.ndarray], T: np.ndarray) -> dict[str, np.ndarray]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,12 +18,14 @@ from wsdesc.cloud.cloud import Cloud, all_finite, as_array, as_points
 from wsdesc.cloud.formats import (
     READABLE,
     WITH_STATIONS,
+    WITH_STORAGE,
     WITHOUT_ATTRIBUTES,
     WRITABLE,
     FileContent,
     module_for,
 )
 from wsdesc.cloud.mesh import sample_surface, scan_points
+from wsdesc.cloud.storage import Storage
 from wsdesc.core.atomic import atomic_write
 from wsdesc.core.errors import FileFormatError, InputError, WSDescError, one_line
 from wsdesc.core.file_parts import split_part
@@ -80,7 +83,7 @@ def read_cloud(
         return _read_scan(path, nonfinite)
     content, dropped = _finite(path, _read(path, faces=sample is not None), nonfinite)
     if sample is None:
-        return Cloud(content.points, content.attributes, dropped)
+        return Cloud(content.points, content.attributes, dropped, _storage(path, content))
     if content.faces is None or len(content.faces) == 0:
         raise InputError(f"{path}: has no faces to sample points from; omit `sample` to read the points")
     try:
@@ -99,13 +102,27 @@ def _read_scan(path: Path, nonfinite: NonFinite) -> Cloud:
     content, dropped = _finite(path, content, nonfinite)
     sampled = scan_points(content.points, content.faces)
     if sampled is not None:
-        return Cloud(sampled, dropped=dropped)
+        return Cloud(sampled, dropped=dropped, storage=_storage(path, content))
     if path.suffix.lower() == ".stl":  # each triangle repeats its vertices
         content, dropped = _finite(path, _read(path, faces=False), nonfinite)
-    return Cloud(content.points, content.attributes, dropped)
+    return Cloud(content.points, content.attributes, dropped, _storage(path, content))
 
 
-def write_points(path: AnyPath, points: Any, attributes: Mapping[str, Any] | None = None) -> None:
+def _storage(path: Path, content: FileContent) -> Storage:
+    storage, rounding = content.storage, 0.0
+    if storage.single:
+        with np.errstate(over="ignore"):
+            rounding = float(np.spacing(np.float32(np.abs(content.points).max())))
+    return replace(storage, format=split_part(path)[0].suffix.lower(), rounding=rounding)
+
+
+def write_points(
+    path: AnyPath,
+    points: Any,
+    attributes: Mapping[str, Any] | None = None,
+    *,
+    storage: Storage | None = None,
+) -> None:
     """Write points to a file. If writing fails, an existing file stays unchanged.
 
     ply, pcd, npy and npz store float32 and float64 unchanged; text is exact. las and laz round to a scale of
@@ -115,7 +132,9 @@ def write_points(path: AnyPath, points: Any, attributes: Mapping[str, Any] | Non
         path: the file.
         points: (N, 3), array or tensor.
         attributes: name -> array with N rows. In formats with columns `colors` (N, 3) become red, green and
-            blue, and other arrays with several columns name_0, name_1, … npy, obj and off store none.
+            blue, and other arrays with several columns name_0, name_1, … pcd files get rgb, normal_x, … as in
+            the Point Cloud Library, and one field for other arrays. npy, obj and off store none.
+        storage: of a cloud that was read: las and laz keep its scale, extra dimensions and coordinate system.
 
     Raises:
         InputError: the points or attributes are invalid.
@@ -133,7 +152,8 @@ def write_points(path: AnyPath, points: Any, attributes: Mapping[str, Any] | Non
         raise InputError(f"{path}: {extension[1:]} files cannot store attributes; write a ply file")
     with atomic_write(path) as temporary:
         try:
-            module_for(extension).write(temporary, array, columns)
+            options = {"storage": storage} if extension in WITH_STORAGE else {}
+            module_for(extension).write(temporary, array, columns, **options)
         except (WSDescError, OSError):
             raise
         except Exception as error:

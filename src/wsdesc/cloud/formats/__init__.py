@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from wsdesc.cloud.storage import Storage
+
 # extension -> module of this package
 _FAMILY = {
     ".ply": "ply",
@@ -40,6 +42,8 @@ _READ_ONLY = (".stl", ".ptx", ".vtk", ".vtp", ".gltf", ".glb")
 READABLE = tuple(_FAMILY)
 WRITABLE = tuple(extension for extension in _FAMILY if extension not in _READ_ONLY)
 WITH_STATIONS = (".e57", ".ptx")  # `read` takes the number of a station; the module has `count_stations`
+SINGLE = Storage(single=True)  # of float32 coordinates
+WITH_STORAGE = (".las", ".laz")  # `write` takes the `Storage` of the cloud
 WITHOUT_ATTRIBUTES = (".npy", ".obj", ".off")  # written with coordinates only
 
 
@@ -49,6 +53,7 @@ class FileContent(NamedTuple):
     points: np.ndarray  # (N, 3) float64
     attributes: dict[str, np.ndarray]  # name -> array with N rows
     faces: np.ndarray | None = None  # (F, 3) int64 triangles, if wanted
+    storage: Storage = Storage()
 
     def finite(self) -> FileContent:
         """Drop points that are not finite, and the faces around them."""
@@ -56,9 +61,8 @@ class FileContent(NamedTuple):
         faces = self.faces
         if faces is not None:
             faces = (np.cumsum(keep) - 1)[faces[keep[faces].all(axis=1)]]
-        return FileContent(
-            self.points[keep], {k: values[keep] for k, values in self.attributes.items()}, faces
-        )
+        attributes = {name: values[keep] for name, values in self.attributes.items()}
+        return self._replace(points=self.points[keep], attributes=attributes, faces=faces)
 
 
 def module_for(extension: str) -> Any:

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from wsdesc.cloud.formats import FileContent
+from wsdesc.cloud.formats import SINGLE, FileContent
 from wsdesc.cloud.formats.columns import from_columns, xyz_names
 from wsdesc.cloud.formats.limits import check_columns
 from wsdesc.cloud.formats.npz import MAX_HEADER, read_arrays, read_header
+from wsdesc.cloud.storage import Storage
 from wsdesc.core.errors import InputError
 
 
@@ -51,7 +52,8 @@ def _from_array(array: np.ndarray) -> FileContent:
         raise ValueError(f"the array is {array.dtype} {array.shape}, not real numbers (N, 3 or more)")
     check_columns(array.shape[1])
     extra = {f"column_{i}": np.array(array[:, i]) for i in range(3, array.shape[1])}
-    return FileContent(np.array(array[:, :3], np.float64, order="C"), extra)
+    storage = SINGLE if array.dtype == np.float32 else Storage()
+    return FileContent(np.array(array[:, :3], np.float64, order="C"), extra, storage=storage)
 
 
 def write(path: Path, points: np.ndarray, attributes: Mapping[str, np.ndarray]) -> None:

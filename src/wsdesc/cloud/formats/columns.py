@@ -7,7 +7,8 @@ from collections.abc import Collection, Mapping
 
 import numpy as np
 
-from wsdesc.cloud.formats import FileContent
+from wsdesc.cloud.formats import SINGLE, FileContent
+from wsdesc.cloud.storage import Storage
 from wsdesc.core.errors import InputError
 
 # Names of coordinates, in the order of preference; compared in lower case, without units and separators.
@@ -51,18 +52,22 @@ def from_columns(columns: Mapping[str, np.ndarray]) -> FileContent:
     points = np.empty((len(columns[axes[0]]), 3))
     for i, axis in enumerate(axes):
         points[:, i] = columns[axis]
-    return FileContent(points, {name: values for name, values in columns.items() if name not in axes})
+    attributes = {name: values for name, values in columns.items() if name not in axes}
+    single = all(columns[axis].dtype == np.float32 for axis in axes)
+    return FileContent(points, attributes, storage=SINGLE if single else Storage())
 
 
-def to_columns(points: np.ndarray, attributes: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+def to_columns(
+    points: np.ndarray, attributes: Mapping[str, np.ndarray], vectors: bool = False
+) -> dict[str, np.ndarray]:
     """Convert points (N, 3) and attributes to named columns with N numbers each, x, y and z first.
 
-    `colors` (N, 3) become red, green and blue; other attributes with several columns are numbered. Characters
-    that would end a name in a header are replaced by _.
+    `colors` (N, 3) become red, green and blue; other attributes with several columns are numbered, or stay
+    one column if `vectors` is set. Characters that would end a name in a header are replaced by _.
     """
     columns = dict(zip("xyz", points.T, strict=True))
     for name, values in attributes.items():
-        if values.ndim == 1:
+        if values.ndim == 1 or vectors:
             parts = {name: values}
         elif name == "colors" and values.shape[1:] == (3,):
             parts = dict(zip(("red", "green", "blue"), values.T, strict=True))

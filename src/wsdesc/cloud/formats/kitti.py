@@ -12,8 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
-from wsdesc.cloud.formats import FileContent
+from wsdesc.cloud.formats import SINGLE, FileContent
 from wsdesc.cloud.formats.columns import to_columns
+from wsdesc.core.errors import InputError
 
 _NAMES = ("x", "y", "z", "intensity", "ring")
 _FLOAT32 = 4  # bytes
@@ -30,7 +31,7 @@ def read(path: Path, faces: bool) -> FileContent:
             table = np.fromfile(path, "<f4").reshape(-1, width)
             if _is_plausible(table):
                 attributes = {name: table[:, i].copy() for i, name in enumerate(_NAMES[3:width], start=3)}
-                return FileContent(table[:, :3].astype(np.float64), attributes)
+                return FileContent(table[:, :3].astype(np.float64), attributes, storage=SINGLE)
     raise ValueError(
         "neither 4 float32 per point (KITTI) nor 5 (nuScenes) give plausible coordinates and intensities; "
         "convert it to npy or ply"
@@ -62,6 +63,9 @@ def write(path: Path, points: np.ndarray, attributes: Mapping[str, np.ndarray]) 
     """Write float32 × 4, or × 5 if there is a ring; intensity is 0 if there is none."""
     columns = to_columns(points, attributes)
     width = 5 if "ring" in columns else 4
+    unsupported = columns.keys() - set(_NAMES)
+    if unsupported:
+        raise InputError(f"bin files store intensity and ring only: remove {', '.join(sorted(unsupported))}")
     table = np.zeros((len(points), width), "<f4")
     for i, name in enumerate(_NAMES[:width]):
         if name in columns:

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from wsdesc.cloud.formats import FileContent
 from wsdesc.cloud.formats.columns import to_columns
-from wsdesc.cloud.formats.las_header import check_header
+from wsdesc.cloud.formats.las_header import CRS_USER, check_header, read_crs
 from wsdesc.cloud.formats.limits import check_columns
+from wsdesc.cloud.storage import ExtraDimension, LasStorage, Storage
 from wsdesc.core.errors import InputError
 
 _CHUNK = 1_000_000  # points read at a time,
 _BUFFER = 2**26  # or as many as fit into so many bytes
 _COARSEST = 1e-4  # scale, in the unit of the points, unless the extent needs more than 32 bits
+_COARSEST_SHARE = 1e-2  # of the extent, of the scale of another file
 _FINEST = 1e-7  # scale as a share of the extent, about the precision of float32
+_KEPT_ENCODING = 0b1001  # bits of the kind of GPS time, and of synthetic return numbers
+_WKT = 2112  # number of the record with the coordinate system as text
+_FIRST_WITH_WKT = 6  # point format
 _POINT_FORMATS = (0, 1, 2, 3, 6, 7, 8)  # without wave packets
 
 
@@ -36,6 +42,7 @@ def read(path: Path, faces: bool) -> FileContent:
         dimensions = dict.fromkeys(file.header.point_format.dimension_names)
         names = [name for name in dimensions if name not in ("X", "Y", "Z")]
         check_columns(len(names))
+        storage = _storage(file.header)
         for chunk in file.chunk_iterator(chunk_size):
             points.append(np.stack([chunk.x, chunk.y, chunk.z], axis=1))  # (≤ chunk_size, 3)
             for name in names:
@@ -48,31 +55,51 @@ def read(path: Path, faces: bool) -> FileContent:
     if count == 0:
         return FileContent(np.empty((0, 3)), {})
     return FileContent(
-        np.concatenate(points), {name: np.concatenate(parts) for name, parts in attributes.items()}
+        np.concatenate(points),
+        {name: np.concatenate(parts) for name, parts in attributes.items()},
+        storage=Storage(las=storage, crs=read_crs(path)),
     )
 
 
-def write(path: Path, points: np.ndarray, attributes: Mapping[str, np.ndarray]) -> None:
+def _storage(header: Any) -> LasStorage:
+    """Return the properties of a file that `write` keeps."""
+    extra = (
+        ExtraDimension(d.name, d.type_str(), d.description, _floats(d.offsets), _floats(d.scales))
+        for d in header.point_format.extra_dimensions
+    )
+    scale = float(np.min(np.abs(header.scales)))
+    return LasStorage(
+        header.point_format.id, str(header.version), scale, header.global_encoding.value, tuple(extra)
+    )
+
+
+def _floats(values: Any) -> tuple[float, ...] | None:
+    return None if values is None else tuple(map(float, values))
+
+
+def write(
+    path: Path, points: np.ndarray, attributes: Mapping[str, np.ndarray], storage: Storage | None = None
+) -> None:
+    """Write a file, as another one was stored: point format, scale, extra dimensions, coordinate system."""
     import laspy
 
+    storage = storage or Storage()
     columns = to_columns(points.astype(np.float64), attributes)
     xyz = [columns.pop(axis) for axis in "xyz"]
-
-    def supported(point_format: int) -> int:
-        return len(columns.keys() & set(laspy.PointFormat(point_format).dimension_names))
-
-    header = laspy.LasHeader(point_format=max(_POINT_FORMATS, key=supported))
-    header.offsets, header.scales = _offset_and_scale(points)
+    header = laspy.LasHeader(point_format=_point_format(columns, storage))
+    header.offsets, header.scales = _offset_and_scale(points, storage.las.scale if storage.las else 0.0)
+    _add_crs(header, storage)
     standard = set(header.point_format.dimension_names)
+    extra = {dimension.name: dimension for dimension in (storage.las.extra if storage.las else ())}
     header.add_extra_dims(
-        [laspy.ExtraBytesParams(name, c.dtype) for name, c in columns.items() if name not in standard]
+        [_extra_dimension(n, c, extra.get(n)) for n, c in columns.items() if n not in standard]
     )
     las = laspy.LasData(header)
     las.x, las.y, las.z = xyz
     for name, column in columns.items():
         try:
             las[name] = column
-            fits = np.array_equal(las[name], column)
+            fits = name not in standard or np.array_equal(las[name], column)
         except OverflowError:
             fits = False
         if not fits:
@@ -83,8 +110,62 @@ def write(path: Path, points: np.ndarray, attributes: Mapping[str, np.ndarray]) 
     las.write(str(path))
 
 
-def _offset_and_scale(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Choose the centre as offset, and the finest useful power of ten as scale for which 32 bits suffice.
+def unfit_columns(columns: Mapping[str, np.ndarray], storage: Storage) -> list[str]:
+    """Return the names of columns whose values no point format stores without loss."""
+    point_format = _point_format(columns, storage)
+    return [name for name, column in columns.items() if _fits(point_format, name, column) is False]
+
+
+def _point_format(columns: Mapping[str, np.ndarray], storage: Storage) -> int:
+    """Choose the format that stores most columns as its own; that of the source if it is as good."""
+    preferred = [storage.las.point_format] if storage.las else []
+    choices = [*(n for n in preferred if n in _POINT_FORMATS), *_POINT_FORMATS]
+    return max(choices, key=lambda n: sum(_fits(n, name, column) is True for name, column in columns.items()))
+
+
+def _fits(point_format: int, name: str, column: np.ndarray) -> bool | None:
+    """Return whether a standard dimension stores the column without loss; None if it is not standard."""
+    import laspy
+
+    kind = laspy.PointFormat(point_format)
+    if name not in kind.dimension_names:
+        return None
+    dimension = kind.dimension_by_name(name)
+    if dimension.kind is laspy.point.dims.DimensionKind.FloatingPoint:
+        return column.dtype.itemsize <= dimension.num_bits // 8 or column.dtype.kind in "iu"
+    signed = dimension.kind is laspy.point.dims.DimensionKind.SignedInteger
+    bits = dimension.num_bits - signed
+    with np.errstate(invalid="ignore"):
+        whole = column.dtype.kind in "iu" or bool((column % 1 == 0).all())
+    low = -(2**bits) if signed else 0
+    return whole and bool(column.min() >= low) and bool(column.max() < 2**bits)
+
+
+def _extra_dimension(name: str, column: np.ndarray, old: ExtraDimension | None) -> Any:
+    import laspy
+
+    # A vector was split into columns of another name, so that only single values are found.
+    if old is None or old.type[0].isdecimal():
+        return laspy.ExtraBytesParams(name, column.dtype)
+    kind = old.type if old.scales is not None or np.dtype(old.type) == column.dtype else column.dtype
+    return laspy.ExtraBytesParams(name, kind, old.description, old.offsets, old.scales)
+
+
+def _add_crs(header: Any, storage: Storage) -> None:
+    import laspy
+
+    if storage.las:
+        header.global_encoding.value = storage.las.global_encoding & _KEPT_ENCODING
+    for record in storage.crs:
+        header.vlrs.append(laspy.VLR(CRS_USER, record.number, record.description, record.data))
+    if any(record.number == _WKT for record in storage.crs) and header.point_format.id >= _FIRST_WITH_WKT:
+        header.global_encoding.wkt = True
+
+
+def _offset_and_scale(points: np.ndarray, scale: float) -> tuple[np.ndarray, np.ndarray]:
+    """Choose the centre as offset, and a scale for which 32 bits suffice.
+
+    This is the given scale if it suffices, else the finest useful power of ten.
 
     The offset is a multiple of the scale, so that coordinates on a decimal grid stay on it.
     """
@@ -92,8 +173,9 @@ def _offset_and_scale(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     half = float((high - low).max() / 2)
     wanted = min(_COARSEST, max(half, 1e-9) * _FINEST)
     finest = half / (2**31 - 4)
-    exponent = np.floor(np.log10(wanted))
-    if 10.0**exponent < finest:
-        exponent = np.ceil(np.log10(finest))
-    scale = 10.0**exponent
+    if not max(finest, 1e-12) <= scale <= max(half, 1e-9) * _COARSEST_SHARE:
+        exponent = np.floor(np.log10(wanted))
+        if 10.0**exponent < finest:
+            exponent = np.ceil(np.log10(finest))
+        scale = 10.0**exponent
     return np.round((low + high) / 2 / scale) * scale, np.full(3, scale)

@@ -12,8 +12,14 @@ from pathlib import Path
 from typing import BinaryIO
 
 from wsdesc.cloud.formats.limits import check_unpacked
+from wsdesc.cloud.storage import Record
 
-_VLR = struct.Struct("<2x16sHH32x")  # header of a variable length record: user, number, length
+_VLR = struct.Struct("<2x16sHH32s")  # header of a variable length record: user, number, length, description
+_EVLR = struct.Struct("<2x16sHQ32s")  # the same for records after the points
+CRS_USER = "LASF_Projection"
+_CRS = (2111, 2112, 34735, 34736, 34737)  # WKT, and GeoTIFF keys with their numbers and texts
+_MAX_CRS = 65_535  # bytes of a record, as before the points
+_MAX_RECORDS = 10_000
 _POINT, _RGB, _RGB_NIR, _WAVES, _BYTES = 10, 11, 12, 13, 14  # item types of layered compression
 _LAYERS = {_POINT: 9, _RGB: 1, _RGB_NIR: 2, _WAVES: 1}  # per item; extra bytes have one per byte
 _LAYERED = 3  # first item version with layers: point formats 6 and later
@@ -57,6 +63,35 @@ def _layout(head: bytes) -> LasLayout:
     return LasLayout(start, header, records, row, points, bool(kind & 0x80))
 
 
+def read_crs(path: Path) -> tuple[Record, ...]:
+    """Return the records of the coordinate system, before and after the points; damaged ones are ignored."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        head = file.read(375)
+        layout = _layout(head)
+        records = [*_records(file, layout.header, layout.records, _VLR, size)]
+        if tuple(head[24:26]) >= (1, 4) and len(head) >= 375:
+            start, count = struct.unpack_from("<QI", head, 235)
+            records += _records(file, start, count, _EVLR, size)
+    return tuple(record for record in records if record.number in _CRS)
+
+
+def _records(file: BinaryIO, at: int, count: int, head: struct.Struct, size: int) -> Iterator[Record]:
+    """Yield the records of the coordinate system among `count` ones from the offset `at`."""
+    for _ in range(min(count, _MAX_RECORDS)):
+        if at + head.size > size:
+            return
+        file.seek(at)
+        user, number, length, description = head.unpack(file.read(head.size))
+        at += head.size + length
+        if _name(user) == CRS_USER and length <= _MAX_CRS and at <= size:
+            yield Record(number, _name(description), file.read(length))
+
+
+def _name(text: bytes) -> str:
+    return text.split(b"\0")[0].decode("ascii", "replace")
+
+
 def _check_compression(file: BinaryIO, layout: LasLayout, size: int) -> None:
     for record in _laszip_records(file, layout):
         if len(record) < 34:
@@ -86,7 +121,7 @@ def _laszip_records(file: BinaryIO, layout: LasLayout) -> Iterator[bytes]:
         head = file.read(_VLR.size)
         if len(head) < _VLR.size:
             return
-        user, number, length = _VLR.unpack(head)
+        user, number, length, _ = _VLR.unpack(head)
         if number == 22204 and user.split(b"\0")[0] == b"laszip encoded":
             yield file.read(length)
         at += _VLR.size + length

@@ -1,8 +1,8 @@
-"""PCD, the format of the Point Cloud Library. pypcd4 parses the header and writes; the data are read here.
+"""PCD, the format of the Point Cloud Library. pypcd4 parses the header; the data are read and written here.
 
 pypcd4 reads binary files that are truncated between two points without an error, needs exactly one space
-between the numbers of a text, allocates unchecked sizes, and confuses the values of compressed fields with
-several values per point.
+between the numbers of a text, allocates unchecked sizes, confuses the values of compressed fields with
+several values per point, and writes no such fields.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from wsdesc.cloud.formats import FileContent
+from wsdesc.cloud.formats.attributes import VECTORS, pcd_attributes
 from wsdesc.cloud.formats.columns import from_columns, to_columns
 from wsdesc.cloud.formats.limits import check_unpacked
 
@@ -110,9 +111,34 @@ def _read_compressed(file: BinaryIO, row: np.dtype, points: int, left: int) -> d
     return {name: columns[name] for name in _columns(row)}
 
 
-def write(path: Path, points: np.ndarray, attributes: Mapping[str, np.ndarray]) -> None:
-    from pypcd4 import Encoding, PointCloud
+_KINDS = {"f": "F", "i": "I", "u": "U"}
+_CHUNK = 1_000_000  # rows copied at a time while writing
 
-    columns = to_columns(points, attributes)
-    types = [column.dtype for column in columns.values()]
-    PointCloud.from_points(list(columns.values()), list(columns), types).save(path, Encoding.BINARY)
+
+def write(path: Path, points: np.ndarray, attributes: Mapping[str, np.ndarray]) -> None:
+    """Write a binary file. Colours become rgb and normals normal_x, …; other vectors stay one field."""
+    if any(name in attributes and attributes[name].ndim == 2 for name in VECTORS):
+        attributes = pcd_attributes(attributes)
+    fields = to_columns(points, attributes, vectors=True)
+    flat = {name: values.reshape(len(values), -1) for name, values in fields.items()}
+    row = np.dtype([(name, v.dtype.newbyteorder("<"), (v.shape[1],)) for name, v in flat.items()])
+    header: dict[str, list[object]] = {
+        "VERSION": [0.7],
+        "FIELDS": list(flat),
+        "SIZE": [v.dtype.itemsize for v in flat.values()],
+        "TYPE": [_KINDS[v.dtype.kind] for v in flat.values()],
+        "COUNT": [v.shape[1] for v in flat.values()],
+        "WIDTH": [len(points)],
+        "HEIGHT": [1],
+        "VIEWPOINT": [0, 0, 0, 1, 0, 0, 0],
+        "POINTS": [len(points)],
+        "DATA": ["binary"],
+    }
+    lines = [" ".join(map(str, [name, *values])) for name, values in header.items()]
+    with path.open("wb") as file:
+        file.write(("# .PCD v0.7 - Point Cloud Data file format\n" + "\n".join(lines) + "\n").encode("ascii"))
+        for start in range(0, len(points), _CHUNK):
+            rows = np.empty(min(_CHUNK, len(points) - start), row)
+            for name, values in flat.items():
+                rows[name] = values[start : start + _CHUNK]
+            file.write(rows.data)

@@ -11,10 +11,11 @@ from typing import NoReturn
 
 import numpy as np
 
-from wsdesc.cloud.formats import FileContent
+from wsdesc.cloud.formats import SINGLE, FileContent
 from wsdesc.cloud.formats.faces import Ragged, check_faces, triangulate
 from wsdesc.cloud.formats.limits import check_columns
 from wsdesc.cloud.formats.vtk_sections import Sections, read_header
+from wsdesc.cloud.storage import Storage
 
 _POINT_SETS = ("POLYDATA", "UNSTRUCTURED_GRID", "STRUCTURED_GRID")
 _CELLS = ("VERTICES", "LINES", "POLYGONS", "TRIANGLE_STRIPS", "CELLS")
@@ -48,7 +49,9 @@ class _Reader:
             raise ValueError("the file has no section POINTS")
         count = len(self.points)
         attributes = {name: values for name, values in self.attributes.items() if len(values) == count}
-        return FileContent(self.points, attributes, self._faces() if faces else None)
+        faces_read = self._faces() if faces else None
+        storage = SINGLE if self.points.dtype == np.float32 else Storage()
+        return FileContent(self.points.astype(np.float64), attributes, faces_read, storage)
 
     def _section(self, words: list[str]) -> bool:
         """Parse one section; return False if the rest of the file cannot be parsed."""
@@ -57,7 +60,7 @@ class _Reader:
                 if kind.upper() not in _POINT_SETS:
                     raise ValueError(f"the dataset {kind[:40]} has no explicit points")
             case ["POINTS", count, kind]:
-                self.points = self.sections.table(_number(count), 3, kind).astype(np.float64)
+                self.points = self.sections.table(_number(count), 3, kind)
             case [name, count, size] if name in _CELLS:
                 self.cells[name] = self.sections.cells(_number(count), _number(size))
             case ["CELL_TYPES", count]:
