@@ -14,6 +14,7 @@ from wsdesc.core.geometry import Floats, check_rigid
 
 SAMPLE_SIZE = 3000  # points of the sample; a share of them is then accurate to about 1 %
 REFERENCE_SIZE = 400  # points that measure how frequent a direction of normals is
+SAMPLE_NEIGHBOURS = 4  # nearest points of the sample that tell whether a measurement there is isolated
 SHARPNESS = 16  # power of the cosine between normals of one direction: weight 1/2 at 17°
 MIN_FREQUENCY = 0.02  # rarer directions are noise and get no larger weight
 
@@ -48,6 +49,10 @@ class Surface(Protocol):
     @property
     def sample(self) -> Any:
         """(S,) ascending indices of the points that are searched in the other surface."""
+
+    @property
+    def sample_neighbours(self) -> Any:
+        """(S, 4) positions in the sample of the nearest other points of the sample; fewer in tiny scans."""
 
     @property
     def direction_weights(self) -> Any:

@@ -13,6 +13,7 @@ from scipy.spatial import cKDTree
 from wsdesc.alignment.surface.base import (
     MIN_FREQUENCY,
     REFERENCE_SIZE,
+    SAMPLE_NEIGHBOURS,
     SAMPLE_SIZE,
     SHARPNESS,
     Backend,
@@ -51,6 +52,14 @@ class CpuSurface:
         sample = np.sort(order[:SAMPLE_SIZE])
         weights = _direction_weights(normals[sample], normals[order[:REFERENCE_SIZE]])
         return cls(points, normals, curvature, tree, sample, weights)
+
+    @cached_property
+    def sample_neighbours(self) -> NDArray[np.intp]:
+        """(S, 4) positions in the sample of the nearest other points of the sample; fewer in tiny scans."""
+        points = self.points[self.sample]
+        count = min(SAMPLE_NEIGHBOURS, len(points) - 1)
+        nearest = cKDTree(points).query(points, count + 1)[1]
+        return np.asarray(nearest).reshape(len(points), count + 1)[:, 1:].copy()
 
     @cached_property
     def gicp(self) -> tuple[Any, Any]:

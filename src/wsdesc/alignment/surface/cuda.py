@@ -16,6 +16,7 @@ from torch import Tensor
 from wsdesc.alignment.surface.base import (
     MIN_FREQUENCY,
     REFERENCE_SIZE,
+    SAMPLE_NEIGHBOURS,
     SAMPLE_SIZE,
     SHARPNESS,
     Backend,
@@ -66,6 +67,15 @@ class CudaSurface:
     def sample_with_normals(self) -> Tensor:
         """(S, 6) points and normals of the sample."""
         return self.points_with_normals[self.sample]
+
+    @cached_property
+    def sample_neighbours(self) -> Tensor:
+        """(S, 4) positions in the sample of the nearest other points of the sample; fewer in tiny scans."""
+        grid = NeighbourGrid.of(self.points[self.sample].float())
+        count = min(SAMPLE_NEIGHBOURS, len(self.sample) - 1)
+        neighbours = torch.empty(len(self.sample), count, dtype=torch.int64, device=self.points.device)
+        neighbours[grid.order] = grid.order[k_nearest(grid, count + 1)[:, 1:]]
+        return neighbours
 
     def nearest_to(self, points: Tensor) -> Tensor:
         """Find the nearest point of this surface to each of points (H, S, 3): (H, S) int64."""

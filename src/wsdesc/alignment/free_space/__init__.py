@@ -1,0 +1,48 @@
+"""Free space: find poses that put the surface of one scan into space that the other scanner saw through.
+
+A right pose leaves that space empty, apart from things that moved and from thin structures. Wrong poses of
+repetitive places, which fit well elsewhere, put walls into it.
+"""
+
+from __future__ import annotations
+
+from numpy.typing import ArrayLike
+
+from wsdesc.alignment.free_space import cpu, cuda
+from wsdesc.alignment.free_space.counts import MARGIN, RELATIVE_MARGIN, FreeSpace, ViewCounts
+from wsdesc.alignment.surface import Surface, check_poses, for_backend
+from wsdesc.cloud.range_image import RangeImage
+from wsdesc.cloud.units import INDOOR_RESOLUTION
+from wsdesc.core.geometry import check_length
+
+__all__ = ["MARGIN", "RELATIVE_MARGIN", "FreeSpace", "ViewCounts", "measure_free_space"]
+
+
+def measure_free_space(
+    source: Surface,
+    target: Surface,
+    images: tuple[RangeImage | None, RangeImage | None],
+    poses: ArrayLike,
+    *,
+    refined: bool = True,
+    resolution: float = INDOOR_RESOLUTION,
+) -> list[FreeSpace]:
+    """Count the points of each scan that lie in the free space of the other one, for each pose.
+
+    Args:
+        source, target: surfaces of one backend.
+        images: range images of source and target, in the coordinates and the unit of the surfaces; None for
+            a scan without a viewpoint, whose free space is not known.
+        poses: T_target_source (H, 4, 4).
+        refined: False for poses that may be wrong by one or two degrees: free space is then measured in wider
+            cells, which violates less.
+        resolution: working resolution, in the unit of the surfaces.
+
+    Raises:
+        InputError: a pose is not rigid, the resolution is not positive, or the surfaces are on two devices.
+    """
+    check_length(resolution, "resolution")
+    checked = check_poses(poses)
+    implementation = for_backend(source, target, cpu=cpu.measure, cuda=cuda.measure)
+    used = [image if image is None or refined else image.coarse for image in images]
+    return implementation(source, target, used, checked, MARGIN * resolution)

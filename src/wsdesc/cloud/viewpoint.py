@@ -1,0 +1,191 @@
+"""Viewpoint of a scan: where the scanner stood, as given, read from the file or detected.
+
+From its scanner's position, no point of a scan lies behind another one. So the origin is the viewpoint if
+the points hide each other hardly seen from the origin, and much more seen from places around it. A cloud
+merged from several scans, a fused fragment or a shifted scan does not have such a place at its origin.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wsdesc.cloud.cloud import as_array
+from wsdesc.cloud.range_image import cell_of
+from wsdesc.core.errors import InputError
+from wsdesc.core.kernels import kernel
+
+ViewpointSource = Literal["given", "file", "detected"]
+
+MAX_DISTANCE = 1000.0  # extents of the scan between its centre and a given viewpoint; farther is an error
+
+_SAMPLE = 50_000  # points
+_CELLS = (512, 256, 128, 64, 32)  # per side of a face of the cube map
+_OCCUPANCY = 1.5  # points per filled cell; then neighbouring rays share a cell
+_BEHIND = 1.1  # a point is hidden if its range exceeds that of another point in its cell by this factor,
+_BEHIND_MEDIAN = 0.02  # and by this share of the median range
+_STEPS = (0.05, 0.15)  # displacements for the comparison, in median ranges
+_PRIOR = 0.002  # share of hidden points that is added to both sides of a comparison
+_MIN_FILLED = 300  # cells; fewer are no evidence
+_DENSITY_CELLS = 32  # per side of a face, to measure the density of directions,
+_MIN_COUNT = 3  # with so many points per cell, and so many cells
+
+_MAX_HIDDEN = 0.06  # share of hidden points seen from the origin
+_MIN_RATIOS = (1.1, 1.5)  # of the hidden shares at the displaced places, median, to that at the origin
+_NARROW = 0.6  # length of the mean direction from which on a field of view is narrow: no panorama
+_MAX_GROWTH = 0.6  # exponent by which the density of directions may grow with the range in a narrow view
+
+
+@dataclass(frozen=True, eq=False)
+class Viewpoint:
+    """Position of the scanner.
+
+    Attributes:
+        position: (3,) float64, in the scan's coordinates.
+        source: "given" by the user, from the "file", or "detected" in the points.
+    """
+
+    position: NDArray[np.float64]
+    source: ViewpointSource
+
+    def __str__(self) -> str:
+        if not self.position.any():
+            return f"{self.source} at the origin"
+        return f"{self.source} at ({', '.join(f'{value:.6g}' for value in self.position)})"
+
+
+def check_viewpoint(position: Any, name: str = "viewpoint") -> NDArray[np.float64]:
+    """Return a position as (3,) float64.
+
+    Raises:
+        InputError: it is not three finite numbers.
+    """
+    try:
+        array = as_array(position).astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{name} must be three numbers x, y, z, not {position!r}") from error
+    if array.shape != (3,) or not np.isfinite(array).all():
+        raise InputError(f"{name} must be three finite numbers x, y, z, not {position!r}")
+    return array
+
+
+def detect_viewpoint(points: NDArray[Any], origin: NDArray[Any] | None = None) -> bool:
+    """Return whether the origin of the scan is its viewpoint. In doubt it is not.
+
+    Args:
+        points: (N, 3), finite.
+        origin: (3,) position of the scan's origin in the coordinates of the points; zeros if not given.
+    """
+    evidence = measure_evidence(points, origin)
+    if evidence is None:
+        return False
+    narrow_and_thinned = evidence.direction > _NARROW and evidence.growth > _MAX_GROWTH
+    sharp = all(ratio >= least for ratio, least in zip(evidence.ratios, _MIN_RATIOS, strict=True))
+    return evidence.hidden <= _MAX_HIDDEN and sharp and not narrow_and_thinned
+
+
+class Evidence(NamedTuple):
+    """Measurements that tell whether the origin is the viewpoint."""
+
+    hidden: float  # share of the points that lie behind others, seen from the origin
+    ratios: tuple[float, ...]  # hidden share from displaced places, median, over that from the origin
+    direction: float  # length of the mean direction: about 0 for panoramas, 0.9 for a camera
+    growth: float  # exponent of the density of directions over the range: 0 for rays of a scanner, 2 for
+    # points with equal spacing, as in fused or thinned clouds
+
+
+def measure_evidence(points: NDArray[Any], origin: NDArray[Any] | None = None) -> Evidence | None:
+    """Measure the evidence; None if the points are too few or all in about one direction."""
+    sample = points
+    if len(points) > _SAMPLE:
+        sample = points[np.sort(np.random.default_rng(0).permutation(len(points))[:_SAMPLE])]
+    local = np.asarray(sample, np.float64) - (0.0 if origin is None else np.asarray(origin))
+    ranges = np.linalg.norm(local, axis=1)
+    median = float(np.median(ranges))
+    if not 0 < median < np.inf:
+        return None
+    local = np.ascontiguousarray(local / median, np.float32)
+    direction, growth = _density(local)
+    for cells in _CELLS:
+        buffers = np.full(6 * cells**2, np.inf, np.float32), np.zeros(6 * cells**2, np.int32)
+        hidden, filled = _hidden_share(local, np.zeros(3, np.float32), cells, *buffers)
+        if len(local) > _OCCUPANCY * filled:
+            break
+    if filled < _MIN_FILLED:
+        return None
+    ratios = []
+    for step in _STEPS:
+        places = [(sign * step * axis).astype(np.float32) for axis in np.eye(3) for sign in (1, -1)]
+        shares = [_hidden_share(local, place, cells, *buffers)[0] for place in places]
+        ratios.append(float((np.median(shares) + _PRIOR) / (hidden + _PRIOR)))
+    return Evidence(hidden, tuple(ratios), direction, growth)
+
+
+def _hidden_share(
+    points: NDArray[np.float32],
+    place: NDArray[np.float32],
+    cells: int,
+    nearest: NDArray[np.float32],
+    counts: NDArray[np.int32],
+) -> tuple[float, int]:
+    """Measure the share of points behind others, of all that share a cell, and count the filled cells.
+
+    The buffers `nearest`, all infinite, and `counts`, all 0, are left as they were.
+    """
+    shared, hidden, filled = _count_hidden(points, place, cells, nearest, counts)
+    return hidden / max(shared, 1), filled
+
+
+@kernel
+def _count_hidden(points, place, cells, nearest, counts):  # type: ignore[no-untyped-def]
+    number, ranges = np.empty(len(points), np.int32), np.zeros(len(points), np.float32)
+    filled = 0
+    for k in range(len(points)):
+        x, y, z = points[k, 0] - place[0], points[k, 1] - place[1], points[k, 2] - place[2]
+        ranges[k] = np.sqrt(x * x + y * y + z * z)
+        if ranges[k] > 0:
+            cell = number[k] = cell_of(x, y, z, cells)
+            filled += counts[cell] == 0
+            counts[cell] += 1
+            nearest[cell] = min(nearest[cell], ranges[k])
+    shared = hidden = 0
+    for k in range(len(points)):
+        if ranges[k] > 0 and counts[number[k]] > 1:
+            shared += 1
+            hidden += ranges[k] > _BEHIND * nearest[number[k]] + _BEHIND_MEDIAN
+    for k in range(len(points)):  # clearing all cells would take longer
+        if ranges[k] > 0:
+            nearest[number[k]], counts[number[k]] = np.inf, 0
+    return shared, hidden, filled
+
+
+def _density(points: NDArray[np.float32]) -> tuple[float, float]:
+    """Measure the length of the mean direction, and how the density of directions grows with the range."""
+    size = 6 * _DENSITY_CELLS**2
+    counts, sums = np.zeros(size, np.int64), np.zeros((size, 4))
+    _sum_cells(points, _DENSITY_CELLS, counts, sums)
+    filled, dense = counts > 0, counts >= _MIN_COUNT
+    direction = float(np.linalg.norm((sums[filled, :3] / counts[filled, None]).mean(axis=0)))
+    if dense.sum() < _MIN_COUNT:
+        return direction, np.inf
+    log_range, log_count = sums[dense, 3] / counts[dense], np.log(counts[dense])
+    log_range = log_range - log_range.mean()
+    variance = float(np.square(log_range).sum())
+    return direction, float(log_range @ log_count / variance) if variance > 0 else np.inf
+
+
+@kernel
+def _sum_cells(points, cells, counts, sums):  # type: ignore[no-untyped-def]
+    for k in range(len(points)):
+        x, y, z = points[k, 0], points[k, 1], points[k, 2]
+        length = np.sqrt(x * x + y * y + z * z)
+        if length > 0:
+            cell = cell_of(x, y, z, cells)
+            counts[cell] += 1
+            sums[cell, 0] += x / length
+            sums[cell, 1] += y / length
+            sums[cell, 2] += z / length
+            sums[cell, 3] += np.log(length)
