@@ -84,8 +84,8 @@ class Registration(NotebookDisplay):
         warnings: Sentences about the result: why it failed, and what to try next.
         timings: Seconds of each step.
         evidence: Measurements that the confidence was computed from; None if no pose was found.
-        information: Information matrix of the pose, in model metres and the local frame of the target; None if
-            no pose was found.
+        information: Information matrix of the pose, in model metres and the local frame of the target; None
+            if no pose was found.
         described: Both scans with keypoints and descriptors; None if no pose was found.
     """
 
