@@ -83,10 +83,10 @@ def test_attributes_are_read_back_as_columns(tmp_path, points, extension):
     write_points(path, points, given)
     cloud = read_cloud(path)
     np.testing.assert_array_equal(cloud.points, points)
-    names = {"red", "green", "blue", "normal_0", "normal_1", "normal_2", "time_stamp", "inside"}
+    names = {"red", "green", "blue", "nx", "ny", "nz", "time_stamp", "inside"}
     assert set(cloud.attributes) == names
     np.testing.assert_array_equal(cloud.attributes["green"], colors[:, 1])
-    np.testing.assert_array_equal(cloud.attributes["normal_2"], normals[:, 2])
+    np.testing.assert_array_equal(cloud.attributes["nz"], normals[:, 2])
     np.testing.assert_array_equal(cloud.attributes["time_stamp"], wide)
     np.testing.assert_array_equal(cloud.attributes["inside"], wide > 0)
     again = tmp_path / f"again.{extension}"

@@ -7,18 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from wsdesc.cloud.formats.attributes import NORMAL_ARRAYS, NORMAL_COLUMNS
 from wsdesc.cloud.storage import Storage
 from wsdesc.core.errors import InputError
 from wsdesc.core.geometry import check_rigid, rotate, transform
-
-# Columns of normals, as programs name them in ply, pcd and text files, and as `write_points` names them.
-_NORMAL_COLUMNS = (
-    ("nx", "ny", "nz"),
-    ("normal_x", "normal_y", "normal_z"),
-    ("normal_0", "normal_1", "normal_2"),
-    ("normals_0", "normals_1", "normals_2"),
-)
-_NORMAL_ARRAYS = ("normal", "normals")  # (N, 3), as in npz files
 
 
 @dataclass
@@ -53,11 +45,11 @@ class Cloud:
 
 def _rotate_normals(attributes: dict[str, np.ndarray], T: np.ndarray) -> dict[str, np.ndarray]:
     rotated = dict(attributes)
-    for names in _NORMAL_COLUMNS:
+    for names in NORMAL_COLUMNS:
         if all(name in rotated and rotated[name].ndim == 1 for name in names):
             normals = rotate(np.stack([rotated[name] for name in names], axis=1), T)
             rotated |= {n: normals[:, k].astype(rotated[n].dtype) for k, n in enumerate(names)}
-    for name in _NORMAL_ARRAYS:
+    for name in NORMAL_ARRAYS:
         if name in rotated and rotated[name].shape[1:] == (3,):
             rotated[name] = rotate(rotated[name], T).astype(rotated[name].dtype)
     return rotated

@@ -132,8 +132,9 @@ def write_points(
         path: the file.
         points: (N, 3), array or tensor.
         attributes: name -> array with N rows. In formats with columns `colors` (N, 3) become red, green and
-            blue, and other arrays with several columns name_0, name_1, … pcd files get rgb, normal_x, … as in
-            the Point Cloud Library, and one field for other arrays. npy, obj and off store none.
+            blue, `normals` nx, ny and nz, and other arrays with several columns name_0, name_1, … pcd files
+            get rgb, normal_x, … as in the Point Cloud Library, and one field for other arrays. npy, obj and
+            off store none.
         storage: of a cloud that was read: las and laz keep its scale, extra dimensions and coordinate system.
 
     Raises:

@@ -21,9 +21,12 @@ _NORMAL_NAMES = (
     ("normals_0", "normals_1", "normals_2"),
     ("NormalX", "NormalY", "NormalZ"),
     ("Nx", "Ny", "Nz"),
+    ("NX", "NY", "NZ"),
 )
+NORMAL_COLUMNS = (NORMALS, *_NORMAL_NAMES)  # three columns
+NORMAL_ARRAYS = ("normals", "normal", "Normals")  # one array (N, 3)
 _PACKED = ("rgb", "rgba")  # one number of 32 bits, as in PCD
-VECTORS = {"colors": COLORS, "normals": NORMALS, "normal": NORMALS}
+VECTORS = {"colors": COLORS, **dict.fromkeys(NORMAL_ARRAYS, NORMALS)}
 
 
 def standard_attributes(attributes: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

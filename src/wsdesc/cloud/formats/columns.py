@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping
 import numpy as np
 
 from wsdesc.cloud.formats import SINGLE, FileContent
+from wsdesc.cloud.formats.attributes import VECTORS
 from wsdesc.cloud.storage import Storage
 from wsdesc.core.errors import InputError
 
@@ -62,15 +63,16 @@ def to_columns(
 ) -> dict[str, np.ndarray]:
     """Convert points (N, 3) and attributes to named columns with N numbers each, x, y and z first.
 
-    `colors` (N, 3) become red, green and blue; other attributes with several columns are numbered, or stay
-    one column if `vectors` is set. Characters that would end a name in a header are replaced by _.
+    `colors` (N, 3) become red, green and blue, `normals` nx, ny and nz; other attributes with several columns
+    are numbered, or all stay one column if `vectors` is set. Characters that would end a name in a header are
+    replaced by _.
     """
     columns = dict(zip("xyz", points.T, strict=True))
     for name, values in attributes.items():
         if values.ndim == 1 or vectors:
             parts = {name: values}
-        elif name == "colors" and values.shape[1:] == (3,):
-            parts = dict(zip(("red", "green", "blue"), values.T, strict=True))
+        elif name in VECTORS and values.shape[1:] == (3,):
+            parts = dict(zip(VECTORS[name], values.T, strict=True))
         else:
             flat = values.reshape(len(values), -1)
             parts = {f"{name}_{i}": flat[:, i] for i in range(flat.shape[1])}
