@@ -28,7 +28,13 @@ def field_option(model: type[Options], name: str, *flags: str) -> Any:
     return typer.Option(*flags, help=field.description, **limits)
 
 
-ScanFile = Annotated[Path, typer.Argument(help="Scan file: ply, pcd, las, laz, e57, npy, text, or a mesh.")]
+ScanFile = Annotated[
+    Path,
+    typer.Argument(
+        help="Scan file: ply, pcd, las, laz, e57, ptx, xyz, csv, txt, pts, asc, bin (KITTI), npy, npz, vtk, "
+        "vtp, or a mesh (obj, off, stl, gltf, glb). multi.e57#2 is the second station of a file."
+    ),
+]
 PoseFile = Annotated[
     Path | None,
     typer.Option("--out", "-o", help="File for the pose (.txt) or the complete result (.json)."),

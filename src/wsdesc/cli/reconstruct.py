@@ -32,7 +32,12 @@ _DEFAULTS = ReconstructOptions()
 
 
 def reconstruct(
-    scans: Annotated[list[Path], typer.Argument(help="Scan files, or folders of scans.")],
+    scans: Annotated[
+        list[Path],
+        typer.Argument(
+            help="Scan files, or folders of scans. Every station of an E57 or PTX file is a scan."
+        ),
+    ],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for poses, merged cloud and report.")],
     view: View = False,
     save: SavePage = None,

@@ -42,7 +42,8 @@ def register(
     target: ScanFile,
     out: PoseFile = None,
     aligned: Annotated[
-        Path | None, typer.Option(help="File for the source in the target's frame, with all its attributes.")
+        Path | None,
+        typer.Option(help="File for the source in the target's frame, with its attributes and types."),
     ] = None,
     picture: Annotated[Path | None, typer.Option(help="File (.png) for a picture before and after.")] = None,
     view: View = False,
