@@ -3,9 +3,11 @@
 Everything after cleaning is computed in this frame. So the same scan gives the same answer however it is
 rotated and wherever its origin is.
 
-- The origin is the mean of the points. The axes are the principal axes of their covariance.
-- Each axis points to the side with the longer tail: its third moment is positive. If the axes are left-handed
-  then, the axis with the least skewness is reversed.
+- The origin is the mean of the points. The axes follow from the principal axes of their covariance.
+- Each principal axis points to the side with the longer tail: its third moment is positive. If the axes are
+  left-handed then, the axis with the least skewness is reversed.
+- Then the axes are tilted by a fixed rotation. The principal axes of many rooms are parallel to their walls,
+  and voxel grids parallel to a wall give up to 8 % fewer points than others. Tilted, all scans are alike.
 - Outliers have little weight: a point at r times the root mean square distance has 1 / (1 + (r / 3)²).
 - All points count: a sample would change with the number of points, and noise of float32 files changes the
   frame no more than it changes a point. Dense points near a scanner add little to a covariance.
@@ -20,6 +22,7 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.spatial.transform import Rotation
 
 from wsdesc.cloud.cloud import as_array
 from wsdesc.core.geometry import Floats, check_rigid, inverse
@@ -29,6 +32,8 @@ _REACH = 3.0  # root mean square distances at which a point has half the weight
 _SMALLEST = 1e-150  # variance; cubes of smaller lengths are no longer exact in float64
 _FLAT = 1e-12  # share of the largest variance below which an axis has no skewness: its points are rounded
 _CHUNK = 1 << 16  # points whose sums are one row; sums do not depend on the number of threads
+
+_TILT = Rotation.from_quat([9.0, 10.0, 11.0, 30.0]).as_matrix()  # 60°; no axis is near a former one
 
 # Entries of symmetric moments that are summed, as indices of their axes.
 _SECOND = ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2))
@@ -67,7 +72,7 @@ def local_frame(points: Floats) -> Floats:
                 T_scan_local[:3, 3] = centre
                 return T_scan_local
             reach = _REACH * math.sqrt(variance)
-    T_scan_local[:3, :3] = _axes(_moments(points, centre, reach))
+    T_scan_local[:3, :3] = _axes(_moments(points, centre, reach)) @ _TILT
     T_scan_local[:3, 3] = centre
     return T_scan_local
 
