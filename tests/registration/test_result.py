@@ -1,13 +1,15 @@
 """Registration as an object: files, dictionaries and text."""
 
 import json
+import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
-from wsdesc import Registration
-from wsdesc.core.errors import FileFormatError
+from wsdesc import AlternativePose, Registration
+from wsdesc.core.errors import FileFormatError, InputError
 
 
 @pytest.fixture
@@ -80,3 +82,69 @@ def test_text_is_a_few_lines(result):
     assert "warning: A second pose" in text
     assert len(text.splitlines()) <= 12
     assert repr(result) == "Registration(success=True, confidence=0.988, overlap=0.50, rmse=0.008)"
+
+
+def test_text_matrix_is_exact(result, tmp_path):
+    result.save(tmp_path / "a.txt")
+    lines = (tmp_path / "a.txt").read_text().splitlines()
+    assert [len(line.split(" ")) for line in lines] == [4, 4, 4, 4]
+    np.testing.assert_array_equal(np.loadtxt(tmp_path / "a.txt"), result.T_target_source)
+    assert lines[3] == "0.0 0.0 0.0 1.0"
+
+
+def test_parts_of_the_pose(result):
+    T = result.T_target_source
+    np.testing.assert_array_equal(result.rotation, T[:3, :3])
+    np.testing.assert_array_equal(result.translation, T[:3, 3])
+    x, y, z, w = result.quaternion
+    assert w >= 0
+    np.testing.assert_array_equal(result.quaternion_wxyz, [w, x, y, z])
+    np.testing.assert_allclose(Rotation.from_quat([x, y, z, w]).as_matrix(), T[:3, :3], atol=1e-12)
+    roll, pitch, yaw = result.euler(degrees=False)
+    about = [
+        Rotation.from_rotvec(angle * axis) for angle, axis in zip((roll, pitch, yaw), np.eye(3), strict=True)
+    ]
+    np.testing.assert_allclose((about[2] * about[1] * about[0]).as_matrix(), T[:3, :3], atol=1e-12)
+    np.testing.assert_allclose(result.euler("ZYX"), np.degrees([yaw, pitch, roll]))
+    result.rotation[:] = 0  # a copy
+    assert result.rotation.any()
+
+
+@pytest.mark.parametrize("order", ["abc", "xY", "", "xyzx", 3, None])
+def test_invalid_orders_of_angles_are_refused(result, order):
+    with pytest.raises(InputError, match="order must be three axes"):
+        result.euler(order)
+
+
+def test_apply_moves_scans(result):
+    points = np.random.default_rng(0).normal(size=(10, 5)).astype(np.float32)
+    moved = result.apply(points)
+    T = result.T_target_source
+    assert moved.dtype == np.float32
+    np.testing.assert_allclose(moved[:, :3], points[:, :3] @ T[:3, :3].T + T[:3, 3], atol=0.04)
+    np.testing.assert_array_equal(moved[:, 3:], points[:, 3:])
+    back = result.inverse().apply(result.apply(points.astype(float)))
+    np.testing.assert_allclose(back, points, atol=1e-9)
+
+
+def test_inverse_swaps_the_scans(result):
+    alternative = AlternativePose(result.T_target_source, 0.2, 0.4, 0.01, 0.3)
+    result = replace(result, overlap_target=0.7, scale=2.0, scale_deviation=0.4, alternatives=[alternative])
+    swapped = result.inverse()
+    np.testing.assert_allclose(swapped.T_target_source @ result.T_target_source, np.eye(4), atol=1e-9)
+    assert (swapped.overlap, swapped.overlap_target) == (0.7, 0.5)
+    assert (swapped.scale, swapped.scale_deviation) == (0.5, 0.1)
+    assert (swapped.confidence, swapped.success, swapped.rmse) == (result.confidence, True, result.rmse)
+    other = swapped.alternatives[0]
+    np.testing.assert_allclose(other.T_target_source, swapped.T_target_source)
+    assert (other.overlap, other.overlap_target, other.probability) == (0.3, 0.4, 0.2)
+    assert swapped.inverse().to_dict()["overlap"] == 0.5
+
+
+def test_unknown_overlap_survives_a_file(result, tmp_path):
+    swapped = result.inverse()  # results of earlier versions have no overlap of the target
+    assert "overlap unknown" in str(swapped)
+    swapped.save(tmp_path / "a.json")
+    loaded = Registration.load(tmp_path / "a.json")
+    assert math.isnan(loaded.overlap)
+    assert loaded.inverse().overlap == 0.5

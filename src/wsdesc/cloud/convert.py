@@ -118,7 +118,8 @@ def to_numpy(values: Any) -> np.ndarray:
         ) from error
 
 
-def _is_array(scan: Any) -> bool:
+def is_array(scan: Any) -> bool:
+    """Return whether this is an array or a tensor of any library."""
     return isinstance(scan, np.ndarray) or (hasattr(scan, "shape") and hasattr(scan, "dtype"))
 
 
@@ -135,7 +136,8 @@ def _from_array(scan: Any) -> FileContent:
     return FileContent(array[:, :3], further)
 
 
-def _is_table(scan: Any) -> bool:
+def is_table(scan: Any) -> bool:
+    """Return whether this has columns by name."""
     return isinstance(scan, Mapping) or (hasattr(scan, "columns") and hasattr(scan, "__getitem__"))
 
 
@@ -208,7 +210,7 @@ def _from_vertices(scan: Any) -> FileContent:
 def _from_points(scan: Any) -> FileContent:
     """Convert point clouds of Open3D, datasets of PyVista, and other objects with `points`."""
     points = scan.points() if callable(scan.points) else scan.points
-    if _is_table(points):
+    if is_table(points):
         return _from_table(points)
     content = _from_array(points)
     count = len(content.points)
@@ -243,8 +245,8 @@ def _is_sequence(scan: Any) -> bool:
 
 # In this order: a table may have columns with the names of other attributes.
 _KINDS: tuple[tuple[Callable[[Any], bool], Callable[[Any], FileContent]], ...] = (
-    (_is_table, _from_table),
-    (_is_array, _from_array),
+    (is_table, _from_table),
+    (is_array, _from_array),
     (_has("descriptors", "frames"), _from_description),
     (_has("fields", "point_step", "data"), _from_message),
     (_has("point_format", "x", "y", "z"), _from_las),

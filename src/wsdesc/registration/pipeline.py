@@ -213,6 +213,7 @@ def _best_candidate(
         success=best.confidence >= SUCCESS,
         confidence=best.confidence,
         overlap=best.refined.score.overlap_source,
+        overlap_target=best.refined.score.overlap_target,
         rmse=best.refined.rmse * p.unit,
         inliers=int(best.hypothesis.inliers.sum()),
         matches=found.matches,
@@ -252,6 +253,7 @@ def _alternatives(ranked: Sequence[Candidate], p: Description, q: Description) -
             T_target_source=_pose_of_scans(candidate, p, q),
             probability=factor * candidate.confidence,
             overlap=candidate.refined.score.overlap_source,
+            overlap_target=candidate.refined.score.overlap_target,
             rmse=candidate.refined.rmse * p.unit,
         )
         for candidate in kept
@@ -269,6 +271,7 @@ def _failed(resolution: float, warnings: list[str], timer: StepTimer, matches: i
         0,
         matches,
         resolution,
+        overlap_target=0.0,
         warnings=warnings,
         timings=timer.seconds,
     )

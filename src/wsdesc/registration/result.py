@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
 from wsdesc.alignment.confidence import Evidence
 from wsdesc.alignment.information import Information
 from wsdesc.core.atomic import atomic_write
 from wsdesc.core.errors import FileFormatError, InputError
-from wsdesc.core.geometry import check_rigid, transform
+from wsdesc.core.geometry import check_rigid, inverse, transform
 from wsdesc.core.notebook import NotebookDisplay
 from wsdesc.descriptor.description import Description
-
-Pose = NDArray[np.float64]  # (4, 4)
+from wsdesc.registration.pose import Pose as Pose
+from wsdesc.registration.pose import PoseMethods
 
 SUCCESS = 0.9  # lowest confidence of a success
 PLAUSIBLE = 0.01  # lowest probability of an alternative pose
@@ -28,7 +27,7 @@ _LARGEST_FILE = 10 << 20  # bytes; a result has a few thousand
 
 
 @dataclass(frozen=True, eq=False)
-class AlternativePose:
+class AlternativePose(PoseMethods):
     """Another plausible pose of a registered pair. At most one pose of a pair is right.
 
     Attributes:
@@ -36,19 +35,32 @@ class AlternativePose:
         probability: Probability that this pose is the right one, 0.01 … 1.
         overlap: Share of the source's points with a partner in the target, 0 … 1.
         rmse: Root mean square point-to-plane distance in the overlap, in the scans' unit.
+        overlap_target: Share of the target's points with a partner in the source; None if unknown.
     """
 
     T_target_source: Pose
     probability: float
     overlap: float
     rmse: float
+    overlap_target: float | None = None
+
+    def inverse(self) -> AlternativePose:
+        """Return the pose of the target in the frame of the source."""
+        return AlternativePose(
+            T_target_source=inverse(self.T_target_source),
+            probability=self.probability,
+            overlap=_nan_if_none(self.overlap_target),
+            rmse=self.rmse,
+            overlap_target=_finite_or_none(self.overlap),
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON. An infinite `rmse` becomes None."""
         return {
             "T_target_source": self.T_target_source.tolist(),
             "probability": self.probability,
-            "overlap": self.overlap,
+            "overlap": _finite_or_none(self.overlap),
+            "overlap_target": self.overlap_target,
             "rmse": _finite_or_none(self.rmse),
         }
 
@@ -58,13 +70,14 @@ class AlternativePose:
         return cls(
             T_target_source=check_rigid(values["T_target_source"], "T_target_source"),
             probability=float(values["probability"]),
-            overlap=float(values["overlap"]),
+            overlap=_nan_if_none(values["overlap"]),
+            overlap_target=None if (share := values.get("overlap_target")) is None else float(share),
             rmse=_infinite_if_none(values["rmse"]),
         )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Registration(NotebookDisplay):
+class Registration(PoseMethods, NotebookDisplay):
     """Pose of one scan in the frame of another, and its confidence.
 
     Attributes:
@@ -72,6 +85,7 @@ class Registration(NotebookDisplay):
         success: True if confidence ≥ 0.9.
         confidence: Calibrated probability that the pose is right, 0 … 1.
         overlap: Share of the source's points with a partner in the target, 0 … 1.
+        overlap_target: Share of the target's points with a partner in the source; None if unknown.
         rmse: Root mean square point-to-plane distance in the overlap, in the scans' unit; infinite without
             overlap.
         inliers: Matches that agree with the pose.
@@ -102,6 +116,7 @@ class Registration(NotebookDisplay):
     scale: float = 1.0
     scale_deviation: float = math.inf
     alternatives: list[AlternativePose] = field(default_factory=list)
+    overlap_target: float | None = None
     evidence: Evidence | None = None
     information: Information | None = None
     described: tuple[Description, Description] | None = None
@@ -111,6 +126,33 @@ class Registration(NotebookDisplay):
         """Distance by which the pose moves the middle of the source; of the origin if no scan is kept."""
         middle = self.described[0].T_scan_local[:3, 3] if self.described else np.zeros(3)
         return float(np.linalg.norm(transform(middle[None], self.T_target_source)[0] - middle))
+
+    def inverse(self) -> Registration:
+        """Return the registration of the swapped scans: the pose of the target in the frame of the source.
+
+        `overlap` then is the share of the target's points; NaN if it is unknown, as in files of version 0.3.
+        Warnings and timings stay those of this pair.
+        """
+        information = self.information
+        if information is not None and self.described is not None:
+            information = information.seen_from_source(self._pose_of_descriptions(*self.described))
+        return replace(
+            self,
+            T_target_source=inverse(self.T_target_source),
+            overlap=_nan_if_none(self.overlap_target),
+            overlap_target=_finite_or_none(self.overlap),
+            scale=1 / self.scale,
+            scale_deviation=self.scale_deviation / self.scale**2,
+            alternatives=[pose.inverse() for pose in self.alternatives],
+            information=information,
+            described=self.described and self.described[::-1],
+        )
+
+    def _pose_of_descriptions(self, source: Description, target: Description) -> Pose:
+        """Return the pose between the local frames of both descriptions, in model metres."""
+        T: Pose = inverse(target.T_scan_local) @ self.T_target_source @ source.T_scan_local
+        T[:3, 3] /= target.unit
+        return T
 
     @property
     def alternatives_text(self) -> str:
@@ -127,7 +169,8 @@ class Registration(NotebookDisplay):
             "T_target_source": self.T_target_source.tolist(),
             "success": self.success,
             "confidence": self.confidence,
-            "overlap": self.overlap,
+            "overlap": _finite_or_none(self.overlap),
+            "overlap_target": self.overlap_target,
             "rmse": _finite_or_none(self.rmse),
             "inliers": self.inliers,
             "matches": self.matches,
@@ -191,7 +234,8 @@ class Registration(NotebookDisplay):
             T_target_source=check_rigid(values["T_target_source"], "T_target_source"),
             success=bool(values["success"]),
             confidence=float(values["confidence"]),
-            overlap=float(values["overlap"]),
+            overlap=_nan_if_none(values["overlap"]),
+            overlap_target=None if (share := values.get("overlap_target")) is None else float(share),
             rmse=_infinite_if_none(values["rmse"]),
             inliers=int(values["inliers"]),
             matches=int(values["matches"]),
@@ -216,7 +260,7 @@ class Registration(NotebookDisplay):
         lines = [
             f"Registration: {'success' if self.success else 'NO success'}, confidence {self.confidence:.3f}",
             f"  rotation {degrees:.2f}°, translation {self.displacement:.4g}",
-            f"  overlap {self.overlap:.0%} of the source, rmse {self.rmse:.3g}",
+            f"  overlap {_percent(self.overlap)} of the source, rmse {self.rmse:.3g}",
             f"  scale {self.scale:.3f} ± {self.scale_deviation:.3f}",
             f"  {self.inliers} inliers of {self.matches} matches, resolution {self.resolution:.4g}",
             *([f"  {self.alternatives_text}"] if self.alternatives else []),
@@ -227,7 +271,8 @@ class Registration(NotebookDisplay):
 
 
 def _matrix_text(T: Pose) -> str:
-    return "\n".join(" ".join(f"{value:.12g}" for value in row) for row in T)
+    """Write four rows of four numbers, as CloudCompare reads them, with all digits."""
+    return "\n".join(" ".join(f"{value!r}" for value in row) for row in (T + 0.0).tolist())
 
 
 def _finite_or_none(value: float) -> float | None:
@@ -236,3 +281,11 @@ def _finite_or_none(value: float) -> float | None:
 
 def _infinite_if_none(value: Any) -> float:
     return math.inf if value is None else float(value)
+
+
+def _nan_if_none(value: float | None) -> float:
+    return math.nan if value is None else float(value)
+
+
+def _percent(share: float) -> str:
+    return "unknown" if math.isnan(share) else f"{share:.0%}"

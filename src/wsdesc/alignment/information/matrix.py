@@ -33,6 +33,12 @@ class Information(NamedTuple):
     height: float  # root mean square distance from the plane through the centre that fits the overlap best
     pairs: int  # number of contact pairs
 
+    def seen_from_source(self, T_target_source: Floats) -> Information:
+        """Return the information of the inverse pose, for twists in the frame of the source."""
+        R, t = T_target_source[:3, :3], T_target_source[:3, 3]
+        blocks = np.kron(np.eye(2), R)  # shift and rotation about the same centre turn alike
+        return self._replace(matrix=blocks.T @ self.matrix @ blocks, centre=(self.centre - t) @ R)
+
 
 def no_information(centre: Floats | None = None, pairs: int = 0) -> Information:
     """Return the information of an overlap that determines nothing."""
