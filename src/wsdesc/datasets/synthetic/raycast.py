@@ -35,6 +35,26 @@ class Tree:
         corners[:, 1:] -= corners[:, :1]
         return cls(corners, order, bounds[:used].copy(), links[:used].copy())
 
+    def joined(self, other: Tree) -> Tree:
+        """Join two trees under one root; the triangles of `other` follow in the input."""
+        low = np.minimum(self.bounds[0, :3], other.bounds[0, :3])
+        high = np.maximum(self.bounds[0, 3:], other.bounds[0, 3:])
+        # Siblings are neighbours: the roots become nodes 1 and 2, all other nodes follow.
+        first, second = self.links.copy(), other.links.copy()
+        first[first[:, 1] == 0, 0] += 2
+        inner = second[:, 1] == 0
+        second[inner, 0] += len(first) + 1
+        second[~inner, 0] += len(self.triangles)
+        root = np.array([[1, 0]], dtype=np.int32)
+        return Tree(
+            np.concatenate([self.triangles, other.triangles]),
+            np.concatenate([self.source, other.source + np.int32(len(self.source))]),
+            np.concatenate(
+                [[[*low, *high]], self.bounds[:1], other.bounds[:1], self.bounds[1:], other.bounds[1:]]
+            ).astype(np.float32),
+            np.concatenate([root, first[:1], second[:1], first[1:], second[1:]]),
+        )
+
 
 @kernel
 def _build(low, high, order, bounds, links):  # type: ignore[no-untyped-def]

@@ -32,8 +32,8 @@ class GlazedScene(Scene, Protocol):
     """A scene with panes."""
 
     @property
-    def glass_from(self) -> int:
-        """Items from this index on are glass."""
+    def glass(self) -> NDArray[np.bool_]:
+        """Whether each item (M,) is glass."""
 
 
 class Sensor(Protocol):
@@ -210,7 +210,7 @@ class RangeScanner:
 def _through_glass(scene: GlazedScene, at: NDArray[np.float32], rays: NDArray[np.float32], rng: Rng) -> Hits:
     """Cast rays from one position. Panes return a few rays, most of them at right angles."""
     hits = cast(scene.tree, np.broadcast_to(at, rays.shape), rays)
-    pane = (hits.triangle >= 0) & (scene.item_of[hits.triangle] >= scene.glass_from)
+    pane = (hits.triangle >= 0) & scene.glass[scene.item_of[hits.triangle]]
     pane &= rng.random(pane.shape) > _PANE * hits.slant**4
     start = hits.depth[pane] + np.float32(0.01)
     behind = cast(scene.tree, at + start[:, None] * rays[pane], rays[pane])
@@ -220,7 +220,7 @@ def _through_glass(scene: GlazedScene, at: NDArray[np.float32], rays: NDArray[np
         behind.slant,
     )
     # A second pane returns nothing.
-    pane[pane] = (behind.triangle >= 0) & (scene.item_of[behind.triangle] >= scene.glass_from)
+    pane[pane] = (behind.triangle >= 0) & scene.glass[scene.item_of[behind.triangle]]
     hits.depth[pane] = np.inf
     return hits
 
@@ -360,13 +360,13 @@ def _fused_camera(rng: Rng) -> DepthCamera:
 
 def _structured_light(rng: Rng) -> RangeScanner:
     return RangeScanner(
-        "structured_light", False, 0.85, 320, 10 ** rng.uniform(-4, -2.8), baseline=rng.uniform(0.1, 0.35)
+        "structured_light", False, 0.75, 340, 10 ** rng.uniform(-4, -2.8), baseline=rng.uniform(0.1, 0.35)
     )
 
 
 def _orthographic(rng: Rng) -> RangeScanner:
     return RangeScanner(
-        "orthographic", True, 0.85, 320, 10 ** rng.uniform(-4, -3), baseline=0.3 * (rng.random() < 0.5)
+        "orthographic", True, 0.75, 420, 10 ** rng.uniform(-4, -3), baseline=0.3 * (rng.random() < 0.5)
     )
 
 

@@ -15,7 +15,9 @@ from wsdesc.datasets.synthetic.sites.site import Surfaces
 _TRIES = 30
 _CLEARANCE = 0.45  # metres between a sensor and everything else
 _COUNTERPART = 0.3  # share of scans from the counterpart of an earlier position in repetitive structure
+_SAME = 1.5  # metres between a position and the exact counterpart
 _FEWEST = 0.4  # share of a limited field of view that must be in range
+_DETAILS = 20  # fewest triangles in a view of 169 rays
 _FLATTEST = 0.7  # largest share of the view with one direction of normals
 
 
@@ -49,11 +51,11 @@ def site_scans(kind: str, seed: int, count: int, sensor: str | None = None) -> l
     site = build_site(kind, seed)
     rng = np.random.default_rng([seed, 0x11, SITES.index(kind)])
     name = str(rng.choice(SUITABLE[kind]))
-    device = draw_sensor(name if sensor is None else sensor, np.random.default_rng([seed, 0x12]))
+    device = draw_sensor(name if sensor is None else sensor, rng)
     scans: list[SyntheticScan] = []
     places: list[tuple[NDArray[np.float64], float]] = []
     for index in range(count):
-        own = np.random.default_rng([seed, 0x13, index])
+        own = np.random.default_rng([seed, 0x12, SITES.index(kind), index])
         surfaces = site.surfaces(own)
         at, heading = _choose(site, surfaces, device, places, own)
         places.append((at, heading.yaw))
@@ -97,15 +99,16 @@ def _propose(
     if site.symmetries and rng.random() < _COUNTERPART:
         T = site.symmetries[rng.integers(len(site.symmetries))]
         wanted = np.einsum("ij,j->i", T[:3, :3], before) + T[:3, 3]
-        nearest = np.linalg.norm(spots + up - wanted, axis=1).min()
-        if nearest < 2.0:
-            turned = yaw + np.arctan2(T[1, 0], T[0, 0])
-            drift = rng.normal(0, 0.4, 3) * (1, 1, 0.2)
-            return wanted + drift, turned + rng.normal(0, 0.3)
+        offset = np.linalg.norm(spots + up - wanted, axis=1)
+        nearest = int(offset.argmin())
+        if offset[nearest] < _SAME:
+            turned = yaw + np.arctan2(T[1, 0], T[0, 0]) + rng.normal(0, 0.3)
+            return _jitter(spots[nearest] + up, site, rng), turned
     # Log-uniform distances give as many near neighbours as far ones.
     distance = np.linalg.norm(spots + up - before, axis=1)
-    low, high = np.log(max(distance.min(), 0.02 * distance.max(), 1e-3)), np.log(distance.max() + 1e-3)
-    wanted_distance = np.exp(rng.uniform(low, high))
+    farthest = float(distance.max())
+    nearest_share = 0.02 if site.gaze is None else 0.1
+    wanted_distance = farthest * np.exp(rng.uniform(np.log(nearest_share), 0))
     order = np.argsort(np.abs(distance - wanted_distance), kind="stable")[: max(3, len(spots) // 50)]
     heading = yaw + rng.normal(0, 0.6) if rng.random() < 0.7 else turn
     return _jitter(spots[order[rng.integers(len(order))]] + up, site, rng), heading
@@ -124,7 +127,7 @@ def _score(surfaces: Surfaces, sensor: Sensor, at: NDArray[np.float64], heading:
     """Score a position: 0 if it is clear of everything and the view shows several surfaces; else negative."""
     origin = at.astype(np.float32)
     around = cast(surfaces.tree, np.broadcast_to(origin, _SPHERE.shape), _SPHERE)
-    shortfall = min(float(around.depth.min()) / _CLEARANCE - 1, 0.0)
+    shortfall = min(float(around.depth.min()) / max(_CLEARANCE, sensor.reach[0]) - 1, 0.0)
     if sensor.view is None:
         return shortfall
     steps = np.linspace(-0.9, 0.9, 13) * np.tan(sensor.view)
@@ -140,6 +143,8 @@ def _score(surfaces: Surfaces, sensor: Sensor, at: NDArray[np.float64], heading:
         normal /= np.linalg.norm(normal, axis=1, keepdims=True) + 1e-12
         _, counts = np.unique(np.round(np.abs(normal) * 4), axis=0, return_counts=True)
         shortfall += min(_FLATTEST - counts.max() / seen.sum(), 0.0)
+        # Walls have few triangles, details many.
+        shortfall += min(len(np.unique(hits.triangle[seen])) / _DETAILS - 1, 0.0)
     return shortfall
 
 

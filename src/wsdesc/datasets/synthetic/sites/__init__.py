@@ -6,10 +6,14 @@ from collections.abc import Callable
 
 import numpy as np
 
+from wsdesc.datasets.synthetic.sites.building import building
 from wsdesc.datasets.synthetic.sites.courtyard import courtyard
 from wsdesc.datasets.synthetic.sites.hall import hall
+from wsdesc.datasets.synthetic.sites.objects import objects, tabletop
 from wsdesc.datasets.synthetic.sites.site import Site
+from wsdesc.datasets.synthetic.sites.stairwell import stairwell
 from wsdesc.datasets.synthetic.sites.street import street
+from wsdesc.datasets.synthetic.sites.vegetation import vegetation
 from wsdesc.datasets.synthetic.sites.warehouse import warehouse
 
 __all__ = ["SITES", "SUITABLE", "Site", "build_site"]
@@ -22,6 +26,11 @@ _MAKERS: dict[str, tuple[Callable[[np.random.Generator], Site], tuple[str, ...]]
     "courtyard": (courtyard, _OUTDOORS),
     "hall": (hall, _INDOORS),
     "warehouse": (warehouse, _INDOORS),
+    "building": (building, _INDOORS),
+    "stairwell": (stairwell, _INDOORS),
+    "vegetation": (vegetation, _OUTDOORS),
+    "objects": (objects, ("structured_light", "orthographic")),
+    "tabletop": (tabletop, ("structured_light", "depth_camera", "fused_camera")),
 }
 SITES = tuple(_MAKERS)
 SUITABLE = {kind: sensors for kind, (_, sensors) in _MAKERS.items()}

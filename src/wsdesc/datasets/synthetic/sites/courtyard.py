@@ -156,7 +156,7 @@ def _side(rng: np.random.Generator, plan: _Plan, bays: int, passage: bool) -> Si
         kinds[(bays - 1) // 2] = "passage"
     parts, side.glass = facade(rng, style, kinds)
     length = bays * style.bay
-    side.add(*parts, roof(length, plan.wing, style.height, plan.pitch, 0.4))
+    side.add(*parts, roof(length + 2 * plan.wing, plan.wing, style.height, plan.pitch, 0.4))
     middle = ((bays - 1) // 2 - (bays - 1) / 2) * style.bay
     if plan.arcade:
         side.add(*_gallery(rng, plan, bays, passage))

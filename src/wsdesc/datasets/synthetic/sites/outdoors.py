@@ -64,14 +64,14 @@ def conifer(rng: np.random.Generator, height: float | None = None) -> Triangles:
     wide, clear = h * rng.uniform(0.12, 0.2), h * rng.uniform(0.05, 0.3)
     r = 0.014 * h
     parts = [rod(r, h, 0.2 * r, 8)]
-    count = int(rng.uniform(700, 1300))
+    count = int(rng.uniform(1000, 1800))
     z = clear + (h - clear) * (1 - np.sqrt(rng.random(count)))
     reach = wide * (1.02 - (z - clear) / (h - clear)) * np.sqrt(rng.uniform(0.1, 1.0, count))
     around = rng.uniform(0, 2 * np.pi, count)
     # Branches grow in whorls.
     z = np.round(z / 0.6) * 0.6 + rng.normal(0, 0.08, count) - 0.25 * reach
     at = np.stack([reach * np.cos(around), reach * np.sin(around), z], axis=-1)
-    parts.append(foliage(rng, at[z > 0.1], rng.uniform(0.15, 0.28)))
+    parts.append(foliage(rng, at[z > 0.1], rng.uniform(0.12, 0.22)))
     for a in np.arange(int(rng.integers(6, 14))) * 2.4:
         s = clear * rng.uniform(0.6, 1.0) + 0.3
         parts.append(bar((0, 0, s), (0.6 * wide * np.cos(a), 0.6 * wide * np.sin(a), s - 0.1), 0.02, 4))

@@ -18,22 +18,32 @@ Visitors = Callable[[np.random.Generator], list[Triangles]]
 
 @dataclass(frozen=True)
 class Surfaces:
-    """Triangles ready for ray casting."""
+    """Triangles ready for ray casting; see `camera.Scene`."""
 
-    items: list[Triangles]
-    glass_from: int  # items from this index on are glass
-    dropout_level: NDArray[np.float32]  # (M,) per item; see `camera.Scene`
+    tree: Tree
+    item_of: NDArray[np.int32]  # (F,) item of each triangle of the tree
+    glass: NDArray[np.bool_]  # (M,) whether an item is glass
+    dropout_level: NDArray[np.float32]  # (M,) per item
 
-    @cached_property
-    def tree(self) -> Tree:
-        """Bounding volume tree of the triangles of all items."""
-        return Tree.over(np.concatenate(self.items))
+    @classmethod
+    def over(cls, solid: list[Triangles], glass: list[Triangles]) -> Surfaces:
+        """Build the tree over items; every tenth solid item is dark or shiny."""
+        items = [*solid, *glass]
+        tree = Tree.over(np.concatenate(items))
+        owner = np.repeat(np.arange(len(items)), [len(item) for item in items])
+        level = np.full(len(items), np.inf, dtype=np.float32)
+        level[3 : len(solid) : 10] = 1.0
+        level[len(solid) :] = -np.inf
+        return cls(tree, owner[tree.source].astype(np.int32), np.arange(len(items)) >= len(solid), level)
 
-    @cached_property
-    def item_of(self) -> NDArray[np.int32]:
-        """Item (F,) of each triangle of the tree."""
-        owner = np.repeat(np.arange(len(self.items)), [len(item) for item in self.items])
-        return owner[self.tree.source].astype(np.int32)
+    def joined(self, other: Surfaces) -> Surfaces:
+        """Join two sets of surfaces."""
+        return Surfaces(
+            self.tree.joined(other.tree),
+            np.concatenate([self.item_of, other.item_of + np.int32(len(self.glass))]),
+            np.concatenate([self.glass, other.glass]),
+            np.concatenate([self.dropout_level, other.dropout_level]),
+        )
 
 
 @dataclass
@@ -53,23 +63,12 @@ class Site:
 
     def surfaces(self, rng: np.random.Generator) -> Surfaces:
         """Return the surfaces with the visitors of one moment."""
-        if self.visitors is None:
-            return self._still
-        moving = [item for item in self.visitors(rng) if len(item)]
-        return self._prepare(moving)
+        moving = [item for item in self.visitors(rng) if len(item)] if self.visitors else []
+        return self._still.joined(Surfaces.over(moving, [])) if moving else self._still
 
     @cached_property
     def _still(self) -> Surfaces:
-        return self._prepare([])
-
-    def _prepare(self, moving: list[Triangles]) -> Surfaces:
-        solid = [*self.items, *moving]
-        glass = [pane for pane in self.glass if len(pane)]
-        level = np.full(len(solid) + len(glass), np.inf, dtype=np.float32)
-        # Every tenth item is dark or shiny. The choice is fixed: it belongs to the site.
-        level[3 : len(self.items) : 10] = 1.0
-        level[len(solid) :] = -np.inf
-        return Surfaces([*solid, *glass], len(solid), level)
+        return Surfaces.over(self.items, [pane for pane in self.glass if len(pane)])
 
 
 def perturb(rng: np.random.Generator, item: Triangles, factor: float = 1.0) -> Triangles:
