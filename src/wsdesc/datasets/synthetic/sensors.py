@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -25,6 +26,7 @@ _LASER_CAMERA = np.array(
 )  # camera axes in a laser's frame
 _DARK = 0.3  # share of the returns that a dark item loses
 _PANE = 0.12  # largest share of the returns of a pane
+_PROBES = 500  # rays to probe a field of view with
 _STEP = 0.15  # metres between two neighbouring returns that make an edge
 
 
@@ -56,8 +58,12 @@ class Sensor(Protocol):
         """Shortest and longest measured range, in metres."""
 
     @property
-    def view(self) -> float | None:
-        """Half the field of view, in radians; None: all around."""
+    def aimed(self) -> bool:
+        """Whether the sensor looks in one direction only."""
+
+    @property
+    def probe(self) -> NDArray[np.float64]:
+        """A few unit rays (P, 3) that cover the field of view; x is forward, z is up."""
 
     def scan(self, scene: GlazedScene, at: NDArray[np.float64], heading: Heading, rng: Rng) -> SyntheticScan:
         """Scan from a position (3,)."""
@@ -88,7 +94,7 @@ class Laser:
     pattern: Callable[[Rng], NDArray[np.float64]]  # draws unit rays (L, C, 3); neighbours in C follow in time
     height: tuple[float, float]
     tilt: float
-    view: float | None
+    aimed: bool
     reach: tuple[float, float]
     noise: float  # standard deviation of the range, in metres
     growth: float  # of the standard deviation, per metre of range
@@ -96,6 +102,14 @@ class Laser:
     dropout: float  # share of the returns lost at random
     grazing: float  # cosine of incidence below which nothing returns at the longest range
     thinning: float = 0.0  # keep one point per voxel of this size, in metres; 0: keep all
+
+    @cached_property
+    def probe(self) -> NDArray[np.float64]:
+        """A few unit rays (P, 3) that cover the field of view."""
+        rays = self.pattern(np.random.default_rng(0))
+        counts = (24, 48) if len(rays) > 1 else (1, _PROBES)
+        rows, columns = (np.linspace(0, rays.shape[k] - 1, counts[k]).astype(int) for k in (0, 1))
+        return np.asarray(rays[np.ix_(rows, columns)].reshape(-1, 3))
 
     def scan(self, scene: GlazedScene, at: NDArray[np.float64], heading: Heading, rng: Rng) -> SyntheticScan:
         """Scan from a position (3,)."""
@@ -128,6 +142,7 @@ class DepthCamera:
     fused: bool
     height: tuple[float, float]
     tilt: float = 0.12
+    aimed: bool = True
 
     @property
     def reach(self) -> tuple[float, float]:
@@ -135,9 +150,9 @@ class DepthCamera:
         return self.camera.near, self.camera.far
 
     @property
-    def view(self) -> float:
-        """Half the field of view, in radians."""
-        return float(np.arctan(self.camera.height / 2 / self.camera.focal))
+    def probe(self) -> NDArray[np.float64]:
+        """A few unit rays (P, 3) that cover the field of view."""
+        return _pyramid(self.camera.width / 2 / self.camera.focal, self.camera.height / 2 / self.camera.focal)
 
     def scan(self, scene: GlazedScene, at: NDArray[np.float64], heading: Heading, rng: Rng) -> SyntheticScan:
         """Scan from a position (3,)."""
@@ -177,8 +192,13 @@ class RangeScanner:
     baseline: float  # from the camera to the projector, as a share of the distance; 0: no shadows
     height: tuple[float, float] = (0.0, 0.0)
     tilt: float = 0.05
+    aimed: bool = True
     reach: tuple[float, float] = (0.0, np.inf)
-    view: float = 0.4
+
+    @property
+    def probe(self) -> NDArray[np.float64]:
+        """A few unit rays (P, 3) that cover the field of view."""
+        return _pyramid(self.field / 2, self.field / 2)
 
     def scan(self, scene: GlazedScene, at: NDArray[np.float64], heading: Heading, rng: Rng) -> SyntheticScan:
         """Scan from a position (3,); the object is expected at the distance of the world's origin."""
@@ -252,6 +272,13 @@ def _thin(points: NDArray[np.float32], size: float) -> NDArray[np.float32]:
     return points
 
 
+def _pyramid(across: float, up: float) -> NDArray[np.float64]:
+    """Return unit rays (P, 3) along x, out to the tangents `across` and `up`."""
+    y, z = np.meshgrid(np.linspace(-across, across, 24), np.linspace(-up, up, 20))
+    rays = np.stack([np.ones_like(y), y, z], axis=-1).reshape(-1, 3)
+    return np.asarray(rays / np.linalg.norm(rays, axis=1, keepdims=True))
+
+
 def _directions(azimuth: NDArray[np.float64], elevation: NDArray[np.float64]) -> NDArray[np.float64]:
     level = np.cos(elevation)
     return np.stack([level * np.cos(azimuth), level * np.sin(azimuth), np.sin(elevation)], axis=-1)
@@ -284,7 +311,7 @@ def _spinning(lines: int, rng: Rng) -> Laser:
         pattern=pattern,
         height=(1.5, 2.2) if vehicle else (0.4, 1.9),
         tilt=np.radians(1.0 if vehicle else rng.uniform(1, 6)),
-        view=None,
+        aimed=False,
         reach=(rng.uniform(0.3, 1.0), float(rng.choice([25.0, 50.0, 100.0, 120.0]))),
         noise=rng.uniform(0.006, 0.02),
         growth=rng.uniform(0.0, 0.0004),
@@ -309,7 +336,7 @@ def _terrestrial(rng: Rng) -> Laser:
         pattern=pattern,
         height=(1.3, 1.9),
         tilt=np.radians(0.3),
-        view=None,
+        aimed=False,
         reach=(rng.uniform(0.4, 0.8), float(rng.choice([30.0, 70.0, 120.0]))),
         noise=rng.uniform(0.001, 0.004),
         growth=rng.uniform(0.0, 0.0001),
@@ -337,7 +364,7 @@ def _solid_state(rng: Rng) -> Laser:
         pattern=pattern,
         height=(0.8, 2.0),
         tilt=np.radians(rng.uniform(1, 8)),
-        view=float(min(wide, high) / 2),
+        aimed=True,
         reach=(rng.uniform(0.3, 1.0), float(rng.choice([40.0, 80.0, 200.0]))),
         noise=rng.uniform(0.008, 0.02),
         growth=rng.uniform(0.0, 0.0003),

@@ -4,29 +4,32 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.spatial import cKDTree
 
 from wsdesc.core.errors import InputError
-from wsdesc.datasets.synthetic.raycast import cast
+from wsdesc.datasets.synthetic.raycast import Hits, cast
 from wsdesc.datasets.synthetic.scanning import SyntheticScan
 from wsdesc.datasets.synthetic.sensors import Heading, Sensor, draw_sensor
 from wsdesc.datasets.synthetic.sites import SITES, SUITABLE, Site, build_site
 from wsdesc.datasets.synthetic.sites.site import Surfaces
 
-_TRIES = 30
+_TRIES = 40
 _CLEARANCE = 0.45  # metres between a sensor and everything else
-_COUNTERPART = 0.3  # share of scans from the counterpart of an earlier position in repetitive structure
+_COUNTERPART = 0.25  # share of scans from the counterpart of an earlier position in repetitive structure
 _SAME = 1.5  # metres between a position and the exact counterpart
 _FEWEST = 0.4  # share of a limited field of view that must be in range
-_DETAILS = 20  # fewest triangles in a view of 169 rays
-_FLATTEST = 0.7  # largest share of the view with one direction of normals
+_DETAILS = 0.06  # fewest triangles in a limited field of view, per ray
+_FLATTEST = 0.7  # largest share of a limited field of view with one direction of normals
+_CLOSE = 0.06  # tolerated difference from the wanted overlap
+_BESIDE = 0.15  # radians from a ray of the probe to a direction in the field of view
 
 
 def site_scans(kind: str, seed: int, count: int, sensor: str | None = None) -> list[SyntheticScan]:
     """Scan the site of a kind with this seed.
 
-    Distances between two positions range from half a metre to the size of the site. Where the site has
-    repetitive structure, some positions are counterparts of earlier ones: the scans look alike and overlap
-    little or not at all. Persons and cars may move from scan to scan.
+    Each scan overlaps one of the earlier scans by a share drawn between 0 and 0.95, as far as the site
+    allows. Where the site has repetitive structure, some positions are counterparts of earlier ones: the
+    scans look alike and overlap little or not at all. Persons and cars may move from scan to scan.
 
     Args:
         kind: One of `SITES`.
@@ -53,99 +56,119 @@ def site_scans(kind: str, seed: int, count: int, sensor: str | None = None) -> l
     name = str(rng.choice(SUITABLE[kind]))
     device = draw_sensor(name if sensor is None else sensor, rng)
     scans: list[SyntheticScan] = []
-    places: list[tuple[NDArray[np.float64], float]] = []
+    stations: list[Station] = []
     for index in range(count):
         own = np.random.default_rng([seed, 0x12, SITES.index(kind), index])
         surfaces = site.surfaces(own)
-        at, heading = _choose(site, surfaces, device, places, own)
-        places.append((at, heading.yaw))
-        scans.append(device.scan(surfaces, at, heading, own))
+        stations.append(_choose(site, surfaces, device, stations, own))
+        scans.append(device.scan(surfaces, *stations[-1], own))
     return scans
 
 
+Station = tuple[NDArray[np.float64], Heading]  # position (3,) and orientation of a sensor
+
+
 def _choose(
-    site: Site,
-    surfaces: Surfaces,
-    sensor: Sensor,
-    places: list[tuple[NDArray[np.float64], float]],
-    rng: np.random.Generator,
-) -> tuple[NDArray[np.float64], Heading]:
-    """Choose a free position and a heading, relative to those of an earlier scan."""
-    best, best_score = (np.zeros(3), Heading(0.0)), -np.inf
-    lift = rng.uniform(*sensor.height)
+    site: Site, surfaces: Surfaces, sensor: Sensor, earlier: list[Station], rng: np.random.Generator
+) -> Station:
+    """Choose a free station that overlaps an earlier one by a random share, or is a counterpart of it."""
+    before = earlier[rng.integers(len(earlier))] if earlier else None
+    counterpart = bool(site.symmetries) and rng.random() < _COUNTERPART
+    wanted = rng.uniform(0.0, 0.95)
+    up = np.array([0.0, 0.0, rng.uniform(*sensor.height)])
+    best, best_score = (site.spots[0] + up, Heading(0.0)), -np.inf
     for _ in range(_TRIES):
-        at, yaw = _propose(site, places, lift, rng)
-        pitch, roll = rng.normal(0, sensor.tilt, 2)
-        heading = Heading(yaw, pitch, roll)
-        if site.gaze is not None:
-            heading = _towards(at, site.gaze + rng.normal(0, 0.02 * np.linalg.norm(at), 3), roll)
-        score = _score(surfaces, sensor, at, heading)
+        station = _propose(site, sensor, before, counterpart, up, rng)
+        score = _score(surfaces, sensor, station) if site.gaze is None else 0.0
+        if score >= 0 and before is not None and not counterpart:
+            shared = min(_shared(surfaces, sensor, a, b) for a, b in ((station, before), (before, station)))
+            score = max(1 - abs(shared - wanted), 0.0)
         if score > best_score:
-            best, best_score = (at, heading), score
-        if score >= 0:
+            best, best_score = station, score
+        if score >= (0.0 if before is None or counterpart else 1 - _CLOSE):
             break
     return best
 
 
 def _propose(
-    site: Site, places: list[tuple[NDArray[np.float64], float]], lift: float, rng: np.random.Generator
-) -> tuple[NDArray[np.float64], float]:
-    spots = site.spots
-    up = np.array([0.0, 0.0, lift if site.gaze is None else 0.0])
-    turn = rng.uniform(0, 2 * np.pi)
-    if not places:
-        return _jitter(spots[rng.integers(len(spots))] + up, site, rng), turn
-    before, yaw = places[rng.integers(len(places))]
-    if site.symmetries and rng.random() < _COUNTERPART:
+    site: Site,
+    sensor: Sensor,
+    before: Station | None,
+    counterpart: bool,
+    up: NDArray[np.float64],
+    rng: np.random.Generator,
+) -> Station:
+    spots = site.spots + up
+    at, yaw = spots[rng.integers(len(spots))], rng.uniform(0, 2 * np.pi)
+    if before is not None and counterpart:
         T = site.symmetries[rng.integers(len(site.symmetries))]
-        wanted = np.einsum("ij,j->i", T[:3, :3], before) + T[:3, 3]
-        offset = np.linalg.norm(spots + up - wanted, axis=1)
-        nearest = int(offset.argmin())
-        if offset[nearest] < _SAME:
-            turned = yaw + np.arctan2(T[1, 0], T[0, 0]) + rng.normal(0, 0.3)
-            return _jitter(spots[nearest] + up, site, rng), turned
-    # Log-uniform distances give as many near neighbours as far ones.
-    distance = np.linalg.norm(spots + up - before, axis=1)
-    farthest = float(distance.max())
-    nearest_share = 0.02 if site.gaze is None else 0.1
-    wanted_distance = farthest * np.exp(rng.uniform(np.log(nearest_share), 0))
-    order = np.argsort(np.abs(distance - wanted_distance), kind="stable")[: max(3, len(spots) // 50)]
-    heading = yaw + rng.normal(0, 0.6) if rng.random() < 0.7 else turn
-    return _jitter(spots[order[rng.integers(len(order))]] + up, site, rng), heading
+        offset = np.linalg.norm(spots - (np.einsum("ij,j->i", T[:3, :3], before[0]) + T[:3, 3]), axis=1)
+        if offset.min() < _SAME:
+            at = spots[offset.argmin()]
+            yaw = before[1].yaw + np.arctan2(T[1, 0], T[0, 0]) + rng.normal(0, 0.3)
+    elif before is not None:
+        # Log-uniform distances: near neighbours are few among all spots.
+        distance = np.linalg.norm(spots - before[0], axis=1)
+        step = distance.max() * np.exp(rng.uniform(np.log(0.02), 0))
+        order = np.argsort(np.abs(distance - step), kind="stable")[: max(3, len(spots) // 50)]
+        at = spots[order[rng.integers(len(order))]]
+        yaw = before[1].yaw + rng.normal(0, 0.6) if rng.random() < 0.6 else yaw
+    pitch, roll = rng.normal(0, sensor.tilt, 2)
+    if site.gaze is None:
+        return at + rng.normal(0, 0.15, 3) * (1, 1, 0.1), Heading(yaw, pitch, roll)
+    x, y, z = site.gaze + rng.normal(0, 0.02 * np.linalg.norm(at), 3) - at
+    return at, Heading(float(np.arctan2(y, x)), float(np.arctan2(-z, np.hypot(x, y))), roll)
 
 
-def _jitter(at: NDArray[np.float64], site: Site, rng: np.random.Generator) -> NDArray[np.float64]:
-    return at if site.gaze is not None else at + rng.normal(0, 0.15, 3) * (1, 1, 0.1)
-
-
-def _towards(at: NDArray[np.float64], gaze: NDArray[np.float64], roll: float) -> Heading:
-    x, y, z = gaze - at
-    return Heading(float(np.arctan2(y, x)), float(np.arctan2(-z, np.hypot(x, y))), roll)
-
-
-def _score(surfaces: Surfaces, sensor: Sensor, at: NDArray[np.float64], heading: Heading) -> float:
-    """Score a position: 0 if it is clear of everything and the view shows several surfaces; else negative."""
-    origin = at.astype(np.float32)
+def _score(surfaces: Surfaces, sensor: Sensor, station: Station) -> float:
+    """Score a station: 0 if it is clear of everything and the view shows several surfaces; else negative."""
+    origin = station[0].astype(np.float32)
     around = cast(surfaces.tree, np.broadcast_to(origin, _SPHERE.shape), _SPHERE)
     shortfall = min(float(around.depth.min()) / max(_CLEARANCE, sensor.reach[0]) - 1, 0.0)
-    if sensor.view is None:
+    if not sensor.aimed or shortfall < 0:
         return shortfall
-    steps = np.linspace(-0.9, 0.9, 13) * np.tan(sensor.view)
-    y, z = np.meshgrid(steps, steps)
-    rays = np.einsum("ij,rcj->rci", heading.matrix, np.stack([np.ones_like(y), y, z], axis=-1))
-    hits = cast(surfaces.tree, np.broadcast_to(origin, rays.shape), rays.astype(np.float32))
-    seen = (hits.depth > sensor.reach[0]) & (hits.depth < sensor.reach[1])
+    _, hits, seen = _look(surfaces, sensor, station)
     shortfall += min(float(seen.mean()) - _FEWEST, 0.0)
     if seen.any():
-        # Parallel planes have the same cosines with the three axes.
         _, b, c = np.moveaxis(surfaces.tree.triangles[hits.triangle[seen]], 1, 0)
         normal = np.cross(b, c)
         normal /= np.linalg.norm(normal, axis=1, keepdims=True) + 1e-12
         _, counts = np.unique(np.round(np.abs(normal) * 4), axis=0, return_counts=True)
         shortfall += min(_FLATTEST - counts.max() / seen.sum(), 0.0)
         # Walls have few triangles, details many.
-        shortfall += min(len(np.unique(hits.triangle[seen])) / _DETAILS - 1, 0.0)
+        details = len(np.unique(hits.triangle[seen])) / (_DETAILS * len(seen))
+        shortfall += min(details - 1, 0.0)
     return shortfall
+
+
+def _look(
+    surfaces: Surfaces, sensor: Sensor, station: Station
+) -> tuple[NDArray[np.float32], Hits, NDArray[np.bool_]]:
+    """Cast the probe of a sensor; return the rays in the world (P, 3), their hits, and which are in range."""
+    rays = np.einsum("ij,pj->pi", station[1].matrix, sensor.probe).astype(np.float32)
+    hits = cast(surfaces.tree, np.broadcast_to(station[0].astype(np.float32), rays.shape), rays)
+    return rays, hits, (hits.depth > sensor.reach[0]) & (hits.depth < sensor.reach[1])
+
+
+def _shared(surfaces: Surfaces, sensor: Sensor, first: Station, second: Station) -> float:
+    """Estimate the share of the surface seen from one station that is also seen from another."""
+    rays, hits, seen = _look(surfaces, sensor, first)
+    if not seen.any():
+        return 0.0
+    depth = hits.depth[seen]
+    points = first[0] + depth[:, None] * rays[seen]
+    # A ray stands for an area that grows with the distance and the slant.
+    area = depth**2 / np.maximum(hits.slant[seen], 0.1)
+    away = points - second[0]
+    distance = np.linalg.norm(away, axis=1)
+    local = np.einsum("ji,nj->ni", second[1].matrix, away / distance[:, None])
+    beside, _ = cKDTree(sensor.probe).query(local)
+    back = cast(
+        surfaces.tree, np.broadcast_to(second[0].astype(np.float32), away.shape), away.astype(np.float32)
+    )
+    both = (beside < _BESIDE) & (back.depth > 0.98)
+    both &= (distance > sensor.reach[0]) & (distance < sensor.reach[1])
+    return float(area[both].sum() / area.sum())
 
 
 def _sphere(count: int) -> NDArray[np.float32]:

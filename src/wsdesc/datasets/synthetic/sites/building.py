@@ -24,7 +24,7 @@ from wsdesc.datasets.synthetic.furniture import (
 from wsdesc.datasets.synthetic.scatter import Maker
 from wsdesc.datasets.synthetic.seats import chair, office_chair, sofa
 from wsdesc.datasets.synthetic.shapes import Triangles, bar, box, flat, join, place
-from wsdesc.datasets.synthetic.sites.facade import pierced, upright
+from wsdesc.datasets.synthetic.sites.facade import LAP, pierced, upright
 from wsdesc.datasets.synthetic.sites.outdoors import person
 from wsdesc.datasets.synthetic.sites.site import Site, grid_spots, motion, perturb
 
@@ -114,7 +114,10 @@ def _side(
     side, h, c = Site(), plan.height, plan.corridor
     length = bays * plan.pitch
     outside = _window_wall(plan)
-    inner = {"blank": upright(-plan.pitch / 2, plan.pitch / 2, 0, h), "doors": _closed_door(plan)}
+    inner = {
+        "blank": upright(-plan.pitch / 2 - LAP, plan.pitch / 2 + LAP, 0, h + LAP),
+        "doors": _closed_door(plan),
+    }
     for i in range(bays):
         x = (i - (bays - 1) / 2) * plan.pitch
         core = _window_wall(plan)[0] if plan.core == "windows" else inner[plan.core]
@@ -143,8 +146,8 @@ def _side(
         side.add(perturb(rng, lamp))
     ends = [place(upright(0, plan.depth, 0, h), (s * length / 2, c, 0), yaw=np.pi / 2) for s in (-1, 1)]
     side.add(*ends)
-    side.add(perturb(rng, place(upright(0, c, 0, h), (length / 2, c, 0))))
-    side.add(perturb(rng, place(upright(0, c, 0, h), (length / 2 + c, 0, 0), yaw=np.pi / 2)))
+    side.add(perturb(rng, place(upright(-LAP, c + LAP, 0, h + LAP), (length / 2, c, 0))))
+    side.add(perturb(rng, place(upright(-LAP, c + LAP, 0, h + LAP), (length / 2 + c, 0, 0), yaw=np.pi / 2)))
     side.add(bar((-length / 2, c - 0.15, h - 0.2), (length / 2 + c, c - 0.15, h - 0.2), 0.06, 8))
     return side
 

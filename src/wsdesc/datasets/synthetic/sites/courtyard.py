@@ -59,11 +59,24 @@ class _Plan:
     passages: tuple[bool, bool]  # in the sides along x, and along y
     wing: float  # depth of the buildings
     pitch: float  # of the roof
+    core: int  # bays between the sides and a block in the middle of the court; 0: no block
 
     @property
     def half(self) -> NDArray[np.float64]:
         """Half the size (2,) of the court."""
         return np.array(self.bays) * self.style.bay / 2
+
+    @property
+    def block(self) -> NDArray[np.float64]:
+        """Half the size (2,) of the block in the middle; 0 without one."""
+        return self.half - self.core * self.style.bay if self.core else np.zeros(2)
+
+    def position(self, rng: np.random.Generator) -> NDArray[np.float64]:
+        """Draw a position (3,) in the court, outside of the block."""
+        while True:
+            at = rng.uniform(-1, 1, 2) * (self.half - 1.5)
+            if not self.core or (np.abs(at) > self.block + 1.0).any():
+                return np.array([*at, 0.0])
 
 
 def courtyard(rng: np.random.Generator) -> Site:
@@ -84,8 +97,7 @@ def courtyard(rng: np.random.Generator) -> Site:
         court.add(*(perturb(rng, item, 3.0) for item in furniture))
         for _ in range(rng.poisson(singles)):
             item = _SINGLE[rng.integers(len(_SINGLE))](rng)
-            at = rng.uniform(-0.9, 0.9, 2) * (plan.half - 1.5)
-            court.add(place(item, (*at, 0), yaw=rng.uniform(0, 2 * np.pi)))
+            court.add(place(item, plan.position(rng), yaw=rng.uniform(0, 2 * np.pi)))
         site.add(*(place(item, centre) for item in court.items))
         site.glass += [place(pane, centre) for pane in court.glass]
     across = 2 * plan.half * counts + plan.wing * (np.array(counts) + 1)
@@ -104,7 +116,7 @@ def courtyard(rng: np.random.Generator) -> Site:
         site.visitors = lambda rng: [
             place(
                 persons[rng.integers(3)],
-                (*(rng.uniform(-0.9, 0.9, 2) * plan.half + centres[rng.integers(len(centres))][:2]), 0),
+                plan.position(rng) + centres[rng.integers(len(centres))],
                 yaw=rng.uniform(0, 2 * np.pi),
             )
             for _ in range(rng.integers(0, 8))
@@ -115,8 +127,9 @@ def courtyard(rng: np.random.Generator) -> Site:
 def _draw(rng: np.random.Generator) -> _Plan:
     fold = int(rng.choice([2, 4]))
     style = Style.draw(rng, (1, 4))
-    x = int(rng.integers(3, 11))
+    x = int(rng.integers(3, 13))
     y = x if fold == 4 else x + int(rng.integers(1, 5))
+    gap = int(np.ceil(rng.uniform(4, 9) / style.bay))
     if fold == 4:
         both = bool(rng.random() < 0.7)
         passages = (both, both)
@@ -130,6 +143,7 @@ def _draw(rng: np.random.Generator) -> _Plan:
         passages=passages,
         wing=rng.uniform(9, 13),
         pitch=rng.uniform(0.2, 0.9),
+        core=gap if 2 * gap + 2 <= min(x, y) and rng.random() < 0.5 else 0,
     )
 
 
@@ -142,6 +156,15 @@ def _court(rng: np.random.Generator, plan: _Plan) -> Site:
         yaw, at = k * np.pi / 2, (0.0, plan.half[away], 0.0)
         court.add(*(place(place(item, at), yaw=yaw) for item in side.items))
         court.glass += [place(place(pane, at), yaw=yaw) for pane in side.glass]
+        if plan.core:
+            kinds = ["window"] * (plan.bays[along] - 2 * plan.core)
+            kinds[len(kinds) // 2] = "door"
+            parts, glass = facade(rng, plan.style, kinds)
+            at = (0.0, -plan.block[away], 0.0)
+            court.add(*(place(place(part, at), yaw=yaw) for part in parts))
+            court.glass += [place(place(pane, at), yaw=yaw) for pane in glass]
+    if plan.core:
+        court.add(place(flat(*(2 * plan.block + 0.6)), (0, 0, plan.style.height)))
     return court
 
 
@@ -194,19 +217,18 @@ def _gallery(rng: np.random.Generator, plan: _Plan, bays: int, passage: bool) ->
 
 def _furniture(rng: np.random.Generator, plan: _Plan) -> list[Triangles]:
     """Draw what a court holds in 2- or 4-fold repetition."""
-    items = [fountain(rng)] if rng.random() < 0.4 else []
+    items = [fountain(rng)] if rng.random() < 0.4 and not plan.core else []
     for _ in range(rng.integers(0, 5)):
         item = _ORBIT[rng.integers(len(_ORBIT))](rng)
-        reach = plan.half.min() - 1.0
-        at = (*rng.uniform(0.3, 0.95, 2) * reach * rng.choice([-1, 1], 2), 0.0)
-        turn = rng.uniform(0, 2 * np.pi)
+        at, turn = plan.position(rng), rng.uniform(0, 2 * np.pi)
         items += [place(place(item, at, yaw=turn), yaw=2 * np.pi * k / plan.fold) for k in range(plan.fold)]
     return items
 
 
 def _spots(plan: _Plan) -> NDArray[np.float64]:
     inside = plan.half - 1.0
-    spots = [grid_spots(-inside, inside, 1.2)]
+    court = grid_spots(-inside, inside, 1.2)
+    spots = [court[(np.abs(court[:, :2]) > plan.block + 0.8).any(axis=1)] if plan.core else court]
     if plan.arcade:
         x, y = plan.half + plan.arcade / 2
         for s in (-1, 1):

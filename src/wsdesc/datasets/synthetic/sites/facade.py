@@ -13,6 +13,8 @@ import numpy as np
 from wsdesc.datasets.synthetic.shapes import Triangles, bar, box, join, place, sheet
 from wsdesc.datasets.synthetic.sites.site import perturb
 
+LAP = 0.02  # metres by which bays overlap: the tolerances of building must not open gaps between them
+
 
 @dataclass(frozen=True)
 class Style:
@@ -68,7 +70,7 @@ def upright(x0: float, x1: float, z0: float, z1: float, y: float = 0.0) -> Trian
 def pierced(width: float, height: float, hole: tuple[float, float, float, float], reveal: float) -> Triangles:
     """Build a wall with a rectangular hole (x from, x to, z from, z to) and the reveal of the hole."""
     x0, x1, z0, z1 = hole
-    h = width / 2
+    h, height = width / 2 + LAP, height + LAP
     parts = [upright(-h, x0, 0, height), upright(x1, h, 0, height), upright(x0, x1, z1, height)]
     if z0 > 0:
         parts += [upright(x0, x1, 0, z0), sheet(np.array([[[x, 0, z0], [x, reveal, z0]] for x in (x0, x1)]))]
@@ -79,7 +81,7 @@ def pierced(width: float, height: float, hole: tuple[float, float, float, float]
 
 def arched(width: float, height: float, opening: float, springing: float, depth: float) -> Triangles:
     """Build a wall with a round arch that starts at the height `springing`, and the soffit of the arch."""
-    r, h = opening / 2, width / 2
+    r, h, height = opening / 2, width / 2 + LAP, height + LAP
     angle = np.linspace(np.pi, 0, 13)
     x, z = r * np.cos(angle), springing + r * np.sin(angle)
     above = np.stack([np.stack([x, 0 * x, z], -1), np.stack([x, 0 * x, np.full_like(x, height)], -1)], 1)

@@ -7,7 +7,7 @@ import numpy as np
 from wsdesc.datasets.synthetic.furniture import cartons, shelf, table, wardrobe
 from wsdesc.datasets.synthetic.seats import chair
 from wsdesc.datasets.synthetic.shapes import Triangles, bar, box, flat, join, place, rod
-from wsdesc.datasets.synthetic.sites.facade import pierced, upright
+from wsdesc.datasets.synthetic.sites.facade import LAP, pierced, upright
 from wsdesc.datasets.synthetic.sites.outdoors import car, person
 from wsdesc.datasets.synthetic.sites.site import Site, grid_spots, motion, perturb
 
@@ -23,7 +23,7 @@ def hall(rng: np.random.Generator) -> Site:
     thick = rng.uniform(0.25, 0.8)
     pillar = rod(thick / 2, height, sides=20) if rng.random() < 0.4 else box(thick, thick, height)
     gate_every = int(rng.integers(1, 4))
-    panel = upright(-bay / 2, bay / 2, 0, height)
+    panel = upright(-bay / 2 - LAP, bay / 2 + LAP, 0, height + LAP)
     sill, top = rng.uniform(0.5, 0.7) * height, 0.92 * height
     windows = pierced(bay, height, (-0.4 * bay, 0.4 * bay, sill, top), 0.3)
     gate = _gate(rng, bay, height)
@@ -40,7 +40,7 @@ def hall(rng: np.random.Generator) -> Site:
                 at = (x + bay / 2, s * width / 2, 0)
                 site.add(perturb(rng, place(part, at, yaw=0 if s > 0 else np.pi)))
     for s in (-1, 1):
-        end = [place(upright(-aisle / 2, aisle / 2, 0, height), (0, 0, 0)) for _ in range(aisles)]
+        end = [upright(-aisle / 2 - LAP, aisle / 2 + LAP, 0, height + LAP) for _ in range(aisles)]
         for j, part in enumerate(end):
             at = (s * length / 2, (j - (aisles - 1) / 2) * aisle, 0)
             site.add(perturb(rng, place(part, at, yaw=np.pi / 2)))
