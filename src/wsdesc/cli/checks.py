@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from wsdesc.core.errors import FileFormatError, InputError
@@ -77,3 +78,24 @@ def check_view(requested: bool, port: int | None = None, host: str = "localhost"
         from wsdesc.view.server import check_server
 
         check_server(host, port)
+
+
+def read_viewpoint(text: str | None) -> str | tuple[float, ...] | None:
+    """Read a position "X,Y,Z", or "none"."""
+    if text is None or text.strip().lower() == "none":
+        return None if text is None else "none"
+    try:
+        position = tuple(float(word) for word in text.split(","))
+    except ValueError:
+        position = ()
+    if len(position) != 3 or not all(map(math.isfinite, position)):
+        raise InputError(f"--viewpoint must be three numbers X,Y,Z or none, not {text!r}")
+    return position
+
+
+def read_viewpoints(texts: Sequence[str] | None) -> dict[str, str | tuple[float, ...] | None]:
+    """Read the viewpoints of source and target; one text is for both."""
+    given = [read_viewpoint(text) for text in texts or ()] or [None]
+    if len(given) > 2:
+        raise InputError(f"--viewpoint was given {len(given)} times: once is for both scans, twice for each")
+    return {"source_viewpoint": given[0], "target_viewpoint": given[-1]}

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from wsdesc.cli.checks import check_inputs, check_model_and_device, check_outputs
-from wsdesc.cli.options import Device, Model, ScanFile, ScanResolution, Seed, field_option
+from wsdesc.cli.checks import check_inputs, check_model_and_device, check_outputs, read_viewpoint
+from wsdesc.cli.options import Device, Model, ScanFile, ScanResolution, ScanViewpoint, Seed, field_option
 from wsdesc.cli.output import progress_bars
 from wsdesc.descriptor.options import DescribeOptions
 
@@ -21,6 +21,7 @@ def describe(
     model: Model = _DEFAULTS.model,
     resolution: ScanResolution = _DEFAULTS.resolution,
     keypoints: Annotated[int, field_option(DescribeOptions, "keypoints")] = _DEFAULTS.keypoints,
+    viewpoint: ScanViewpoint = None,
     device: Device = _DEFAULTS.device,
     seed: Seed = _DEFAULTS.seed,
 ) -> None:
@@ -29,7 +30,7 @@ def describe(
     Scans that are registered with each other need the same --resolution and --model.
     """
     options: dict[str, Any] = {"model": model, "resolution": resolution, "keypoints": keypoints}
-    options |= {"device": device, "seed": seed}
+    options |= {"viewpoint": read_viewpoint(viewpoint), "device": device, "seed": seed}
     DescribeOptions.read(options)
     check_inputs((scan,))
     check_outputs({out: (".npz",)}, (scan,))
@@ -45,4 +46,5 @@ def describe(
         description.save(out)
     count, length = description.descriptors.shape
     print(f"{count} keypoints, descriptors of {length} numbers, resolution {description.resolution:.4g}")
+    print(f"viewpoint: {description.viewpoint or 'unknown'}")
     print(f"written: {out}")

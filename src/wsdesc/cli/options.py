@@ -47,6 +47,10 @@ Device = Annotated[str, field_option(RegisterOptions, "device")]
 Seed = Annotated[int, field_option(RegisterOptions, "seed")]
 PoseSolver = Annotated[Solver, field_option(RegisterOptions, "solver")]
 Refine = Annotated[bool, field_option(RegisterOptions, "refine", "--refine/--no-refine")]
+ScanViewpoint = Annotated[
+    str | None,
+    typer.Option("--viewpoint", metavar="X,Y,Z", help=DescribeOptions.model_fields["viewpoint"].description),
+]
 View = Annotated[bool, typer.Option("--view", help="Interactive page in a browser, until Ctrl-C.")]
 SavePage = Annotated[
     Path | None, typer.Option("--save", help="File (.html) for the interactive page; works offline.")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wsdesc.cli.checks import check_inputs, check_model_and_device, check_outputs, check_view
+from wsdesc.cli.checks import check_inputs, check_model_and_device, check_outputs, check_view, read_viewpoints
 from wsdesc.cli.options import (
     AsJson,
     Device,
@@ -62,6 +62,14 @@ def register(
         int | None,
         typer.Option(min=3, help=f"Keypoints per scan (default: {_ROUNDS} if there is no success)."),
     ] = None,
+    viewpoint: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="X,Y,Z",
+            help="Position of the scanner of both scans, in their coordinates; given twice: of source, then "
+            "target (default: from the file, or the origin if it looks like it). none: no free space.",
+        ),
+    ] = None,
     solver: PoseSolver = _DEFAULTS.solver,
     refine: Refine = _DEFAULTS.refine,
     device: Device = _DEFAULTS.device,
@@ -75,6 +83,7 @@ def register(
     options |= {"refine": refine, "device": device, "seed": seed}
     if keypoints is not None:
         options["keypoints"] = (keypoints,)
+    options |= read_viewpoints(viewpoint)
     RegisterOptions.read(options)
     check_inputs((source, target))
     check_outputs(
@@ -166,6 +175,7 @@ def _print_table(result: Registration, files: tuple[Path, Path]) -> None:
         ("matches", f"{result.matches}, of which {result.inliers} are inliers"),
         ("resolution", f"{result.resolution:.4g}"),
         ("scale", f"{result.scale:.3f} ± {result.scale_deviation:.3f}"),
+        ("viewpoints", result.viewpoints_text),
         ("alternatives", result.alternatives_text),
         ("seconds", f"{sum(result.timings.values()):.2f}: {steps}"),
     ]

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from wsdesc.cloud.cloud import all_finite, as_points
+from wsdesc.cloud.cloud import Cloud, all_finite, as_points
 from wsdesc.cloud.local_frame import local_frame, to_local
+from wsdesc.cloud.viewpoint import Viewpoint, ViewpointOption, find_viewpoint
 from wsdesc.core.errors import InputError
+from wsdesc.core.geometry import inverse, transform
 
 
 @dataclass
@@ -20,11 +22,20 @@ class Cleaned:
         points: (M, 3) float32, in the local frame.
         T_scan_local: (4, 4) float64, from the local frame to the scan's own coordinates.
         index: (M,) int64, indices of the points in the input, ascending.
+        viewpoint: position of the scanner, in the scan's own coordinates; None if it is not known.
     """
 
     points: np.ndarray
     T_scan_local: np.ndarray
     index: np.ndarray
+    viewpoint: Viewpoint | None = None
+
+    @property
+    def local_viewpoint(self) -> np.ndarray | None:
+        """(3,) float64 position of the scanner in the local frame; None if it is not known."""
+        if self.viewpoint is None:
+            return None
+        return np.asarray(transform(self.viewpoint.position[None], inverse(self.T_scan_local))[0])
 
 
 def clean(points: Any) -> Cleaned:
@@ -50,6 +61,25 @@ def clean(points: Any) -> Cleaned:
     if not all_finite(local):
         raise InputError("the coordinates exceed the range of single precision: remove the outliers")
     return Cleaned(local, T_scan_local, finite[first])
+
+
+def clean_cloud(cloud: Cloud, viewpoint: ViewpointOption = None, name: str = "viewpoint") -> Cleaned:
+    """Clean a cloud, and find its viewpoint.
+
+    Args:
+        cloud: the cloud.
+        viewpoint: None takes the viewpoint from the file, or detects it; three numbers give it, in the
+            coordinates of the cloud; "none" uses none.
+        name: what error messages call the viewpoint.
+
+    Raises:
+        InputError: no finite point is left, or the viewpoint is not a position near the scan.
+    """
+    cleaned = clean(cloud.points)
+    return replace(
+        cleaned,
+        viewpoint=find_viewpoint(cleaned.points, cleaned.T_scan_local, viewpoint, cloud.viewpoint, name),
+    )
 
 
 def first_occurrences(points: np.ndarray) -> np.ndarray:

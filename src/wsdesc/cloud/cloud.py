@@ -22,12 +22,14 @@ class Cloud:
         attributes: name in the file -> array with N rows (colours, intensity, normals, …).
         dropped: number of points of the file that were dropped because they were not finite.
         storage: how the file stores the cloud, for `write_cloud`; None if it is not from a file.
+        viewpoint: (3,) float64, position of the scanner as the file states it; None if it does not.
     """
 
     points: np.ndarray
     attributes: dict[str, np.ndarray] = field(default_factory=dict)
     dropped: int = 0
     storage: Storage | None = None
+    viewpoint: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.points)
@@ -40,7 +42,8 @@ class Cloud:
         """
         T = check_rigid(as_array(T), "T")
         attributes = _rotate_normals(self.attributes, T)
-        return replace(self, points=transform(self.points, T), attributes=attributes)
+        viewpoint = None if self.viewpoint is None else transform(self.viewpoint[None], T)[0]
+        return replace(self, points=transform(self.points, T), attributes=attributes, viewpoint=viewpoint)
 
 
 def _rotate_normals(attributes: dict[str, np.ndarray], T: np.ndarray) -> dict[str, np.ndarray]:

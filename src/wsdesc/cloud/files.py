@@ -83,7 +83,7 @@ def read_cloud(
         return _read_scan(path, nonfinite)
     content, dropped = _finite(path, _read(path, faces=sample is not None), nonfinite)
     if sample is None:
-        return Cloud(content.points, content.attributes, dropped, _storage(path, content))
+        return Cloud(content.points, content.attributes, dropped, _storage(path, content), content.viewpoint)
     if content.faces is None or len(content.faces) == 0:
         raise InputError(f"{path}: has no faces to sample points from; omit `sample` to read the points")
     try:
@@ -105,7 +105,7 @@ def _read_scan(path: Path, nonfinite: NonFinite) -> Cloud:
         return Cloud(sampled, dropped=dropped, storage=_storage(path, content))
     if path.suffix.lower() == ".stl":  # each triangle repeats its vertices
         content, dropped = _finite(path, _read(path, faces=False), nonfinite)
-    return Cloud(content.points, content.attributes, dropped, _storage(path, content))
+    return Cloud(content.points, content.attributes, dropped, _storage(path, content), content.viewpoint)
 
 
 def _storage(path: Path, content: FileContent) -> Storage:

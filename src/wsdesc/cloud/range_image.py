@@ -55,6 +55,19 @@ class RangeImage:
             free = np.where(free > 0, free, coarse.repeat(repeat, axis=1).repeat(repeat, axis=2))
         return cls(viewpoint, free)
 
+    @classmethod
+    def read(cls, viewpoint: NDArray[Any], free: NDArray[Any]) -> RangeImage:
+        """Check and convert arrays from a file.
+
+        Raises:
+            ValueError: the shapes are wrong, or a number is not a position or a range.
+        """
+        image = cls(viewpoint.astype(np.float64), np.ascontiguousarray(free, np.float32))
+        shape_fits = image.viewpoint.shape == (3,) and image.free.shape == (6, CELLS, CELLS)
+        if not shape_fits or not np.isfinite(image.viewpoint).all() or not np.isfinite(image.free).all():
+            raise ValueError("a range image has a viewpoint (3,) and finite ranges (6, n, n)")
+        return image
+
     @property
     def known(self) -> float:
         """Share of all directions in which free space is known, 0 … 1."""

@@ -7,8 +7,9 @@ merged from several scans, a fused fragment or a shifted scan does not have such
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,11 +17,15 @@ from numpy.typing import NDArray
 from wsdesc.cloud.cloud import as_array
 from wsdesc.cloud.range_image import cell_of
 from wsdesc.core.errors import InputError
+from wsdesc.core.geometry import inverse, transform
 from wsdesc.core.kernels import kernel
 
 ViewpointSource = Literal["given", "file", "detected"]
 
-MAX_DISTANCE = 1000.0  # extents of the scan between its centre and a given viewpoint; farther is an error
+ViewpointOption = Literal["none"] | Sequence[float] | None
+"""A position (x, y, z) in the scan's coordinates, "none" for no viewpoint, None to find it."""
+
+MAX_DISTANCE = 100.0  # radii of the scan between its centre and a given viewpoint; farther is an error
 
 _SAMPLE = 50_000  # points
 _CELLS = (512, 256, 128, 64, 32)  # per side of a face of the cube map
@@ -51,6 +56,21 @@ class Viewpoint:
     position: NDArray[np.float64]
     source: ViewpointSource
 
+    @classmethod
+    def read(cls, position: Any, source: str) -> Viewpoint:
+        """Check and convert values from a file.
+
+        Raises:
+            InputError: the position is not three finite numbers, or the source is unknown.
+        """
+        if source not in get_args(ViewpointSource):
+            raise InputError(f"the source of a viewpoint is unknown: {source!r}")
+        return cls(check_viewpoint(position), cast(ViewpointSource, source))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        return {"position": self.position.tolist(), "source": self.source}
+
     def __str__(self) -> str:
         if not self.position.any():
             return f"{self.source} at the origin"
@@ -70,6 +90,51 @@ def check_viewpoint(position: Any, name: str = "viewpoint") -> NDArray[np.float6
     if array.shape != (3,) or not np.isfinite(array).all():
         raise InputError(f"{name} must be three finite numbers x, y, z, not {position!r}")
     return array
+
+
+def find_viewpoint(
+    points: NDArray[Any],
+    T_scan_local: NDArray[np.float64],
+    wanted: ViewpointOption = None,
+    in_file: NDArray[np.float64] | None = None,
+    name: str = "viewpoint",
+) -> Viewpoint | None:
+    """Find the viewpoint of a scan.
+
+    A given viewpoint is used as it is. That of the file, then the origin are used if the points look like
+    a scan from there: programs write other positions too, such as the centre of merged scans.
+
+    Args:
+        points: (N, 3), finite, in a local frame.
+        T_scan_local: (4, 4), from the local frame to the scan's coordinates.
+        wanted: position in the scan's coordinates, "none", or None for the file's or the origin.
+        in_file: (3,) position in the scan's coordinates that the file states.
+        name: what error messages call the given position.
+
+    Raises:
+        InputError: the given position is not three finite numbers, or far from the scan.
+    """
+    if isinstance(wanted, str) and wanted == "none":
+        return None
+    T_local_scan = inverse(T_scan_local)
+    if wanted is not None:
+        position = check_viewpoint(wanted, name)
+        distance = float(np.linalg.norm(transform(position[None], T_local_scan)[0]))
+        radius = float(np.abs(points).max())
+        if distance > MAX_DISTANCE * radius:
+            raise InputError(
+                f"{name} is {distance:.3g} away from the centre of a scan with a radius of {radius:.3g}: "
+                "give the position of the scanner in the coordinates of the scan"
+            )
+        return Viewpoint(position, "given")
+    origin = np.zeros(3)
+    places: list[tuple[NDArray[np.float64], ViewpointSource]] = [(origin, "detected")]
+    if in_file is not None:
+        places.insert(0, (np.asarray(in_file, np.float64), "file"))
+    for position, source in places:
+        if detect_viewpoint(points, transform(position[None], T_local_scan)[0]):
+            return Viewpoint(position, source)
+    return None
 
 
 def detect_viewpoint(points: NDArray[Any], origin: NDArray[Any] | None = None) -> bool:

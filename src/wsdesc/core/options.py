@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import difflib
+import math
 from pathlib import Path
-from typing import Annotated, Any, Self, get_args
+from typing import Annotated, Any, Literal, Self, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainValidator, ValidationError, field_validator
 
 from wsdesc.core.atomic import atomic_write
 from wsdesc.core.errors import InputError
@@ -15,6 +16,22 @@ _MAX_INTEGER = 2**53  # no count or seed needs more
 
 NameOrPath = Annotated[str, BeforeValidator(lambda value: str(value) if isinstance(value, Path) else value)]
 """Type of an option that takes a name, or a path as text or as `Path`."""
+
+
+def _check_position(value: Any) -> Any:
+    if value is None or (isinstance(value, str) and value == "none"):
+        return value
+    try:
+        numbers = tuple(float(number) for number in value)
+    except (TypeError, ValueError):
+        numbers = ()
+    if isinstance(value, str) or len(numbers) != 3 or not all(map(math.isfinite, numbers)):
+        raise ValueError('three finite numbers x, y, z are needed, or "none"')
+    return numbers
+
+
+Position = Annotated[Literal["none"] | tuple[float, float, float] | None, PlainValidator(_check_position)]
+"""Type of an option that takes a position (x, y, z), as numbers or as an array, "none", or None."""
 
 
 class Options(BaseModel):

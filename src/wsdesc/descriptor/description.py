@@ -12,12 +12,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from wsdesc.cloud.clean import Cleaned, clean
+from wsdesc.cloud.clean import Cleaned, clean_cloud
 from wsdesc.cloud.convert import Scan, as_cloud
 from wsdesc.cloud.formats.npz import read_arrays
 from wsdesc.cloud.outliers import remove_outliers
+from wsdesc.cloud.range_image import RangeImage
 from wsdesc.cloud.sampling import farthest_points, voxel_downsample
 from wsdesc.cloud.units import INDOOR_RESOLUTION, working_resolution
+from wsdesc.cloud.viewpoint import Viewpoint, ViewpointOption
 from wsdesc.core.atomic import atomic_write
 from wsdesc.core.devices import choose_device
 from wsdesc.core.errors import FileFormatError, InputError
@@ -55,6 +57,8 @@ class Description:
         resolution: working resolution, in the scan's unit.
         T_scan_local: (4, 4) float64, from the local frame to the scan's own frame, in the scan's unit.
         model: name or path of the weights.
+        viewpoint: position of the scanner, in the scan's own coordinates; None if it is not known.
+        range_image: free space around the viewpoint, in metres of the model, in the local frame.
     """
 
     points: Tensor
@@ -64,6 +68,8 @@ class Description:
     resolution: float
     T_scan_local: np.ndarray
     model: str
+    viewpoint: Viewpoint | None = None
+    range_image: RangeImage | None = None
 
     @property
     def unit(self) -> float:
@@ -138,6 +144,12 @@ class Description:
         """Write an .npz file atomically."""
         on_cpu = self.to("cpu")
         arrays: dict[str, Any] = {name: np.asarray(getattr(on_cpu, name)) for name in _ARRAYS}
+        if self.viewpoint is not None and self.range_image is not None:
+            arrays["viewpoint"], arrays["viewpoint_source"] = self.viewpoint.position, self.viewpoint.source
+            arrays["local_viewpoint"], arrays["free_ranges"] = (
+                self.range_image.viewpoint,
+                self.range_image.free,
+            )
         with atomic_write(path) as temporary, temporary.open("wb") as file:
             np.savez_compressed(file, **arrays, resolution=self.resolution, model=self.model)
 
@@ -154,11 +166,22 @@ class Description:
                 arrays["T_scan_local"] = np.eye(4)
                 arrays["T_scan_local"][:3, 3] = arrays["offset"]
             resolution, model = float(arrays["resolution"]), str(arrays["model"])
+            viewpoint = range_image = None
+            if "viewpoint" in arrays:
+                viewpoint = Viewpoint.read(arrays["viewpoint"], str(arrays["viewpoint_source"]))
+                range_image = RangeImage.read(arrays["local_viewpoint"], arrays["free_ranges"])
             tensors = {k: torch.from_numpy(arrays[k].astype(kind)) for k, kind in _ARRAYS.items()}
         except Exception as error:  # damaged zip files and arrays raise many kinds of exceptions
             raise FileFormatError(f"{path}: not a description written by `wsdesc describe`") from error
         T_scan_local = tensors.pop("T_scan_local").numpy()
-        description = cls(**tensors, resolution=resolution, T_scan_local=T_scan_local, model=model)
+        description = cls(
+            **tensors,
+            resolution=resolution,
+            T_scan_local=T_scan_local,
+            model=model,
+            viewpoint=viewpoint,
+            range_image=range_image,
+        )
         description._check(path)
         return description
 
@@ -182,6 +205,7 @@ def describe(
     model: str | Path | WSDesc = _DEFAULTS.model,
     keypoints: int = _DEFAULTS.keypoints,
     resolution: float | None = _DEFAULTS.resolution,
+    viewpoint: ViewpointOption = _DEFAULTS.viewpoint,
     device: str = _DEFAULTS.device,
     seed: int = _DEFAULTS.seed,
     progress: ProgressHook | None = None,
@@ -195,6 +219,8 @@ def describe(
         keypoints: Keypoints per scan, at most.
         resolution: Working resolution (voxel size) in the scan's unit; None derives it from the scan. Scans
             that are to be registered with each other need the same resolution and the same model.
+        viewpoint: Position (x, y, z) of the scanner, in the scan's coordinates. None takes it from the file,
+            or detects whether it is the origin; "none" uses no free space.
         device: Device: "cpu", "cuda", or "auto" (CUDA where available).
         seed: Seed of the random choices. Same seed and device: same result, bit for bit.
         progress: Hook that is entered around each step, for example to draw a progress bar.
@@ -207,11 +233,18 @@ def describe(
     """
     name = DEFAULT_MODEL if isinstance(model, WSDesc) else str(model)
     o = DescribeOptions.read(
-        {"model": name, "keypoints": keypoints, "resolution": resolution, "device": device, "seed": seed}
+        {
+            "model": name,
+            "keypoints": keypoints,
+            "resolution": resolution,
+            "viewpoint": viewpoint,
+            "device": device,
+            "seed": seed,
+        }
     )
     step = StepTimer(progress)
     with step("read"):
-        cleaned = cleaned_points(scan)
+        cleaned = cleaned_points(scan, o.viewpoint)
     with step("prepare"):
         network, name = load_model(model, o.device)
         on_device = next(network.parameters()).device
@@ -276,12 +309,21 @@ def prepare_scan(
         )
     order = farthest_points(points, keypoints, torch.Generator().manual_seed(seed))
     descriptors, frames = points.new_empty(0, 0), points.new_empty(0, 3, 3)
-    return Description(points, order, descriptors, frames, resolution, cloud.T_scan_local, model)
+    image, viewpoint = None, cloud.local_viewpoint
+    if viewpoint is not None:
+        image = RangeImage.of(cloud.points, viewpoint).scaled(1 / unit)
+    T_scan_local = cloud.T_scan_local
+    return Description(
+        points, order, descriptors, frames, resolution, T_scan_local, model, cloud.viewpoint, image
+    )
 
 
-def cleaned_points(scan: Scan) -> Cleaned:
-    """Read the scan, in any form that `as_cloud` takes; drop duplicates and points that are not finite."""
-    return clean(as_cloud(scan).points)
+def cleaned_points(scan: Scan, viewpoint: ViewpointOption = None, name: str = "viewpoint") -> Cleaned:
+    """Read the scan, in any form that `as_cloud` takes; drop duplicates and points that are not finite.
+
+    The viewpoint is found as in `clean_cloud`.
+    """
+    return clean_cloud(as_cloud(scan), viewpoint, name)
 
 
 def load_model(model: str | Path | WSDesc, device: str = "auto") -> tuple[WSDesc, str]:

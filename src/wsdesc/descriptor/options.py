@@ -6,7 +6,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from wsdesc.core.options import NameOrPath, Options
+from wsdesc.core.options import NameOrPath, Options, Position
 
 DEFAULT_MODEL = "indoor-fast"
 
@@ -61,6 +61,11 @@ class DescribeOptions(Options):
         None,
         gt=0,
         description="Working resolution (voxel size) in the scan's unit (default: derived from the scan).",
+    )
+    viewpoint: Position = Field(
+        None,
+        description="Position of the scanner, in the scan's coordinates (default: from the file, or the "
+        "origin if it looks like it). none: no free space.",
     )
     device: str = Field("auto", description="Device: cpu, cuda, or auto (CUDA where available).")
     seed: int = Field(0, ge=0, description="Seed of the random choices: same seed and device, same bits.")

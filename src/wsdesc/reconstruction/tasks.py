@@ -37,7 +37,8 @@ class _CannotDescribe(InputError):
 def survey_scan(file: HashedScan) -> ScanSurvey | FailedScan:
     """Read a scan and measure its scale."""
     try:
-        points = cleaned_points(file.path).points  # in the local frame: the scale does not depend on the pose
+        # In the local frame, the scale does not depend on the pose.
+        points = cleaned_points(file.path, "none").points
         return ScanSurvey(spacing(points), extent(points))
     except WSDescError as error:
         return FailedScan(str(error))

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
-from wsdesc.core.options import NameOrPath, Options
+from wsdesc.core.options import NameOrPath, Options, Position
 from wsdesc.descriptor.options import DEFAULT_MODEL
 
 Solver = Literal["consensus", "ransac"]
@@ -26,6 +26,12 @@ class RegisterOptions(Options):
         min_length=1,
         description="Keypoints per scan; each further number is a retry after a result without success.",
     )
+    source_viewpoint: Position = Field(
+        None,
+        description="Position of the source's scanner, in its coordinates (default: from the file, or the "
+        "origin if it looks like it). none: no free space.",
+    )
+    target_viewpoint: Position = Field(None, description="Position of the target's scanner; as above.")
     solver: Solver = Field("consensus", description="Pose solver: consensus or ransac.")
     hypotheses: int = Field(12, ge=1, description="Hypotheses that the solver proposes.")
     refined: int = Field(4, ge=1, description="Candidates: hypotheses that are refined, the best fits.")

@@ -17,6 +17,7 @@ from wsdesc.alignment.surface import Surface, make_surfaces
 from wsdesc.cloud.convert import Scan
 from wsdesc.cloud.local_frame import in_scan_frames
 from wsdesc.cloud.units import different_units, measure
+from wsdesc.cloud.viewpoint import ViewpointOption
 from wsdesc.core.devices import choose_device
 from wsdesc.core.errors import InputError
 from wsdesc.core.kernels import run_each
@@ -26,7 +27,7 @@ from wsdesc.descriptor.options import DEFAULT_MODEL
 from wsdesc.registration.advice import as_sentence, no_alignment_found, warnings_about
 from wsdesc.registration.candidates import Candidate, find_candidates
 from wsdesc.registration.options import RegisterOptions, Solver
-from wsdesc.registration.result import PLAUSIBLE, SUCCESS, AlternativePose, Pose, Registration
+from wsdesc.registration.result import PLAUSIBLE, SUCCESS, AlternativePose, Pose, Registration, Viewpoints
 
 
 def register(
@@ -36,6 +37,8 @@ def register(
     model: str | Path = DEFAULT_MODEL,
     resolution: float | None = None,
     keypoints: int | Sequence[int] = (1200, 4000),
+    source_viewpoint: ViewpointOption = None,
+    target_viewpoint: ViewpointOption = None,
     solver: Solver = "consensus",
     hypotheses: int = 12,
     refined: int = 4,
@@ -52,13 +55,17 @@ def register(
 
     Args:
         source: Scan to align: the path of a file, points (N, 3), or another form that `as_cloud` takes. Two
-            descriptions are registered as by `register_described`; `model`, `resolution`, `keypoints` and
-            `device` have no effect on them.
+            descriptions are registered as by `register_described`; `model`, `resolution`, `keypoints`,
+            viewpoints and `device` have no effect on them.
         target: Scan that `source` is aligned to, in the same forms.
         model: Weights by name or path.
         resolution: Working resolution, in the scans' unit. None derives it from both scans.
         keypoints: Keypoints per scan. Of several numbers, the next one is tried if the one before it gives
             no success.
+        source_viewpoint: Position (x, y, z) of the source's scanner, in the source's coordinates. Free space
+            around it contradicts wrong poses. None takes it from the file, or detects whether it is the
+            origin; "none" uses no free space of this scan.
+        target_viewpoint: Position of the target's scanner, in the target's coordinates, in the same forms.
         solver: Pose solver, "consensus" or "ransac".
         hypotheses: Number of hypotheses that the solver proposes.
         refined: Number of hypotheses that are refined, those that fit the surfaces best.
@@ -79,6 +86,8 @@ def register(
             "model": model,
             "resolution": resolution,
             "keypoints": keypoints,
+            "source_viewpoint": source_viewpoint,
+            "target_viewpoint": target_viewpoint,
             "solver": solver,
             "hypotheses": hypotheses,
             "refined": refined,
@@ -93,14 +102,19 @@ def register(
         return _register_described(p, q, o, None, progress)
     timer = StepTimer(progress)
     with timer("read"):
-        clouds = run_each(cleaned_points, (source, target))
+        scans = [
+            (source, o.source_viewpoint, "source_viewpoint"),
+            (target, o.target_viewpoint, "target_viewpoint"),
+        ]
+        clouds = run_each(lambda scan: cleaned_points(*scan), scans)
     with timer("prepare"):
         where = choose_device(o.device)
         points = [torch.from_numpy(cloud.points).to(where) for cloud in clouds]
         unit_warning = different_units(*points)
         resolution = o.resolution or measure(*points).resolution
         if unit_warning and o.resolution is None:
-            return _failed(resolution, [as_sentence(unit_warning)], timer)
+            viewpoints = (clouds[0].viewpoint, clouds[1].viewpoint)
+            return _failed(resolution, [as_sentence(unit_warning)], timer, viewpoints)
         network, name = load_model(o.model, o.device)
         p, q = prepare_scans(clouds, resolution, name, o.seed, o.keypoints, where)
     with timer("surfaces"):
@@ -203,7 +217,8 @@ def _best_candidate(
         timer=timer,
     )
     if not found.ranked:
-        return _failed(p.resolution, [no_alignment_found(p.resolution)], timer, found.matches)
+        viewpoints = (p.viewpoint, q.viewpoint)
+        return _failed(p.resolution, [no_alignment_found(p.resolution)], timer, viewpoints, found.matches)
     best = found.ranked[0]
     with timer("scale"):
         scale = best.scale
@@ -225,6 +240,7 @@ def _best_candidate(
             best.degeneracy, best.evidence, best.confidence, p.resolution, scale, alternatives
         ),
         timings=timer.seconds,
+        viewpoints=(p.viewpoint, q.viewpoint),
         evidence=best.evidence,
         information=best.refined.information,
         described=(p.to("cpu"), q.to("cpu")),
@@ -261,7 +277,9 @@ def _alternatives(ranked: Sequence[Candidate], p: Description, q: Description) -
     ]
 
 
-def _failed(resolution: float, warnings: list[str], timer: StepTimer, matches: int = 0) -> Registration:
+def _failed(
+    resolution: float, warnings: list[str], timer: StepTimer, viewpoints: Viewpoints, matches: int = 0
+) -> Registration:
     return Registration(
         np.eye(4),
         False,
@@ -274,4 +292,5 @@ def _failed(resolution: float, warnings: list[str], timer: StepTimer, matches: i
         overlap_target=0.0,
         warnings=warnings,
         timings=timer.seconds,
+        viewpoints=viewpoints,
     )

@@ -13,6 +13,7 @@ from scipy.spatial.transform import Rotation
 
 from wsdesc.alignment.confidence import Evidence
 from wsdesc.alignment.information import Information
+from wsdesc.cloud.viewpoint import Viewpoint
 from wsdesc.core.atomic import atomic_write
 from wsdesc.core.errors import FileFormatError, InputError
 from wsdesc.core.geometry import check_rigid, inverse, transform
@@ -20,6 +21,8 @@ from wsdesc.core.notebook import NotebookDisplay
 from wsdesc.descriptor.description import Description
 from wsdesc.registration.pose import Pose as Pose
 from wsdesc.registration.pose import PoseMethods
+
+Viewpoints = tuple[Viewpoint | None, Viewpoint | None]  # of source and target
 
 SUCCESS = 0.9  # lowest confidence of a success
 PLAUSIBLE = 0.01  # lowest probability of an alternative pose
@@ -95,6 +98,7 @@ class Registration(PoseMethods, NotebookDisplay):
         scale_deviation: Standard deviation of `scale`; infinite if the overlap does not determine it.
         alternatives: Other plausible poses, best first. Their probabilities and the confidence sum to at
             most 1.
+        viewpoints: Viewpoints of source and target whose free space was used; None where it is not known.
         warnings: Sentences about the result: why it failed, and what to try next.
         timings: Seconds of each step.
         evidence: Measurements that the confidence was computed from; None if no pose was found.
@@ -117,6 +121,7 @@ class Registration(PoseMethods, NotebookDisplay):
     scale_deviation: float = math.inf
     alternatives: list[AlternativePose] = field(default_factory=list)
     overlap_target: float | None = None
+    viewpoints: Viewpoints = (None, None)
     evidence: Evidence | None = None
     information: Information | None = None
     described: tuple[Description, Description] | None = None
@@ -163,6 +168,12 @@ class Registration(PoseMethods, NotebookDisplay):
         probabilities = ", ".join(f"{pose.probability:.2f}" for pose in self.alternatives)
         return f"{count} other plausible pose{'s' if count > 1 else ''}: {probabilities}"
 
+    @property
+    def viewpoints_text(self) -> str:
+        """Viewpoints of both scans, such as "source: detected at the origin; target: unknown"."""
+        names = zip(("source", "target"), self.viewpoints, strict=True)
+        return "; ".join(f"{name}: {'unknown' if v is None else v}" for name, v in names)
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON. Infinite values become None."""
         return {
@@ -177,6 +188,7 @@ class Registration(PoseMethods, NotebookDisplay):
             "resolution": self.resolution,
             "scale": self.scale,
             "scale_deviation": _finite_or_none(self.scale_deviation),
+            "viewpoints": [None if v is None else v.to_dict() for v in self.viewpoints],
             "alternatives": [pose.to_dict() for pose in self.alternatives],
             "warnings": self.warnings,
             "timings": {name: round(seconds, 4) for name, seconds in self.timings.items()},
@@ -242,6 +254,7 @@ class Registration(PoseMethods, NotebookDisplay):
             resolution=float(values["resolution"]),
             scale=float(values.get("scale", 1.0)),
             scale_deviation=_infinite_if_none(values.get("scale_deviation")),
+            viewpoints=_read_viewpoints(values.get("viewpoints", [None, None])),
             alternatives=[AlternativePose.from_dict(pose) for pose in values.get("alternatives", [])],
             warnings=[str(warning) for warning in values["warnings"]],
             timings={str(name): float(seconds) for name, seconds in values["timings"].items()},
@@ -263,11 +276,17 @@ class Registration(PoseMethods, NotebookDisplay):
             f"  overlap {_percent(self.overlap)} of the source, rmse {self.rmse:.3g}",
             f"  scale {self.scale:.3f} ± {self.scale_deviation:.3f}",
             f"  {self.inliers} inliers of {self.matches} matches, resolution {self.resolution:.4g}",
+            f"  viewpoints: {self.viewpoints_text}",
             *([f"  {self.alternatives_text}"] if self.alternatives else []),
             *(f"  warning: {warning}" for warning in self.warnings),
             "T_target_source:",
         ]
         return "\n".join(lines + rows)
+
+
+def _read_viewpoints(values: list[Any]) -> Viewpoints:
+    source, target = (None if v is None else Viewpoint.read(v["position"], v["source"]) for v in values)
+    return source, target
 
 
 def _matrix_text(T: Pose) -> str:

@@ -54,6 +54,7 @@ class FileContent(NamedTuple):
     attributes: dict[str, np.ndarray]  # name -> array with N rows
     faces: np.ndarray | None = None  # (F, 3) int64 triangles, if wanted
     storage: Storage = Storage()
+    viewpoint: np.ndarray | None = None  # (3,) position of the scanner, if the file states it
 
     def finite(self) -> FileContent:
         """Drop points that are not finite, and the faces around them."""

@@ -53,6 +53,7 @@ def read(path: Path, faces: bool, station: int | None = None) -> FileContent:
     return FileContent(
         np.concatenate([scan.points for scan in scans]),
         {name: _narrow(name, np.concatenate([scan.attributes[name] for scan in scans])) for name in common},
+        viewpoint=scans[0].viewpoint if len(scans) == 1 else None,
     )
 
 
@@ -81,7 +82,7 @@ def _read_scan(file: Any, index: int, header: Any) -> FileContent:
     local = np.stack([columns.pop(axis) for axis in axes], axis=1)  # (n, 3)
     R_file_scan, t_file_scan = _pose(header)
     points = (_from_spherical(local) if axes is _SPHERICAL else local) @ R_file_scan.T + t_file_scan
-    return FileContent(points, columns)
+    return FileContent(points, columns, viewpoint=t_file_scan if t_file_scan.any() else None)
 
 
 def _read_columns(file: Any, header: Any, names: list[str], count: int) -> dict[str, np.ndarray]:

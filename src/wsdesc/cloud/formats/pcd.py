@@ -8,7 +8,7 @@ several values per point, and writes no such fields.
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -38,7 +38,13 @@ def read(path: Path, faces: bool) -> FileContent:
             columns = _read_binary(file, row, header.points, left)
         else:
             columns = _read_compressed(file, row, header.points, left)
-    return from_columns(columns)
+    return from_columns(columns)._replace(viewpoint=_viewpoint(header.viewpoint))
+
+
+def _viewpoint(values: Sequence[float]) -> np.ndarray | None:
+    """Return the position of the sensor. Programs that do not know it write the origin."""
+    position = np.array(values[:3], np.float64)
+    return position if len(position) == 3 and np.isfinite(position).all() and position.any() else None
 
 
 def _header_lines(file: BinaryIO) -> list[str]:

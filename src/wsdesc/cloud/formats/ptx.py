@@ -33,11 +33,12 @@ class _Station(NamedTuple):
 
 def read(path: Path, faces: bool, station: int | None = None) -> FileContent:
     """Read all stations, or that with the number `station` from 1, in the frame of the file."""
-    parts = []
+    parts, viewpoints = [], []
     with path.open("rb") as file:
         for index, header in enumerate(_stations(file), start=1):
             if station is None or station == index:
                 parts.append(_read_points(file, header))
+                viewpoints.append(header.T_file_station[:3, 3])
             else:
                 _skip_points(file, header)
     if not parts:
@@ -49,7 +50,8 @@ def read(path: Path, faces: bool, station: int | None = None) -> FileContent:
     for name in ("red", "green", "blue"):
         if name in attributes:
             attributes[name] = np.clip(attributes[name], 0, 255).astype(np.uint8)
-    return FileContent(table[:, :3].copy(), attributes)
+    viewpoint = viewpoints[0] if len(viewpoints) == 1 else None
+    return FileContent(table[:, :3].copy(), attributes, viewpoint=viewpoint)
 
 
 def count_stations(path: Path) -> int:
