@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
+from wsdesc.cloud.cloud import Cloud
 from wsdesc.cloud.merge import VoxelMerge
+from wsdesc.cloud.storage import Storage
 from wsdesc.core.errors import InputError
 
 
@@ -77,6 +79,55 @@ def test_large_clouds_are_added_in_chunks(monkeypatch):
     monkeypatch.setattr(merge, "_POINTS_PER_CHUNK", 77)
     chunked.add(points)
     np.testing.assert_allclose(chunked.points, expected.points, atol=1e-12)
+
+
+def test_attributes_are_averaged_or_taken_from_the_first_point():
+    turn = np.eye(4)
+    turn[:3, :3] = Rotation.from_euler("z", 90, degrees=True).as_matrix()
+    first = Cloud(
+        np.array([[0.1, 0.1, 0.1], [0.2, 0.2, 0.2], [2.5, 0.5, 0.5]]),
+        {
+            "colors": np.array([[10, 0, 0], [21, 0, 0], [7, 8, 9]], np.uint8),
+            "normals": np.array([[1, 0, 0], [0, 1, 0], [0, 0, 1]], np.float32),
+            "classification": np.array([2, 5, 6], np.uint8),
+            "intensity": np.array([1, 4, 9], np.uint16),
+            "only here": np.zeros(3),
+        },
+        storage=Storage(".pcd", single=True),
+    )
+    rgb = np.array([30 << 16], np.uint32)
+    more = {"rgb": rgb.view(np.float32), "classification": np.array([300], np.uint16)}
+    normals = dict(
+        zip(("normal_x", "normal_y", "normal_z"), np.array([[0], [-1], [0]], np.float32), strict=True)
+    )
+    second = Cloud(np.array([[0.3, -0.3, 0.3]]), more | normals | {"intensity": np.array([4], np.uint16)})
+    merged = VoxelMerge(1.0)
+    merged.add_cloud(first)
+    merged.add_cloud(second, turn)  # (0.3, 0.3, 0.3), normal (1, 0, 0)
+    cloud = merged.cloud
+    assert set(cloud.attributes) == {"red", "green", "blue", "nx", "ny", "nz", "classification", "intensity"}
+    assert cloud.attributes["red"].tolist() == [20, 7]  # (10 + 21 + 30) / 3
+    assert cloud.attributes["red"].dtype == np.uint8
+    assert cloud.attributes["intensity"].tolist() == [3, 9]
+    assert cloud.attributes["classification"].tolist() == [2, 6]
+    assert cloud.attributes["classification"].dtype == np.uint16
+    half = [cloud.attributes[name][0] for name in ("nx", "ny", "nz")]
+    np.testing.assert_allclose(half, np.array([2, 1, 0]) / np.sqrt(5), atol=1e-6)
+    assert not cloud.storage.single
+    np.testing.assert_allclose(cloud.points, [[0.2, 0.2, 0.2], [2.5, 0.5, 0.5]])
+
+
+def test_attributes_do_not_depend_on_chunks(monkeypatch):
+    from wsdesc.cloud import merge
+
+    rng = np.random.default_rng(4)
+    cloud = Cloud(rng.normal(size=(1000, 3)), {"a": rng.random(1000), "label": rng.integers(0, 9, 1000)})
+    expected, chunked = VoxelMerge(0.5), VoxelMerge(0.5)
+    expected.add_cloud(cloud)
+    monkeypatch.setattr(merge, "_POINTS_PER_CHUNK", 77)
+    chunked.add_cloud(cloud)
+    for name, values in expected.cloud.attributes.items():
+        np.testing.assert_allclose(chunked.cloud.attributes[name], values, atol=1e-12)
 
 
 def test_bad_input():

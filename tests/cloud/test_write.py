@@ -261,3 +261,18 @@ def test_colours_of_a_text_become_bytes(tmp_path):
 def test_a_cloud_without_a_file(tmp_path, points):
     write_cloud(tmp_path / "a.ply", Cloud(points.astype(np.float64)))
     np.testing.assert_array_equal(read_cloud(tmp_path / "a.ply").points, points)
+
+
+def test_names_that_would_be_equal_are_numbered(tmp_path, points):
+    more = {
+        "X": np.zeros(COUNT),
+        "a b": np.ones(COUNT),
+        "a_b": np.zeros(COUNT),
+        "time": np.full(COUNT, 2**62 + 1),
+    }
+    cloud = Cloud(points.astype(np.float64), more)
+    (note,) = write_cloud(tmp_path / "a.ply", cloud)
+    assert "cannot store time" in note
+    assert set(read_cloud(tmp_path / "a.ply").attributes) == {"X_2", "a_b", "a_b_2"}
+    assert write_cloud(tmp_path / "a.pcd", cloud) == []
+    assert read_cloud(tmp_path / "a.pcd").attributes["time"].tolist() == [2**62 + 1] * COUNT

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from wsdesc.cloud.cloud import Cloud
 from wsdesc.cloud.files import write_points
 from wsdesc.cloud.formats import WITHOUT_ATTRIBUTES
 from wsdesc.cloud.formats.attributes import las_attributes, narrow_colors, pcd_attributes
+from wsdesc.cloud.formats.columns import plain_name
 from wsdesc.cloud.storage import Storage
 
 _FLOATS = (".ply", ".pcd", ".npy", ".npz")  # formats that store float32 and float64
@@ -69,7 +71,7 @@ def _coordinates(path: Path, points: np.ndarray, storage: Storage) -> tuple[np.n
 
 def _attributes(path: Path, cloud: Cloud, storage: Storage) -> tuple[dict[str, np.ndarray], list[str]]:
     """Return the attributes in the names and types of the format, without those that it cannot store."""
-    extension, attributes = path.suffix.lower(), dict(cloud.attributes)
+    extension, attributes = path.suffix.lower(), cloud.attributes
     if storage.format != extension and {storage.format, extension} != {*_LAS}:
         if extension == ".pcd":
             attributes = pcd_attributes(attributes)
@@ -77,6 +79,7 @@ def _attributes(path: Path, cloud: Cloud, storage: Storage) -> tuple[dict[str, n
             attributes = las_attributes(attributes)
         elif extension != ".npz" or storage.format:
             attributes = narrow_colors(attributes)
+    attributes = _with_different_names(attributes)
     if extension in WITHOUT_ATTRIBUTES:
         dropped = list(attributes)
     elif extension in _STORED:
@@ -88,9 +91,25 @@ def _attributes(path: Path, cloud: Cloud, storage: Storage) -> tuple[dict[str, n
         from wsdesc.cloud.formats.las import unfit_columns
 
         dropped = unfit_columns({n: v for n, v in attributes.items() if v.ndim == 1}, storage)
+    elif extension == ".ply":
+        from wsdesc.cloud.formats.ply import is_storable
+
+        dropped = [name for name, values in attributes.items() if not is_storable(values)]
     else:
         dropped = []
     kept = {name: values for name, values in attributes.items() if name not in dropped}
     if not dropped:
         return kept, []
     return kept, [f"{path}: {extension[1:]} files cannot store {', '.join(sorted(dropped))}."]
+
+
+def _with_different_names(attributes: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Number names that would be equal in a header, or equal to those of the coordinates."""
+    used, result = {*"xyzXYZ", "points"}, dict[str, np.ndarray]()
+    for name, values in attributes.items():
+        unique, number = name, 2
+        while plain_name(unique) in used:
+            unique, number = f"{name}_{number}", number + 1
+        used.add(plain_name(unique))
+        result[unique] = values
+    return result

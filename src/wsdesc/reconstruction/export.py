@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 from scipy.spatial.transform import Rotation
 
+from wsdesc.cloud.cloud import Cloud
 from wsdesc.cloud.convert import as_cloud
-from wsdesc.cloud.files import write_points
 from wsdesc.cloud.merge import VoxelMerge
+from wsdesc.cloud.write import write_cloud
 from wsdesc.core.atomic import atomic_write
 from wsdesc.core.errors import FileFormatError, InputError, WSDescError
 from wsdesc.core.folders import make_folder
@@ -131,18 +132,18 @@ def _save_merged(result: Reconstruction, folder: Path, voxel: float, progress: P
         for file, scans in zip(names, result.components, strict=True):
             merged = VoxelMerge(voxel)
             for scan in scans:  # one scan at a time is in memory
-                merged.add(_read_scan(result.paths[scan]), result.T_world_scan[scan])
+                merged.add_cloud(_read_scan(result.paths[scan]), result.T_world_scan[scan])
                 advance(1)
-            write_points(folder / file, merged.points)
+            write_cloud(folder / file, merged.cloud)
     for old in folder.glob("merged*.ply"):  # an earlier result may have had more components
         if re.fullmatch(r"merged(_\d+)?\.ply", old.name) and old.name not in names:
             old.unlink(missing_ok=True)
     return names
 
 
-def _read_scan(path: Path) -> Floats:
+def _read_scan(path: Path) -> Cloud:
     try:
-        return as_cloud(path).points
+        return as_cloud(path)
     except WSDescError as error:
         hint = "scans given as arrays are kept if `out` is given to reconstruct"
         raise InputError(f"{error}; {hint}") from error

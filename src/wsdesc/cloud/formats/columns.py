@@ -58,6 +58,11 @@ def from_columns(columns: Mapping[str, np.ndarray]) -> FileContent:
     return FileContent(points, attributes, storage=SINGLE if single else Storage())
 
 
+def plain_name(name: str) -> str:
+    """Replace characters that would end a name in a header by _."""
+    return re.sub(r"[^A-Za-z0-9_.\-]+", "_", name) or "_"
+
+
 def to_columns(
     points: np.ndarray, attributes: Mapping[str, np.ndarray], vectors: bool = False
 ) -> dict[str, np.ndarray]:
@@ -77,7 +82,7 @@ def to_columns(
             flat = values.reshape(len(values), -1)
             parts = {f"{name}_{i}": flat[:, i] for i in range(flat.shape[1])}
         for part, column in parts.items():
-            plain = re.sub(r"[^A-Za-z0-9_.\-]+", "_", part) or "_"
+            plain = plain_name(part)
             if plain.lower() in {"x", "y", "z"} or plain in columns:
                 raise InputError(f"attribute {name!r}: there are two columns {plain!r}, rename one")
             columns[plain] = column

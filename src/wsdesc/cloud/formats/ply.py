@@ -87,10 +87,22 @@ def write(path: Path, points: np.ndarray, attributes: Mapping[str, np.ndarray]) 
 
 def _storable(name: str, column: np.ndarray) -> np.ndarray:
     """Convert the column to a type of PLY; 64-bit integers only if a smaller type stores them exactly."""
+    stored = _narrowed(column)
+    if stored is None:
+        raise InputError(f"attribute {name!r}: no type of PLY stores the {column.dtype} values exactly")
+    return stored
+
+
+def is_storable(column: np.ndarray) -> bool:
+    """Return whether a type of PLY stores the numbers exactly."""
+    return _narrowed(column) is not None
+
+
+def _narrowed(column: np.ndarray) -> np.ndarray | None:
     if column.dtype.str[1:] in _TYPE_NAMES:
         return column
     for narrower in ("i4", "u4", "f8"):
         stored = column.astype(narrower)
         if np.array_equal(stored.astype(column.dtype), column):
             return stored
-    raise InputError(f"attribute {name!r}: no type of PLY stores the {column.dtype} values exactly")
+    return None
