@@ -12,7 +12,7 @@ import trimesh
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wsdesc import Cloud, as_cloud, write_points
+from wsdesc import Cloud, as_cloud, write_cloud, write_points
 from wsdesc.core.errors import FileFormatError, InputError
 
 POINTS = np.random.default_rng(0).normal(size=(60, 3))
@@ -264,3 +264,12 @@ def test_no_library_is_imported():
     code = f"import sys, wsdesc.cloud.convert; sys.exit(str([m for m in {others} if m in sys.modules] or ''))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.stderr.strip() == ""
+
+
+def test_every_form_can_be_written(tmp_path):
+    tensor = torch.from_numpy(POINTS)
+    write_cloud(tmp_path / "a.ply", tensor)
+    np.testing.assert_array_equal(as_cloud(tmp_path / "a.ply").points, POINTS)
+    columns = dict(zip("xyz", POINTS.T, strict=True))
+    write_cloud(tmp_path / "b.ply", {**columns, "i": np.ones(60, ">u2")})
+    np.testing.assert_array_equal(as_cloud(tmp_path / "b.ply").attributes["i"], np.ones(60))

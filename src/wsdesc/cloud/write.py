@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from wsdesc.cloud.cloud import Cloud
+from wsdesc.cloud.convert import Scan, as_cloud
 from wsdesc.cloud.files import write_points
 from wsdesc.cloud.formats import WITHOUT_ATTRIBUTES
 from wsdesc.cloud.formats.attributes import las_attributes, narrow_colors, pcd_attributes
@@ -21,7 +22,7 @@ _TOLERANCE = 1e-5  # rounding of float32, as a share of the extent
 _STORED = {".e57": {"intensity", "red", "green", "blue"}, ".bin": {"intensity", "ring"}}  # others: any
 
 
-def write_cloud(path: str | os.PathLike[str], cloud: Cloud, *, frame_of: Cloud | None = None) -> list[str]:
+def write_cloud(path: str | os.PathLike[str], cloud: Scan, *, frame_of: Cloud | None = None) -> list[str]:
     """Write a cloud with its attributes, as its file stored it.
 
     Coordinates that were float32 stay float32, unless that is too coarse. PCD files have float32 wherever
@@ -31,7 +32,7 @@ def write_cloud(path: str | os.PathLike[str], cloud: Cloud, *, frame_of: Cloud |
 
     Args:
         path: the file.
-        cloud: the cloud.
+        cloud: the cloud, or a scan in another form that `as_cloud` takes.
         frame_of: cloud in whose coordinate system the points are, if they were moved into another one.
 
     Returns:
@@ -41,7 +42,7 @@ def write_cloud(path: str | os.PathLike[str], cloud: Cloud, *, frame_of: Cloud |
         InputError: the points are invalid.
         FileFormatError: the file cannot be written.
     """
-    path = Path(path)
+    path, cloud = Path(path), as_cloud(cloud)
     extension, storage = path.suffix.lower(), cloud.storage or Storage()
     attributes, notes = _attributes(path, cloud, storage)
     points, note = _coordinates(path, cloud.points, storage)
