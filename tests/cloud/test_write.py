@@ -263,6 +263,19 @@ def test_a_cloud_without_a_file(tmp_path, points):
     np.testing.assert_array_equal(read_cloud(tmp_path / "a.ply").points, points)
 
 
+def test_whole_numbers_of_a_text_are_stored_in_las(tmp_path):
+    (tmp_path / "a.csv").write_text(
+        "X,Y,Z,R,G,B,Classification,return_number,a_very_long_name_of_a_column_with_numbers\n"
+        "0,0,0,255,0,7,6,1,0.5\n1,2,3,4,5,6,2,2,0.25\n"
+    )
+    assert write_cloud(tmp_path / "b.las", read_cloud(tmp_path / "a.csv")) == []
+    attributes = read_cloud(tmp_path / "b.las").attributes
+    assert attributes["return_number"].tolist() == [1, 2]
+    assert attributes["red"].tolist() == [65535, 4 * 257]
+    assert attributes["classification"].tolist() == [6, 2]
+    assert attributes["a_very_long_name_of_a_colu"].tolist() == [0.5, 0.25]
+
+
 def test_names_that_would_be_equal_are_numbered(tmp_path, points):
     more = {
         "X": np.zeros(COUNT),
@@ -276,3 +289,11 @@ def test_names_that_would_be_equal_are_numbered(tmp_path, points):
     assert set(read_cloud(tmp_path / "a.ply").attributes) == {"X_2", "a_b", "a_b_2"}
     assert write_cloud(tmp_path / "a.pcd", cloud) == []
     assert read_cloud(tmp_path / "a.pcd").attributes["time"].tolist() == [2**62 + 1] * COUNT
+
+
+@pytest.mark.parametrize("extension", ["pcd", "e57"])
+def test_the_viewpoint_moves_along(tmp_path, points, extension):
+    cloud = Cloud(points.astype(np.float64), viewpoint=np.array([0.5, 1.5, 2.5]))
+    write_cloud(tmp_path / f"a.{extension}", cloud.transformed(pose()))
+    expected = pose()[:3, :3] @ cloud.viewpoint + pose()[:3, 3]
+    np.testing.assert_allclose(read_cloud(tmp_path / f"a.{extension}").viewpoint, expected, atol=1e-12)

@@ -19,6 +19,7 @@ from wsdesc.cloud.formats import (
     READABLE,
     WITH_STATIONS,
     WITH_STORAGE,
+    WITH_VIEWPOINT,
     WITHOUT_ATTRIBUTES,
     WRITABLE,
     FileContent,
@@ -122,6 +123,7 @@ def write_points(
     attributes: Mapping[str, Any] | None = None,
     *,
     storage: Storage | None = None,
+    viewpoint: np.ndarray | None = None,
 ) -> None:
     """Write points to a file. If writing fails, an existing file stays unchanged.
 
@@ -136,6 +138,7 @@ def write_points(
             get rgb, normal_x, … as in the Point Cloud Library, and one field for other arrays. npy, obj and
             off store none.
         storage: of a cloud that was read: las and laz keep its scale, extra dimensions and coordinate system.
+        viewpoint: (3,) position of the scanner; pcd and e57 store it.
 
     Raises:
         InputError: the points or attributes are invalid.
@@ -153,7 +156,8 @@ def write_points(
         raise InputError(f"{path}: {extension[1:]} files cannot store attributes; write a ply file")
     with atomic_write(path) as temporary:
         try:
-            options = {"storage": storage} if extension in WITH_STORAGE else {}
+            options: dict[str, Any] = {"storage": storage} if extension in WITH_STORAGE else {}
+            options |= {"viewpoint": viewpoint} if extension in WITH_VIEWPOINT else {}
             module_for(extension).write(temporary, array, columns, **options)
         except (WSDescError, OSError):
             raise

@@ -18,6 +18,7 @@ from wsdesc.cloud.storage import Storage
 
 _FLOATS = (".ply", ".pcd", ".npy", ".npz")  # formats that store float32 and float64
 _LAS = (".las", ".laz")
+_MAX_LAS_NAME = 26  # characters; a number may follow, and 32 are possible
 _TOLERANCE = 1e-5  # rounding of float32, as a share of the extent
 _STORED = {".e57": {"intensity", "red", "green", "blue"}, ".bin": {"intensity", "ring"}}  # others: any
 
@@ -50,7 +51,7 @@ def write_cloud(path: str | os.PathLike[str], cloud: Scan, *, frame_of: Cloud | 
     other = frame_of.storage if frame_of is not None else None
     if extension in _LAS and frame_of is not None and storage.crs and not (other and other.crs):
         notes.append(f"{path}: the coordinate system is that of the moved scan; the other one names none.")
-    write_points(path, points, attributes, storage=storage.with_crs_of(other))
+    write_points(path, points, attributes, storage=storage.with_crs_of(other), viewpoint=cloud.viewpoint)
     return notes
 
 
@@ -72,42 +73,50 @@ def _coordinates(path: Path, points: np.ndarray, storage: Storage) -> tuple[np.n
 
 def _attributes(path: Path, cloud: Cloud, storage: Storage) -> tuple[dict[str, np.ndarray], list[str]]:
     """Return the attributes in the names and types of the format, without those that it cannot store."""
-    extension, attributes = path.suffix.lower(), cloud.attributes
-    if storage.format != extension and {storage.format, extension} != {*_LAS}:
+    extension = path.suffix.lower()
+    attributes = {name: v for name, v in cloud.attributes.items() if v.dtype.kind in "biuf" and v.size}
+    dropped = [name for name in cloud.attributes if name not in attributes]
+    if extension == ".e57":
+        attributes = narrow_colors(attributes)  # the writer stores 8 bits only
+    elif storage.format != extension and {storage.format, extension} != {*_LAS}:
         if extension == ".pcd":
             attributes = pcd_attributes(attributes)
         elif extension in _LAS:
             attributes = las_attributes(attributes)
         elif extension != ".npz" or storage.format:
             attributes = narrow_colors(attributes)
-    attributes = _with_different_names(attributes)
-    if extension in WITHOUT_ATTRIBUTES:
-        dropped = list(attributes)
-    elif extension in _STORED:
-        known = _STORED[extension] | (
-            {"colorRed", "colorGreen", "colorBlue"} if extension == ".e57" else set()
-        )
-        dropped = [name for name in attributes if name not in known]
-    elif extension in _LAS:
-        from wsdesc.cloud.formats.las import unfit_columns
-
-        dropped = unfit_columns({n: v for n, v in attributes.items() if v.ndim == 1}, storage)
-    elif extension == ".ply":
-        from wsdesc.cloud.formats.ply import is_storable
-
-        dropped = [name for name, values in attributes.items() if not is_storable(values)]
-    else:
-        dropped = []
+    attributes = _with_different_names(attributes, _MAX_LAS_NAME if extension in _LAS else None)
+    dropped += _unstorable(extension, attributes, storage)
     kept = {name: values for name, values in attributes.items() if name not in dropped}
     if not dropped:
         return kept, []
     return kept, [f"{path}: {extension[1:]} files cannot store {', '.join(sorted(dropped))}."]
 
 
-def _with_different_names(attributes: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Number names that would be equal in a header, or equal to those of the coordinates."""
+def _unstorable(extension: str, attributes: Mapping[str, np.ndarray], storage: Storage) -> list[str]:
+    if extension in WITHOUT_ATTRIBUTES:
+        return list(attributes)
+    if extension in _STORED:
+        return [name for name in attributes if name not in _STORED[extension]]
+    if extension in _LAS:
+        from wsdesc.cloud.formats.las import unfit_columns
+
+        return unfit_columns({n: v for n, v in attributes.items() if v.ndim == 1}, storage)
+    if extension == ".ply":
+        from wsdesc.cloud.formats.ply import is_storable
+
+        return [name for name, values in attributes.items() if not is_storable(values)]
+    return []
+
+
+def _with_different_names(attributes: Mapping[str, np.ndarray], length: int | None) -> dict[str, np.ndarray]:
+    """Number names that would be equal in a header, or equal to those of the coordinates.
+
+    Names are cut to a `length`, if there is one.
+    """
     used, result = {*"xyzXYZ", "points"}, dict[str, np.ndarray]()
     for name, values in attributes.items():
+        name = (plain_name(name) if length else name)[:length]
         unique, number = name, 2
         while plain_name(unique) in used:
             unique, number = f"{name}_{number}", number + 1

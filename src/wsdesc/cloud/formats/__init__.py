@@ -44,6 +44,7 @@ WRITABLE = tuple(extension for extension in _FAMILY if extension not in _READ_ON
 WITH_STATIONS = (".e57", ".ptx")  # `read` takes the number of a station; the module has `count_stations`
 SINGLE = Storage(single=True)  # of float32 coordinates
 WITH_STORAGE = (".las", ".laz")  # `write` takes the `Storage` of the cloud
+WITH_VIEWPOINT = (".pcd", ".e57")  # `write` takes the position of the scanner
 WITHOUT_ATTRIBUTES = (".npy", ".obj", ".off")  # written with coordinates only
 
 

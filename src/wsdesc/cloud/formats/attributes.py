@@ -25,17 +25,20 @@ _NORMAL_NAMES = (
 )
 NORMAL_COLUMNS = (NORMALS, *_NORMAL_NAMES)  # three columns
 NORMAL_ARRAYS = ("normals", "normal", "Normals")  # one array (N, 3)
+_LAS_NAMES = ("intensity", "classification", "return_number", "number_of_returns", "gps_time")
 _PACKED = ("rgb", "rgba")  # one number of 32 bits, as in PCD
 VECTORS = {"colors": COLORS, **dict.fromkeys(NORMAL_ARRAYS, NORMALS)}
 
 
 def standard_attributes(attributes: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return the attributes with colours as red, green and blue, and normals as nx, ny and nz.
+    """Return the attributes with colours as red, green and blue, normals as nx, ny and nz, and intensity.
 
     Colours become uint8, or uint16 if they need it. Opacity is dropped.
     """
     result: dict[str, np.ndarray] = {}
-    for name, values in attributes.items():
+    for given, values in attributes.items():
+        plain = given.lower().removeprefix("scalar_").replace(" ", "_")  # CloudCompare writes the prefix
+        name = plain if plain in _LAS_NAMES and plain not in attributes and plain not in result else given
         if name in _PACKED and values.ndim == 1 and values.dtype.itemsize == 4:
             result |= _unpack(values)
         elif name in VECTORS and values.shape[1:] == (3,):

@@ -17,6 +17,7 @@ from wsdesc.core.errors import InputError, MissingExtraError
 _CARTESIAN = ("cartesianX", "cartesianY", "cartesianZ")
 _SPHERICAL = ("sphericalRange", "sphericalAzimuth", "sphericalElevation")
 _INVALID = ("cartesianInvalidState", "sphericalInvalidState")
+_FARTHEST = 10  # extents between the viewpoint and the centre, so that float32 relative to it is exact enough
 # attributes that are read and written -> their names in files of columns
 _ATTRIBUTES = {"intensity": "intensity", "colorRed": "red", "colorGreen": "green", "colorBlue": "blue"}
 
@@ -127,10 +128,18 @@ def _narrow(name: str, values: np.ndarray) -> np.ndarray:
     return values.astype(np.uint8 if values.max() < 256 else np.uint16)
 
 
-def write(path: Path, points: np.ndarray, attributes: Mapping[str, np.ndarray]) -> None:
-    """Write one scan. pye57 stores float32, so the points are centred and the centre becomes the pose."""
+def write(
+    path: Path,
+    points: np.ndarray,
+    attributes: Mapping[str, np.ndarray],
+    viewpoint: np.ndarray | None = None,
+) -> None:
+    """Write one scan. pye57 stores float32, so the points are relative to the viewpoint or their centre."""
     columns = to_columns(points.astype(np.float64), attributes)
-    translation = (points.min(axis=0).astype(np.float64) + points.max(axis=0)) / 2
+    low, high = points.min(axis=0).astype(np.float64), points.max(axis=0).astype(np.float64)
+    translation = (low + high) / 2
+    if viewpoint is not None and np.abs(viewpoint - translation).max() < _FARTHEST * (high - low).max():
+        translation = viewpoint
     # pye57 derives the bounds from these numbers, so they must be rounded like the stored ones.
     local = (points - translation).astype(np.float32).astype(np.float64)
     data = dict(zip(_CARTESIAN, local.T.copy(), strict=True))

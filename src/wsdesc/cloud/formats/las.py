@@ -97,6 +97,8 @@ def write(
     las = laspy.LasData(header)
     las.x, las.y, las.z = xyz
     for name, column in columns.items():
+        if column.dtype.kind == "f" and _fits(header.point_format.id, name, column):
+            column = column.astype(las[name].dtype)  # whole numbers, as from a text
         try:
             las[name] = column
             fits = name not in standard or np.array_equal(las[name], column)

@@ -121,7 +121,12 @@ _KINDS = {"f": "F", "i": "I", "u": "U"}
 _CHUNK = 1_000_000  # rows copied at a time while writing
 
 
-def write(path: Path, points: np.ndarray, attributes: Mapping[str, np.ndarray]) -> None:
+def write(
+    path: Path,
+    points: np.ndarray,
+    attributes: Mapping[str, np.ndarray],
+    viewpoint: np.ndarray | None = None,
+) -> None:
     """Write a binary file. Colours become rgb and normals normal_x, …; other vectors stay one field."""
     if any(name in attributes and attributes[name].ndim == 2 for name in VECTORS):
         attributes = pcd_attributes(attributes)
@@ -136,7 +141,7 @@ def write(path: Path, points: np.ndarray, attributes: Mapping[str, np.ndarray]) 
         "COUNT": [v.shape[1] for v in flat.values()],
         "WIDTH": [len(points)],
         "HEIGHT": [1],
-        "VIEWPOINT": [0, 0, 0, 1, 0, 0, 0],
+        "VIEWPOINT": [*(np.zeros(3) if viewpoint is None else viewpoint).tolist(), 1, 0, 0, 0],
         "POINTS": [len(points)],
         "DATA": ["binary"],
     }
