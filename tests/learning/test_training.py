@@ -7,6 +7,7 @@ import shlex
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 import yaml
 from typer.testing import CliRunner
@@ -15,6 +16,7 @@ import wsdesc
 from tiny_training import DESCRIPTOR, tiny, write_scene
 from wsdesc import WSDesc, WSDescError
 from wsdesc.cli.app import app
+from wsdesc.core.errors import InputError
 from wsdesc.datasets.synthetic import room_scans
 from wsdesc.learning.options import TrainOptions
 from wsdesc.learning.training import change, resolve_options
@@ -203,3 +205,12 @@ def test_empty_folder_is_refused(tmp_path):
     with pytest.raises(WSDescError, match="empty"):
         wsdesc.train(tmp_path / "empty", tmp_path / "out", device="cpu")
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("scans", [np.zeros((9, 3)), [np.zeros((9, 3))], 3, [None]])
+def test_scans_in_memory_are_refused(scans, tmp_path):
+    with pytest.raises(InputError, match=r"not (ndarray|int|NoneType): write scans"):
+        wsdesc.train(scans, tmp_path / "run")
+    with pytest.raises(InputError, match="write scans"):
+        wsdesc.pairs(scans)
+    assert not list(tmp_path.iterdir())

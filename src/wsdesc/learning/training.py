@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -183,8 +184,19 @@ def _load_options(path: str | Path, changes: dict[str, Any]) -> TrainOptions:
 
 
 def scan_list(scans: Scans) -> list[str | Path]:
-    """Return one or more paths as a list."""
-    return [scans] if isinstance(scans, str | Path) else list(scans)
+    """Return one or more paths as a list.
+
+    Raises:
+        InputError: A scan is not a path. The options of a run name its scans, so that it can be resumed.
+    """
+    paths = [scans] if isinstance(scans, str | os.PathLike) or not isinstance(scans, Iterable) else scans
+    for path in paths:
+        if not isinstance(path, str | os.PathLike):
+            raise InputError(
+                f"training reads files and folders of scans, not {type(path).__name__}: write scans in "
+                "memory to files with wsdesc.write_cloud"
+            )
+    return [Path(path) for path in paths]
 
 
 def _descriptor_options(weights: str | Path) -> dict[str, Any]:
