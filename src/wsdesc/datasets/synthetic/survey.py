@@ -24,11 +24,17 @@ _CLOSE = 0.06  # tolerated difference from the wanted overlap
 _BESIDE = 0.15  # radians from a ray of the probe to a direction in the field of view
 
 
-def site_scans(kind: str, seed: int, count: int, sensor: str | None = None) -> list[SyntheticScan]:
+def site_scans(
+    kind: str,
+    seed: int,
+    count: int,
+    sensor: str | None = None,
+    overlaps: tuple[float, float] = (0.0, 0.95),
+) -> list[SyntheticScan]:
     """Scan the site of a kind with this seed.
 
-    Each scan overlaps one of the earlier scans by a share drawn between 0 and 0.95, as far as the site
-    allows. Where the site has repetitive structure, some positions are counterparts of earlier ones: the
+    Each scan overlaps one of the earlier scans by a share drawn from `overlaps`, as far as the site allows.
+    Where the site has repetitive structure, some positions are counterparts of earlier ones: the
     scans look alike and overlap little or not at all. Persons and cars may move from scan to scan.
 
     Args:
@@ -36,6 +42,7 @@ def site_scans(kind: str, seed: int, count: int, sensor: str | None = None) -> l
         seed: Seed of the site, of the sensor and of the scans.
         count: Number of scans. The first scans do not depend on it.
         sensor: One of `SENSORS` that suits the site; None draws one.
+        overlaps: Smallest and largest wanted overlap of a scan and an earlier one. It is estimated from rays.
 
     Returns:
         The scans, each in the frame of its sensor.
@@ -51,6 +58,8 @@ def site_scans(kind: str, seed: int, count: int, sensor: str | None = None) -> l
         raise InputError(
             f"cannot scan a synthetic site with seed {seed} and count {count}: they must not be negative"
         )
+    if not 0 <= overlaps[0] <= overlaps[1] <= 1:
+        raise InputError(f"overlaps {overlaps}: two numbers in ascending order between 0 and 1 are required")
     site = build_site(kind, seed)
     rng = np.random.default_rng([seed, 0x11, SITES.index(kind)])
     name = str(rng.choice(SUITABLE[kind]))
@@ -60,7 +69,8 @@ def site_scans(kind: str, seed: int, count: int, sensor: str | None = None) -> l
     for index in range(count):
         own = np.random.default_rng([seed, 0x12, SITES.index(kind), index])
         surfaces = site.surfaces(own)
-        stations.append(_choose(site, surfaces, device, stations, own))
+        wanted = own.uniform(*overlaps)
+        stations.append(_choose(site, surfaces, device, stations, wanted, own))
         scans.append(device.scan(surfaces, *stations[-1], own))
     return scans
 
@@ -69,12 +79,16 @@ Station = tuple[NDArray[np.float64], Heading]  # position (3,) and orientation o
 
 
 def _choose(
-    site: Site, surfaces: Surfaces, sensor: Sensor, earlier: list[Station], rng: np.random.Generator
+    site: Site,
+    surfaces: Surfaces,
+    sensor: Sensor,
+    earlier: list[Station],
+    wanted: float,
+    rng: np.random.Generator,
 ) -> Station:
-    """Choose a free station that overlaps an earlier one by a random share, or is a counterpart of it."""
+    """Choose a free station that overlaps an earlier one by the `wanted` share, or is a counterpart of it."""
     before = earlier[rng.integers(len(earlier))] if earlier else None
     counterpart = bool(site.symmetries) and rng.random() < _COUNTERPART
-    wanted = rng.uniform(0.0, 0.95)
     up = np.array([0.0, 0.0, rng.uniform(*sensor.height)])
     best, best_score = (site.spots[0] + up, Heading(0.0)), -np.inf
     for _ in range(_TRIES):

@@ -71,7 +71,7 @@ def building(rng: np.random.Generator) -> Site:
         niche=rng.uniform(0.3, 0.8) if rng.random() < 0.3 else 0.0,
         equal=rng.uniform(0.0, 1.0),
     )
-    site = Site()
+    site = Site(fold=4 if square else 2)
     across = 2 * (plan.half + plan.corridor + plan.depth)
     site.add(flat(*across), place(flat(*across), (0, 0, plan.height)))
     stock = [_ROOM[rng.integers(len(_ROOM))](rng) for _ in range(9)]

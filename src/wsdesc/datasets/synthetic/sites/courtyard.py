@@ -82,7 +82,7 @@ class _Plan:
 def courtyard(rng: np.random.Generator) -> Site:
     """Build one to four equal courts."""
     plan = _draw(rng)
-    site = Site()
+    site = Site(fold=plan.fold)
     counts = [(1, 1), (1, 1), (1, 2), (2, 2)][rng.integers(4)] if any(plan.passages) else (1, 1)
     pitch = 2 * plan.half + plan.wing
     centres = [
@@ -127,7 +127,7 @@ def courtyard(rng: np.random.Generator) -> Site:
 def _draw(rng: np.random.Generator) -> _Plan:
     fold = int(rng.choice([2, 4]))
     style = Style.draw(rng, (1, 4))
-    x = int(rng.integers(3, 13))
+    x = int(rng.integers(3, 14))
     y = x if fold == 4 else x + int(rng.integers(1, 5))
     gap = int(np.ceil(rng.uniform(4, 9) / style.bay))
     if fold == 4:
@@ -143,7 +143,7 @@ def _draw(rng: np.random.Generator) -> _Plan:
         passages=passages,
         wing=rng.uniform(9, 13),
         pitch=rng.uniform(0.2, 0.9),
-        core=gap if 2 * gap + 2 <= min(x, y) and rng.random() < 0.5 else 0,
+        core=gap if 2 * gap + 2 <= min(x, y) and rng.random() < 0.7 else 0,
     )
 
 

@@ -54,6 +54,7 @@ class Site:
     glass: list[Triangles] = field(default_factory=list)  # panes: most rays pass through them
     spots: NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 3)))  # ground below a sensor
     symmetries: list[NDArray[np.float64]] = field(default_factory=list)  # (4, 4) equal parts to equal parts
+    fold: int = 1  # rotational repetition about the middle
     visitors: Visitors | None = None  # draws what moves; None: nothing moves
     gaze: NDArray[np.float64] | None = None  # (3,) what all sensors look at; spots are then the sensors
 
