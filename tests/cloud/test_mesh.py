@@ -1,5 +1,6 @@
 """Points on meshes: models are sampled, scans keep their vertices."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,6 +10,7 @@ from scipy.spatial import cKDTree
 from scipy.spatial.transform import Rotation
 
 from wsdesc import as_cloud, read_cloud
+from wsdesc.cloud.clean import clean_cloud
 from wsdesc.cloud.mesh import sample_surface, scan_points
 from wsdesc.core.errors import InputError
 from wsdesc.core.geometry import transform
@@ -31,7 +33,9 @@ def grid_faces(rows: int, columns: int) -> np.ndarray:
 
 def test_a_box_is_sampled_evenly():
     box = trimesh.creation.box((1, 2, 3))
-    points = as_cloud(box).points
+    cloud = as_cloud(box)
+    assert cloud.sampled
+    points = cloud.points
     assert 50_000 < len(points) < 400_000
     on_side = np.abs(np.abs(points) - [0.5, 1, 1.5]) < 1e-9
     assert on_side.any(axis=1).all()
@@ -55,6 +59,17 @@ def test_the_sample_follows_the_size_and_the_pose(factor):
     count = min(len(moved), len(points))
     expected = transform(factor * points[:count], T)
     np.testing.assert_allclose(moved[:count], expected, atol=2e-8 * max(1, factor))
+
+
+def test_a_model_has_no_viewpoint():
+    """A closed star around the origin hides nothing seen from there, as a scan does."""
+    star = trimesh.creation.icosphere(subdivisions=2)
+    star.vertices *= np.random.default_rng(0).uniform(0.5, 1.5, (len(star.vertices), 1))
+    cloud = as_cloud(star)
+    assert clean_cloud(replace(cloud, sampled=False)).viewpoint is not None
+    assert clean_cloud(cloud).viewpoint is None
+    given = clean_cloud(cloud, (0.0, 0.0, 0.1)).viewpoint
+    np.testing.assert_array_equal(given.position, [0, 0, 0.1])
 
 
 def test_a_scan_keeps_its_vertices(scan):

@@ -9,6 +9,7 @@ import pytest
 from scipy.spatial.transform import Rotation
 
 from wsdesc import AlternativePose, Registration
+from wsdesc.cloud.viewpoint import Viewpoint
 from wsdesc.core.errors import FileFormatError, InputError
 
 
@@ -129,11 +130,20 @@ def test_apply_moves_scans(result):
 
 def test_inverse_swaps_the_scans(result):
     alternative = AlternativePose(result.T_target_source, 0.2, 0.4, 0.01, 0.3)
-    result = replace(result, overlap_target=0.7, scale=2.0, scale_deviation=0.4, alternatives=[alternative])
+    viewpoints = (Viewpoint(np.zeros(3), "given"), None)
+    result = replace(
+        result,
+        overlap_target=0.7,
+        scale=2.0,
+        scale_deviation=0.4,
+        alternatives=[alternative],
+        viewpoints=viewpoints,
+    )
     swapped = result.inverse()
     np.testing.assert_allclose(swapped.T_target_source @ result.T_target_source, np.eye(4), atol=1e-9)
     assert (swapped.overlap, swapped.overlap_target) == (0.7, 0.5)
     assert (swapped.scale, swapped.scale_deviation) == (0.5, 0.1)
+    assert [viewpoint and viewpoint.source for viewpoint in swapped.viewpoints] == [None, "given"]
     assert (swapped.confidence, swapped.success, swapped.rmse) == (result.confidence, True, result.rmse)
     other = swapped.alternatives[0]
     np.testing.assert_allclose(other.T_target_source, swapped.T_target_source)

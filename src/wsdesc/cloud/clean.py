@@ -68,14 +68,16 @@ def clean_cloud(cloud: Cloud, viewpoint: ViewpointOption = None, name: str = "vi
 
     Args:
         cloud: the cloud.
-        viewpoint: None takes the viewpoint from the file, or detects it; three numbers give it, in the
-            coordinates of the cloud; "none" uses none.
+        viewpoint: None takes the viewpoint from the file, or detects it, except for sampled meshes; three
+            numbers give it, in the coordinates of the cloud; "none" uses none.
         name: what error messages call the viewpoint.
 
     Raises:
         InputError: no finite point is left, or the viewpoint is not a position near the scan.
     """
     cleaned = clean(cloud.points)
+    if viewpoint is None and cloud.sampled:
+        viewpoint = "none"
     return replace(
         cleaned,
         viewpoint=find_viewpoint(cleaned.points, cleaned.T_scan_local, viewpoint, cloud.viewpoint, name),

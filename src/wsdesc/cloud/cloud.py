@@ -23,6 +23,7 @@ class Cloud:
         dropped: number of points of the file that were dropped because they were not finite.
         storage: how the file stores the cloud, for `write_cloud`; None if it is not from a file.
         viewpoint: (3,) float64, position of the scanner as the file states it; None if it does not.
+        sampled: whether the points were sampled on the surface of a mesh, which no scanner saw.
     """
 
     points: np.ndarray
@@ -30,6 +31,7 @@ class Cloud:
     dropped: int = 0
     storage: Storage | None = None
     viewpoint: np.ndarray | None = None
+    sampled: bool = False
 
     def __len__(self) -> int:
         return len(self.points)

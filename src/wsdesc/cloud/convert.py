@@ -73,7 +73,7 @@ def as_cloud(scan: Scan) -> Cloud:
     dropped = count - len(content.points)
     sampled = scan_points(content.points, content.faces)
     if sampled is not None:
-        return Cloud(sampled, dropped=dropped)
+        return Cloud(sampled, dropped=dropped, sampled=True)
     return Cloud(content.points, content.attributes, dropped)
 
 

@@ -91,7 +91,7 @@ def read_cloud(
         points = sample_surface(content.points, content.faces, int(sample), seed)
     except ValueError as error:
         raise FileFormatError(f"{path}: {error}; omit `sample` to read the vertices") from error
-    return Cloud(points, dropped=dropped)
+    return Cloud(points, dropped=dropped, sampled=True)
 
 
 def _read_scan(path: Path, nonfinite: NonFinite) -> Cloud:
@@ -103,7 +103,7 @@ def _read_scan(path: Path, nonfinite: NonFinite) -> Cloud:
     content, dropped = _finite(path, content, nonfinite)
     sampled = scan_points(content.points, content.faces)
     if sampled is not None:
-        return Cloud(sampled, dropped=dropped, storage=_storage(path, content))
+        return Cloud(sampled, dropped=dropped, storage=_storage(path, content), sampled=True)
     if path.suffix.lower() == ".stl":  # each triangle repeats its vertices
         content, dropped = _finite(path, _read(path, faces=False), nonfinite)
     return Cloud(content.points, content.attributes, dropped, _storage(path, content), content.viewpoint)

@@ -135,7 +135,7 @@ class Registration(PoseMethods, NotebookDisplay):
     def inverse(self) -> Registration:
         """Return the registration of the swapped scans: the pose of the target in the frame of the source.
 
-        `overlap` then is the share of the target's points; NaN if it is unknown, as in files of version 0.3.
+        `overlap` then is the share of the target's points; NaN if it is unknown, as in old files.
         Warnings and timings stay those of this pair.
         """
         information = self.information
@@ -149,6 +149,7 @@ class Registration(PoseMethods, NotebookDisplay):
             scale=1 / self.scale,
             scale_deviation=self.scale_deviation / self.scale**2,
             alternatives=[pose.inverse() for pose in self.alternatives],
+            viewpoints=self.viewpoints[::-1],
             information=information,
             described=self.described and self.described[::-1],
         )
