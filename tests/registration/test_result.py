@@ -2,7 +2,7 @@
 
 import json
 import math
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -158,3 +158,12 @@ def test_unknown_overlap_survives_a_file(result, tmp_path):
     loaded = Registration.load(tmp_path / "a.json")
     assert math.isnan(loaded.overlap)
     assert loaded.inverse().overlap == 0.5
+
+
+def test_inverse_knows_every_field():
+    """A new field of a registration must be inverted, swapped, or named here as the same for both orders."""
+    same = {"success", "confidence", "rmse", "inliers", "matches", "resolution", "warnings", "timings"}
+    same |= {"evidence"}  # swapping the scans hardly changes it
+    changed = {"T_target_source", "overlap", "overlap_target", "scale", "scale_deviation", "alternatives"}
+    changed |= {"viewpoints", "information", "described"}
+    assert {field.name for field in fields(Registration)} == same | changed
