@@ -93,7 +93,7 @@ def test_many_damaged_files(tmp_path, kind, changes, number):
     check_damaged(tmp_path, kind, changes, number)
 
 
-@pytest.mark.parametrize("kind", ["pcd", "pts", "npy", "pose.json", "registration", "poses", "graph"])
+@pytest.mark.parametrize("kind", ["pcd", "pts", "npy", "bin", "pose.json", "registration", "poses", "graph"])
 def test_expensive_files(tmp_path, kind):
     path = tmp_path / READERS[kind].file_name
     for _, content in cases(kind, tmp_path):

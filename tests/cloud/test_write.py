@@ -167,6 +167,7 @@ def test_las_properties_stay(tmp_path, points, extension, point_format):
     before, after = (laspy.read(tmp_path / f"{name}.{extension}") for name in "ab")
     assert after.header.point_format.id == before.header.point_format.id
     assert list(after.header.scales) == [0.001] * 3
+    assert (after.header.offsets % 1 == 0).all()
     assert after.header.global_encoding.gps_time_type == before.header.global_encoding.gps_time_type
     assert after.header.global_encoding.wkt == before.header.global_encoding.wkt
     records = [
@@ -274,6 +275,13 @@ def test_whole_numbers_of_a_text_are_stored_in_las(tmp_path):
     assert attributes["red"].tolist() == [65535, 4 * 257]
     assert attributes["classification"].tolist() == [6, 2]
     assert attributes["a_very_long_name_of_a_colu"].tolist() == [0.5, 0.25]
+
+
+def test_whole_numbers_stay_whole_in_a_text(tmp_path):
+    (tmp_path / "a.csv").write_text("x,y,z,label,quality\n1,2,3,7,0.5\n4,5,6,8,1\n")
+    write_cloud(tmp_path / "b.csv", read_cloud(tmp_path / "a.csv"))
+    lines = (tmp_path / "b.csv").read_text().splitlines()
+    assert lines == ["x,y,z,label,quality", "1.0,2.0,3.0,7,0.5", "4.0,5.0,6.0,8,1.0"]
 
 
 def test_names_that_would_be_equal_are_numbered(tmp_path, points):

@@ -72,6 +72,15 @@ def test_words_and_empty_columns_are_ignored(tmp_path):
         assert read_cloud(tmp_path / "a.csv").points.tolist() == [[1, 2, 3], [4, 5, 6]]
 
 
+def test_a_first_point_of_whole_numbers_does_not_show_the_decimal_mark(tmp_path):
+    for text in ("1 2 3\n1,5 2,5 3,5\n", "x;y;z\n1;2;3\n1,5;2,5;3,5\n"):
+        (tmp_path / "a.txt").write_text(text)
+        assert read_cloud(tmp_path / "a.txt").points.tolist() == [[1, 2, 3], [1.5, 2.5, 3.5]]
+    (tmp_path / "a.txt").write_text("1 2 3\n1 2 three\n")
+    with pytest.raises(FileFormatError, match="three"):
+        read_cloud(tmp_path / "a.txt")
+
+
 def test_quoted_decimal_commas(tmp_path):
     (tmp_path / "a.csv").write_text('"x","y","z"\n"1,5","2,5","3,5"\n"4","5,1","6,2"\n')
     assert read_cloud(tmp_path / "a.csv").points.tolist() == [[1.5, 2.5, 3.5], [4, 5.1, 6.2]]

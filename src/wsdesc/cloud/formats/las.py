@@ -19,6 +19,7 @@ _CHUNK = 1_000_000  # points read at a time,
 _BUFFER = 2**26  # or as many as fit into so many bytes
 _COARSEST = 1e-4  # scale, in the unit of the points, unless the extent needs more than 32 bits
 _COARSEST_SHARE = 1e-2  # of the extent, of the scale of another file
+_LARGEST = 2**31 - 4  # of the stored integers, with room for rounding
 _FINEST = 1e-7  # scale as a share of the extent, about the precision of float32
 _KEPT_ENCODING = 0b1001  # bits of the kind of GPS time, and of synthetic return numbers
 _WKT = 2112  # number of the record with the coordinate system as text
@@ -169,15 +170,17 @@ def _offset_and_scale(points: np.ndarray, scale: float) -> tuple[np.ndarray, np.
 
     This is the given scale if it suffices, else the finest useful power of ten.
 
-    The offset is a multiple of the scale, so that coordinates on a decimal grid stay on it.
+    The offset is a whole number if possible, else a multiple of the scale, so that coordinates on a decimal
+    grid stay on it.
     """
     low, high = points.min(axis=0).astype(np.float64), points.max(axis=0).astype(np.float64)
     half = float((high - low).max() / 2)
     wanted = min(_COARSEST, max(half, 1e-9) * _FINEST)
-    finest = half / (2**31 - 4)
+    finest = half / _LARGEST
     if not max(finest, 1e-12) <= scale <= max(half, 1e-9) * _COARSEST_SHARE:
         exponent = np.floor(np.log10(wanted))
         if 10.0**exponent < finest:
             exponent = np.ceil(np.log10(finest))
         scale = 10.0**exponent
-    return np.round((low + high) / 2 / scale) * scale, np.full(3, scale)
+    step = 1.0 if np.isclose(1 / scale % 1, 0) and half + 1 < scale * _LARGEST else scale
+    return np.round((low + high) / 2 / step) * step, np.full(3, scale)

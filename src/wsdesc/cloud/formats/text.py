@@ -12,7 +12,7 @@ import csv
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from wsdesc.cloud.formats.text_layout import COMMENTS, TextLayout, read_layout
 
 _CHUNK = 100_000  # points written at a time
 _SEPARATOR = ";"  # of lines without quotes
+_MAX_WHOLE = 2**53  # of a float64
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # marks at the start of the file
 
 
@@ -33,23 +34,36 @@ def read(path: Path, faces: bool) -> FileContent:
         columns = layout.numeric
         if layout.names is None and len(columns) < 3:
             raise ValueError(f"the lines have {len(columns)} columns of numbers, at least three are needed")
-        file.seek(0)
-        options: dict[str, Any] = {"delimiter": layout.separator, "comments": COMMENTS, "ndmin": 2}
-        lines: Iterable[str] = islice(file, layout.first_row, None)
-        if layout.separator and (layout.quoted or layout.decimal_comma):
-            lines, options["delimiter"] = _without_quotes(lines, layout), _SEPARATOR
-        elif layout.decimal_comma:
-            lines = (line.replace(",", ".") for line in lines)
-        if len(columns) < len(layout.words):  # otherwise every line must have the same number of columns
-            options["usecols"] = columns
         try:
-            table = np.loadtxt(lines, **options)  # (N, columns)
-        except ValueError as error:  # the text after the semicolon is for developers
-            raise ValueError(f"after {layout.first_row} lines, {str(error).split(';')[0]}") from error
+            table = _load(file, layout)
+        except ValueError as error:
+            reason = (
+                f"after {layout.first_row} lines, {str(error).split(';')[0]}"  # the rest is for developers
+            )
+            if layout.decimal_comma or layout.separator == ",":
+                raise ValueError(reason) from error
+            try:  # the first point may have whole numbers only
+                table = _load(file, layout._replace(decimal_comma=True))
+            except ValueError:
+                raise ValueError(reason) from error
     if layout.announced is not None and layout.announced != len(table):
         raise ValueError(f"the first line announces {layout.announced} points, {len(table)} follow")
     names = [layout.names[i] for i in columns] if layout.names else _default_names(table)
     return from_columns({name: np.ascontiguousarray(table[:, i]) for i, name in enumerate(names)})
+
+
+def _load(file: TextIO, layout: TextLayout) -> np.ndarray:
+    """Return the columns of numbers (N, columns)."""
+    file.seek(0)
+    options: dict[str, Any] = {"delimiter": layout.separator, "comments": COMMENTS, "ndmin": 2}
+    lines: Iterable[str] = islice(file, layout.first_row, None)
+    if layout.separator and (layout.quoted or layout.decimal_comma):
+        lines, options["delimiter"] = _without_quotes(lines, layout), _SEPARATOR
+    elif layout.decimal_comma:
+        lines = (line.replace(",", ".") for line in lines)
+    if len(layout.numeric) < len(layout.words):  # otherwise every line must have the same number of columns
+        options["usecols"] = layout.numeric
+    return np.loadtxt(lines, **options)
 
 
 def _without_quotes(lines: Iterable[str], layout: TextLayout) -> Iterator[str]:
@@ -78,9 +92,19 @@ def _starts_with_counter(table: np.ndarray) -> bool:
         return counts and bool((table[:, 1:4] % 1 != 0).any(axis=0).all())
 
 
+def _whole_numbers(column: np.ndarray) -> np.ndarray:
+    """Convert numbers to int64 if all are whole, so that 7 is not written as 7.0."""
+    if column.dtype.kind != "f" or not np.abs(column).max() < _MAX_WHOLE:
+        return column
+    return column.astype(np.int64) if (column % 1 == 0).all() else column
+
+
 def write(path: Path, points: np.ndarray, attributes: Mapping[str, np.ndarray]) -> None:
     """Write the shortest exact numbers; column names in csv files and if there are attributes."""
     columns = to_columns(points.astype(np.float64), attributes)
+    columns |= {
+        name: _whole_numbers(column) for name, column in columns.items() if name not in ("x", "y", "z")
+    }
     extension = path.suffix.lower()
     separator = "," if extension == ".csv" else " "
     with path.open("w", encoding="ascii", newline="\n") as file:
