@@ -239,6 +239,7 @@ def test_files_and_clouds(tmp_path):
         (Opaque(), "test_convert.Opaque: pass an array"),
         ({}, "dict: .*x"),
         ({"x": ["a"], "y": [1], "z": [1]}, "dict: .*x"),
+        ({"x": [1, 2], "y": [1], "z": [1, 2]}, "same length"),
         ([], r"shape \(N, 3\), not \(0,\)"),
         ([[1, 2], [3]], "list cannot be converted to an array"),
         (POINTS[:, :2], r"not \(60, 2\)"),

@@ -139,3 +139,14 @@ def test_vertices_with_nan_and_wrong_faces():
     assert np.isfinite(cloud.points).all()
     with pytest.raises(InputError, match="vertex index"):
         as_cloud(SimpleNamespace(vertices=vertices, faces=box.faces + 1))
+    for faces in (np.arange(12), box.faces[:, :2], box.faces + 0.5):
+        with pytest.raises(InputError, match="faces must be vertex indices"):
+            as_cloud(SimpleNamespace(vertices=vertices, faces=faces))
+
+
+def test_polygons_and_meshes_without_faces():
+    square = np.array([[0, 0, 0], [1, 0, 0], [1, 1, 0], [0, 1, 0.0]])
+    points = as_cloud(SimpleNamespace(vertices=square, faces=np.array([[0, 1, 2, 3]]))).points
+    np.testing.assert_allclose(points.mean(axis=0), [0.5, 0.5, 0], atol=0.01)
+    for none in (np.empty((0, 3), int), np.empty(0, int), None):
+        assert len(as_cloud(SimpleNamespace(vertices=square, faces=none))) == 4

@@ -15,7 +15,7 @@ from wsdesc.cloud.cloud import Cloud, all_finite, as_points
 from wsdesc.cloud.files import read_cloud
 from wsdesc.cloud.formats import FileContent
 from wsdesc.cloud.formats.columns import from_columns
-from wsdesc.cloud.formats.faces import check_faces
+from wsdesc.cloud.formats.faces import check_faces, triangulate
 from wsdesc.cloud.mesh import scan_points
 from wsdesc.cloud.point_cloud2 import message_columns
 from wsdesc.core.errors import InputError, one_line
@@ -61,8 +61,7 @@ def as_cloud(scan: Scan) -> Cloud:
     try:
         content = _content(scan)
         content = content._replace(points=as_points(content.points).astype(np.float64, copy=False))
-        if content.faces is not None:
-            content = content._replace(faces=check_faces(content.faces, len(content.points)))
+        content = content._replace(faces=_triangles(content.faces, len(content.points)))
     except ValueError as error:
         raise InputError(f"{_type_name(scan)}: {one_line(str(error))}") from error
     count = len(content.points)
@@ -75,6 +74,15 @@ def as_cloud(scan: Scan) -> Cloud:
     if sampled is not None:
         return Cloud(sampled, dropped=dropped, sampled=True)
     return Cloud(content.points, content.attributes, dropped)
+
+
+def _triangles(faces: np.ndarray | None, vertices: int) -> np.ndarray | None:
+    """Return triangles (F, 3) of polygons (F, k), or None without any."""
+    if faces is None or faces.size == 0:
+        return None
+    if faces.ndim != 2 or faces.shape[1] < 3 or faces.dtype.kind not in "iu":
+        raise ValueError(f"the faces must be vertex indices (F, 3), not {faces.dtype} {faces.shape}")
+    return check_faces(triangulate(faces), vertices)
 
 
 def _content(scan: Any) -> FileContent:

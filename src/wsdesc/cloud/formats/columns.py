@@ -50,6 +50,8 @@ def from_columns(columns: Mapping[str, np.ndarray]) -> FileContent:
     for axis in axes:
         if columns[axis].ndim != 1 or columns[axis].dtype.kind not in "iuf":
             raise ValueError(f"column {axis} must have one real number per point")
+        if len(columns[axis]) != len(columns[axes[0]]):
+            raise ValueError(f"the columns {', '.join(axes)} must have the same length")
     points = np.empty((len(columns[axes[0]]), 3))
     for i, axis in enumerate(axes):
         points[:, i] = columns[axis]
