@@ -87,6 +87,40 @@ def test_save_and_load(description: Description, tmp_path: Path) -> None:
     loaded.check_comparable(description)
 
 
+def test_range_image_is_saved_in_metres_of_the_model(
+    network: wsdesc.WSDesc, points: np.ndarray, tmp_path: Path
+) -> None:
+    at = points.mean(0) + np.array([0, 0, 2])
+    made = wsdesc.describe(points, model=network, keypoints=5, resolution=RESOLUTION, viewpoint=at)
+    made.to("cpu").save(tmp_path / "a.npz")
+    loaded = Description.load(tmp_path / "a.npz")
+    for one in (made, loaded):
+        assert one.viewpoint is not None
+        assert one.range_image is not None
+        assert one.viewpoint.source == "given"
+        np.testing.assert_array_equal(one.viewpoint.position, at)
+        position = one.in_scan_frame(torch.from_numpy(one.range_image.viewpoint[None]))
+        np.testing.assert_allclose(position[0], at, atol=1e-6)
+        assert 1.3 < one.range_image.free.max() * one.unit < 3
+    np.testing.assert_array_equal(made.range_image.free, loaded.range_image.free)  # type: ignore[union-attr]
+
+
+def test_damaged_range_images_are_refused(network: wsdesc.WSDesc, points: np.ndarray, tmp_path: Path) -> None:
+    made = wsdesc.describe(points, model=network, keypoints=5, resolution=RESOLUTION, viewpoint=points[0])
+    made.save(tmp_path / "a.npz")
+    arrays = dict(np.load(tmp_path / "a.npz"))
+    for name, value in [
+        ("free_ranges", np.zeros((6, 4, 4))),
+        ("free_ranges", np.full((6, 128, 128), np.nan)),
+        ("local_viewpoint", np.zeros(2)),
+        ("viewpoint", np.full(3, np.inf)),
+        ("viewpoint_source", "nobody"),
+    ]:
+        np.savez(tmp_path / "b.npz", **{**arrays, name: value})
+        with pytest.raises(FileFormatError, match="not a description"):
+            Description.load(tmp_path / "b.npz")
+
+
 def test_files_of_earlier_versions_stay_readable(description: Description, tmp_path: Path) -> None:
     """They have an offset instead of `T_scan_local`; the other keys are the same."""
     description.save(tmp_path / "a.npz")

@@ -248,3 +248,29 @@ def test_room_next_to_a_noisy_copy_of_itself(dense_pair, noise, distinguishable)
     assert distinguishable is None or result.success == distinguishable
     if result.success:
         assert distance(result.T_target_source, T, source) < 0.1
+
+
+def test_viewpoints_are_used_and_reported(pair, result, tmp_path):
+    assert result.viewpoints == (None, None)  # fused from several views
+    assert "viewpoints: source: unknown; target: unknown" in str(result)
+    at = pair[1].mean(axis=0)
+    given = wsdesc.register(pair[0], pair[1], source_viewpoint="none", target_viewpoint=at, **FAST)
+    assert given.viewpoints[0] is None
+    assert given.viewpoints[1].source == "given"
+    np.testing.assert_array_equal(given.viewpoints[1].position, at)
+    assert given.described[0].range_image is None
+    assert given.described[1].range_image.known > 0
+    given.save(tmp_path / "T.json")
+    loaded = wsdesc.Registration.load(tmp_path / "T.json")
+    assert loaded.viewpoints_text == given.viewpoints_text
+
+
+@pytest.mark.parametrize("bad", [(1, 2), (0, 0, float("nan")), "here", 3.0, [(1, 2, 3)]])
+def test_bad_viewpoints_are_refused(pair, bad):
+    with pytest.raises(InputError, match=r"source_viewpoint: .*three finite numbers"):
+        wsdesc.register(pair[0], pair[1], source_viewpoint=bad, **FAST)
+
+
+def test_viewpoint_far_away_is_refused(pair):
+    with pytest.raises(InputError, match=r"target_viewpoint is 1e\+09 away from the centre of a scan"):
+        wsdesc.register(pair[0], pair[1], target_viewpoint=(1e9, 0, 0), **FAST)
