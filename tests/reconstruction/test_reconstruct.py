@@ -253,3 +253,26 @@ def test_signature_names_and_documents_every_option():
     others = {"scans", "out", "executor", "progress", "unknown"}
     assert {name: p.default for name, p in parameters.items() if name not in others} == options
     assert all(f"        {name}: " in reconstruct.__doc__ for name in parameters)
+
+
+@pytest.mark.slow
+def test_stations_of_a_file_are_reconstructed_and_merged(files, tmp_path):
+    """A PTX file with three stations gives the poses of its stations, and a merged cloud with intensity."""
+    folder, T_room_scan = files
+    text = ""
+    for name in ROOM:
+        points = read_points(folder / name)
+        text += f"{len(points)}\n1\n0 0 0\n1 0 0\n0 1 0\n0 0 1\n1 0 0 0\n0 1 0 0\n0 0 1 0\n0 0 0 1\n"
+        text += "".join(f"{x} {y} {z} 0.5\n" for x, y, z in points.tolist())
+    (tmp_path / "room.ptx").write_text(text)
+    result = reconstruct(tmp_path / "room.ptx", tmp_path / "model", **FAST)
+    assert result.complete
+    assert list(result.T_world_scan) == ["room.ptx#1", "room.ptx#2", "room.ptx#3"]
+    first = result.T_world_scan["room.ptx#1"]
+    for number, name in enumerate(ROOM[1:], start=2):
+        found = inverse(first) @ result.T_world_scan[f"room.ptx#{number}"]
+        expected = inverse(T_room_scan[ROOM[0]]) @ T_room_scan[name]
+        np.testing.assert_allclose(found, expected, atol=0.1)
+    result.save(tmp_path / "model")
+    merged = wsdesc.read_cloud(tmp_path / "model" / "merged.ply")
+    assert set(merged.attributes["intensity"].tolist()) == {0.5}
