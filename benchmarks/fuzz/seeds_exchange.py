@@ -30,7 +30,7 @@ def vtk(folder: Path) -> list[bytes]:
         " ".join(map(str, _VERTICES.ravel().tolist())),
         "\nPOLYGONS 2 9\n3 0 1 2\n4 0 1 2 3\nTRIANGLE_STRIPS 1 5\n4 0 1 2 3\nPOINT_DATA 5\n",
         "SCALARS intensity float 1\nLOOKUP_TABLE default\n1 2 3 4 5\nNORMALS n float\n" + "0 0 1 " * 5,
-        "\nCOLOR_SCALARS c 3\n" + "0 0.5 1 " * 5 + "\nFIELD f 1\nring 1 5 int\n1 2 3 4 5\n",
+        "\nCOLOR_SCALARS c 3\n" + "0 0.5 1 " * 5 + "\nFIELD f 1\nring%20number 1 5 int\n1 2 3 4 5\n",
     ]
     points, numbers = _VERTICES.astype(">f4").tobytes(), np.arange(5, dtype=">i2").tobytes()
     binary = head.format("3.0", "BINARY").encode() + points

@@ -251,6 +251,13 @@ def test_e57_colours(tmp_path, points, attributes):
         np.testing.assert_array_equal(red, attributes["colors"][:, 0])
 
 
+def test_colour_arrays_under_other_names(tmp_path, points):
+    colors = np.arange(4 * COUNT, dtype=np.uint8).reshape(COUNT, 4)
+    for name in ("RGB", "Colors", "rgba"):
+        write_cloud(tmp_path / "a.ply", Cloud(points.astype(np.float64), {name: colors}))
+        np.testing.assert_array_equal(read_cloud(tmp_path / "a.ply").attributes["green"], colors[:, 1])
+
+
 def test_colours_of_a_text_become_bytes(tmp_path):
     (tmp_path / "a.csv").write_text("X,Y,Z,R,G,B\n0,0,0,255,0,7\n1,2,3,4,5,6\n")
     write_cloud(tmp_path / "b.ply", read_cloud(tmp_path / "a.csv"))

@@ -30,7 +30,7 @@ def test_point_data_of_a_legacy_file(tmp_path):
     attributes = read_cloud(tmp_path / "a.vtk").attributes
     assert attributes["intensity"].tolist() == [1, 2, 3, 4, 5]
     assert attributes["intensity"].dtype == np.float32
-    assert attributes["ring"].dtype == np.int32
+    assert attributes["ring number"].dtype == np.int32
     assert attributes["normals"].tolist() == [[0, 0, 1]] * 5
     assert attributes["colors"].tolist() == [[0, 128, 255]] * 5
 

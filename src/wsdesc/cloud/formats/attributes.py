@@ -27,6 +27,7 @@ NORMAL_COLUMNS = (NORMALS, *_NORMAL_NAMES)  # three columns
 NORMAL_ARRAYS = ("normals", "normal", "Normals")  # one array (N, 3)
 _LAS_NAMES = ("intensity", "classification", "return_number", "number_of_returns", "gps_time")
 _PACKED = ("rgb", "rgba")  # one number of 32 bits, as in PCD
+_COLOR_ARRAYS = ("colors", "color", "rgb", "rgba")  # one array (N, 3 or 4)
 VECTORS = {"colors": COLORS, **dict.fromkeys(NORMAL_ARRAYS, NORMALS)}
 
 
@@ -41,6 +42,8 @@ def standard_attributes(attributes: Mapping[str, np.ndarray]) -> dict[str, np.nd
         name = plain if plain in _LAS_NAMES and plain not in attributes and plain not in result else given
         if name in _PACKED and values.ndim == 1 and values.dtype.itemsize == 4:
             result |= _unpack(values)
+        elif name.lower() in _COLOR_ARRAYS and values.shape[1:] in ((3,), (4,)) and "red" not in result:
+            result |= dict(zip(COLORS, values.T[:3], strict=True))
         elif name in VECTORS and values.shape[1:] == (3,):
             result |= dict(zip(VECTORS[name], values.T, strict=True))
         else:

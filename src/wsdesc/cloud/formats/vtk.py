@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import NoReturn
+from urllib.parse import unquote
 
 import numpy as np
 
@@ -116,7 +117,7 @@ class _Reader:
     def _add(self, name: str, values: np.ndarray) -> None:
         check_columns(len(self.attributes) + 1)
         if self.owner == "POINT_DATA":
-            self.attributes[name] = values[:, 0] if values.shape[1] == 1 else values
+            self.attributes[unquote(name)] = values[:, 0] if values.shape[1] == 1 else values
 
     def _faces(self) -> np.ndarray:
         parts = [np.empty((0, 3), np.int64)]
