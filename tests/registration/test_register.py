@@ -274,3 +274,27 @@ def test_bad_viewpoints_are_refused(pair, bad):
 def test_viewpoint_far_away_is_refused(pair):
     with pytest.raises(InputError, match=r"target_viewpoint is 1e\+09 away from the centre of a scan"):
         wsdesc.register(pair[0], pair[1], target_viewpoint=(1e9, 0, 0), **FAST)
+
+
+def test_covariance_covers_the_error_and_moves_with_the_scans(pair, result):
+    source, target, T = pair
+
+    def squared_error(registration, truth):
+        D = truth @ inverse(registration.T_target_source)
+        centre = registration.covariance_centre
+        v = transform(centre[None], D)[0] - centre
+        error = np.concatenate([v, Rotation.from_matrix(D[:3, :3]).as_rotvec()])
+        return error @ np.linalg.solve(registration.covariance, error)
+
+    assert squared_error(result, T) < 25  # within the 99.97 % ellipsoid
+    far = random_pose(3)
+    far[:3, 3] += [450_000, 5_800_000, 100]
+    moved = wsdesc.register(1000 * source, 1000 * transform(target, far), **FAST)
+    far[:3, 3] *= 1000
+    T = T.copy()
+    T[:3, 3] *= 1000
+    assert squared_error(moved, far @ T) < 25
+    size = [np.sqrt(np.linalg.eigvalsh(r.covariance[k, k])[-1])
+            for k in (np.s_[:3], np.s_[3:]) for r in (result, moved)]  # fmt: skip
+    assert 0.5 < size[1] / size[0] / 1000 < 2
+    assert 0.5 < size[3] / size[2] < 2

@@ -165,5 +165,49 @@ def test_inverse_knows_every_field():
     same = {"success", "confidence", "rmse", "inliers", "matches", "resolution", "warnings", "timings"}
     same |= {"evidence"}  # swapping the scans hardly changes it
     changed = {"T_target_source", "overlap", "overlap_target", "scale", "scale_deviation", "alternatives"}
-    changed |= {"viewpoints", "information", "described"}
+    changed |= {"viewpoints", "information", "described", "covariance", "covariance_centre"}
     assert {field.name for field in fields(Registration)} == same | changed
+
+
+def test_covariance_survives_a_file_and_moves_to_other_points(result, tmp_path):
+    with pytest.raises(InputError, match="no covariance"):
+        result.covariance_at((0, 0, 0))
+    root = np.random.default_rng(0).normal(size=(6, 6))
+    centre = np.array([4.5e5, 5.8e6, 100.0])
+    with_covariance = replace(result, covariance=root @ root.T, covariance_centre=centre)
+    with_covariance.save(tmp_path / "a.json")
+    loaded = Registration.load(tmp_path / "a.json")
+    np.testing.assert_array_equal(loaded.covariance, with_covariance.covariance)
+    np.testing.assert_array_equal(loaded.covariance_centre, centre)
+    np.testing.assert_array_equal(loaded.covariance_at(centre), loaded.covariance)
+    moved = loaded.covariance_at(centre + np.array([0, 0, 2]))
+    np.testing.assert_array_equal(moved[3:, 3:], loaded.covariance[3:, 3:])
+    a, b = loaded.covariance[0, 0], loaded.covariance[4, 4]
+    np.testing.assert_allclose(moved[0, 0], a + 4 * b + 4 * loaded.covariance[0, 4])  # v + ω × (0, 0, 2)
+    with pytest.raises(InputError, match="three finite numbers"):
+        loaded.covariance_at((0, 0, np.nan))
+
+
+def test_covariance_of_the_inverse_is_about_the_same_place(result):
+    root = np.random.default_rng(0).normal(size=(6, 6))
+    centre = np.array([1.0, 2.0, 3.0])
+    forth = replace(result, covariance=root @ root.T, covariance_centre=centre)
+    back = forth.inverse()
+    np.testing.assert_allclose(result.apply(back.covariance_centre[None])[0], centre, atol=1e-9)
+    R = forth.T_target_source[:3, :3]
+    np.testing.assert_allclose(R @ back.covariance[:3, 3:] @ R.T, forth.covariance[:3, 3:], atol=1e-12)
+    np.testing.assert_allclose(back.inverse().covariance, forth.covariance, atol=1e-9)
+
+
+def test_text_gives_standard_deviations(result):
+    assert "deviation" not in str(result)
+    covariance = np.diag([1e-6, 4e-6, 1e-8, 1e-8, 1e-8, np.radians(0.03) ** 2])
+    text = str(replace(result, covariance=covariance, covariance_centre=np.zeros(3)))
+    assert "deviation ± 0.03°, ± 0.002 at the overlap" in text
+
+
+@pytest.mark.parametrize("values", [3, [[1]], "x", [[float("nan")] * 6] * 6])
+def test_invalid_covariance_is_refused(result, tmp_path, values):
+    (tmp_path / "a.json").write_text(json.dumps(result.to_dict() | {"covariance": values}))
+    with pytest.raises(FileFormatError, match=r"a\.json"):
+        Registration.load(tmp_path / "a.json")

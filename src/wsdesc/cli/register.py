@@ -171,6 +171,7 @@ def _print_table(result: Registration, files: tuple[Path, Path]) -> None:
             "pose",
             f"rotation {degrees:.2f}°, translation {result.displacement:.4g} at the middle of the source",
         ),
+        ("deviation", f"{result.deviation_text} at the overlap, if the pose is right"),
         ("overlap", f"{result.overlap:.0%} of the source, rmse {result.rmse:.3g}"),
         ("matches", f"{result.matches}, of which {result.inliers} are inliers"),
         ("resolution", f"{result.resolution:.4g}"),

@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from wsdesc.alignment.covariance import estimate_covariance
 from wsdesc.alignment.surface import Surface, make_surfaces
 from wsdesc.cloud.convert import Scan
 from wsdesc.cloud.local_frame import in_scan_frames
-from wsdesc.cloud.units import different_units, measure
+from wsdesc.cloud.units import INDOOR_RESOLUTION, different_units, measure
 from wsdesc.cloud.viewpoint import ViewpointOption
 from wsdesc.core.devices import choose_device
 from wsdesc.core.errors import InputError
@@ -223,6 +224,9 @@ def _best_candidate(
     with timer("scale"):
         scale = best.scale
     alternatives = _alternatives(found.ranked, p, q)
+    with timer("covariance"):
+        exactness = estimate_covariance(*best.surfaces, best.refined, INDOOR_RESOLUTION)
+        exactness = exactness and exactness.in_frame(q.T_scan_local, p.unit)
     return Registration(
         T_target_source=_pose_of_scans(best, p, q),
         success=best.confidence >= SUCCESS,
@@ -236,6 +240,8 @@ def _best_candidate(
         scale=scale.factor,
         scale_deviation=scale.factor * scale.deviation,
         alternatives=alternatives,
+        covariance=exactness.matrix if exactness else None,
+        covariance_centre=exactness.centre if exactness else None,
         warnings=warnings_about(
             best.degeneracy, best.evidence, best.confidence, p.resolution, scale, alternatives
         ),

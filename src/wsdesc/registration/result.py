@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from scipy.spatial.transform import Rotation
 
 from wsdesc.alignment.confidence import Evidence
+from wsdesc.alignment.covariance import PoseCovariance, largest_deviations, move_covariance
 from wsdesc.alignment.information import Information
 from wsdesc.cloud.viewpoint import Viewpoint
 from wsdesc.core.atomic import atomic_write
@@ -99,6 +101,11 @@ class Registration(PoseMethods, NotebookDisplay):
         alternatives: Other plausible poses, best first. Their probabilities and the confidence sum to at
             most 1.
         viewpoints: Viewpoints of source and target whose free space was used; None where it is not known.
+        covariance: (6, 6) of the twist (v, ω) that moves this pose to the true one, if the pose is right:
+            a point x of the target's frame moves to centre + v + R(ω) (x − centre). v is in the scans' unit,
+            ω a rotation vector in radians. A motion that the overlap does not determine has the extent of
+            the overlap as its standard deviation. None if no pose was found. See `covariance_at`.
+        covariance_centre: (3,) that centre: the middle of the overlap, in target coordinates.
         warnings: Sentences about the result: why it failed, and what to try next.
         timings: Seconds of each step.
         evidence: Measurements that the confidence was computed from; None if no pose was found.
@@ -122,6 +129,8 @@ class Registration(PoseMethods, NotebookDisplay):
     alternatives: list[AlternativePose] = field(default_factory=list)
     overlap_target: float | None = None
     viewpoints: Viewpoints = (None, None)
+    covariance: NDArray[np.float64] | None = None
+    covariance_centre: NDArray[np.float64] | None = None
     evidence: Evidence | None = None
     information: Information | None = None
     described: tuple[Description, Description] | None = None
@@ -138,6 +147,10 @@ class Registration(PoseMethods, NotebookDisplay):
         `overlap` then is the share of the target's points; NaN if it is unknown, as in old files.
         Warnings and timings stay those of this pair.
         """
+        covariance = None
+        if self.covariance is not None and self.covariance_centre is not None:
+            covariance = PoseCovariance(self.covariance, self.covariance_centre)
+            covariance = covariance.in_frame(inverse(self.T_target_source))
         information = self.information
         if information is not None and self.described is not None:
             information = information.seen_from_source(self._pose_of_descriptions(*self.described))
@@ -150,6 +163,8 @@ class Registration(PoseMethods, NotebookDisplay):
             scale_deviation=self.scale_deviation / self.scale**2,
             alternatives=[pose.inverse() for pose in self.alternatives],
             viewpoints=self.viewpoints[::-1],
+            covariance=covariance.matrix if covariance else None,
+            covariance_centre=covariance.centre if covariance else None,
             information=information,
             described=self.described and self.described[::-1],
         )
@@ -159,6 +174,32 @@ class Registration(PoseMethods, NotebookDisplay):
         T: Pose = inverse(target.T_scan_local) @ self.T_target_source @ source.T_scan_local
         T[:3, 3] /= target.unit
         return T
+
+    def covariance_at(self, point: ArrayLike) -> NDArray[np.float64]:
+        """Return the covariance (6, 6) of the twist (v, ω) about another point.
+
+        Args:
+            point: (3,) in target coordinates. v is the error of its position. At `T_target_source[:3, 3]`, v
+                is the error of the matrix's last column. At the origin, exp((v, ω)) T_target_source is the
+                true pose to first order. Far from the overlap, v is large: a rotation moves such points far.
+
+        Raises:
+            InputError: The registration has no covariance, or `point` is not three finite numbers.
+        """
+        if self.covariance is None or self.covariance_centre is None:
+            raise InputError("the registration has no covariance: no pose was found")
+        point = np.asarray(point, dtype=np.float64)
+        if point.shape != (3,) or not np.isfinite(point).all():
+            raise InputError(f"point must be three finite numbers, not {point}")
+        return move_covariance(self.covariance, point - self.covariance_centre)
+
+    @property
+    def deviation_text(self) -> str:
+        """Standard deviations of the pose in its least certain directions, such as "± 0.03°, ± 0.0012"."""
+        if self.covariance is None:
+            return "unknown"
+        length, angle = largest_deviations(self.covariance)
+        return f"± {math.degrees(angle):.2g}°, ± {length:.2g}"
 
     @property
     def alternatives_text(self) -> str:
@@ -190,6 +231,8 @@ class Registration(PoseMethods, NotebookDisplay):
             "scale": self.scale,
             "scale_deviation": _finite_or_none(self.scale_deviation),
             "viewpoints": [None if v is None else v.to_dict() for v in self.viewpoints],
+            "covariance": None if self.covariance is None else self.covariance.tolist(),
+            "covariance_centre": None if self.covariance_centre is None else self.covariance_centre.tolist(),
             "alternatives": [pose.to_dict() for pose in self.alternatives],
             "warnings": self.warnings,
             "timings": {name: round(seconds, 4) for name, seconds in self.timings.items()},
@@ -256,6 +299,8 @@ class Registration(PoseMethods, NotebookDisplay):
             scale=float(values.get("scale", 1.0)),
             scale_deviation=_infinite_if_none(values.get("scale_deviation")),
             viewpoints=_read_viewpoints(values.get("viewpoints", [None, None])),
+            covariance=_array_or_none(values.get("covariance"), (6, 6)),
+            covariance_centre=_array_or_none(values.get("covariance_centre"), (3,)),
             alternatives=[AlternativePose.from_dict(pose) for pose in values.get("alternatives", [])],
             warnings=[str(warning) for warning in values["warnings"]],
             timings={str(name): float(seconds) for name, seconds in values["timings"].items()},
@@ -274,6 +319,7 @@ class Registration(PoseMethods, NotebookDisplay):
         lines = [
             f"Registration: {'success' if self.success else 'NO success'}, confidence {self.confidence:.3f}",
             f"  rotation {degrees:.2f}°, translation {self.displacement:.4g}",
+            *([f"  deviation {self.deviation_text} at the overlap"] if self.covariance is not None else []),
             f"  overlap {_percent(self.overlap)} of the source, rmse {self.rmse:.3g}",
             f"  scale {self.scale:.3f} ± {self.scale_deviation:.3f}",
             f"  {self.inliers} inliers of {self.matches} matches, resolution {self.resolution:.4g}",
@@ -309,3 +355,12 @@ def _nan_if_none(value: float | None) -> float:
 
 def _percent(share: float) -> str:
     return "unknown" if math.isnan(share) else f"{share:.0%}"
+
+
+def _array_or_none(values: Any, shape: tuple[int, ...]) -> NDArray[np.float64] | None:
+    if values is None:
+        return None
+    array = np.asarray(values, dtype=np.float64)
+    if array.shape != shape or not np.isfinite(array).all():
+        raise ValueError(f"expected finite numbers of shape {shape}")
+    return array
