@@ -185,3 +185,15 @@ class TestFarthestPoints:
             farthest_points(torch.full((3, 3), torch.nan), 2)
         with pytest.raises(InputError, match="-2"):
             farthest_points(cloud(3), -2)
+
+
+def test_noise_and_a_point_more_keep_the_farthest_points():
+    generator = torch.Generator().manual_seed(2)
+    points = torch.randn(3000, 3, generator=generator)
+    noisy = points + 1e-7 * torch.randn(3000, 3, generator=generator)
+    inner = torch.zeros(1, 3)  # in the middle of the others: not among the farthest
+    for seed in range(3):
+        chosen = points[farthest_points(points, 100, torch.Generator().manual_seed(seed))]
+        more = torch.cat([noisy[:10], inner, noisy[10:]])
+        again = more[farthest_points(more, 100, torch.Generator().manual_seed(seed))]
+        assert float((chosen - again).norm(dim=1).max()) < 1e-5

@@ -298,3 +298,12 @@ def test_gpu_equals_cpu(room: RoomPair) -> None:
     assert result.spacing == pytest.approx(expected.spacing, rel=1e-5)
     assert result.extent == pytest.approx(expected.extent, rel=1e-6)
     assert result.resolution == pytest.approx(expected.resolution, rel=1e-5)
+
+
+def test_resolution_has_three_digits():
+    """Noise of float32 coordinates does not change it."""
+    points = box(20_000, (3, 2.5, 1.5))
+    expected = working_resolution(points)
+    assert expected == float(f"{expected:.3g}")
+    assert working_resolution(points.astype(np.float32)) == expected
+    assert working_resolution(1000 * points) == pytest.approx(1000 * expected)
