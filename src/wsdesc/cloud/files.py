@@ -170,7 +170,10 @@ def _extension(path: Path, supported: tuple[str, ...], action: str) -> str:
     extension = path.suffix.lower()
     if extension not in supported:
         what = f"the extension {extension}" if extension else "a file without an extension"
-        raise FileFormatError(f"{path}: {what} cannot be {action}; supported are {', '.join(supported)}")
+        others = "; export other formats as ply, las or e57" if action == "read" else ""
+        raise FileFormatError(
+            f"{path}: {what} cannot be {action}; supported are {', '.join(supported)}{others}"
+        )
     return extension
 
 

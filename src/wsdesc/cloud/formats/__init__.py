@@ -67,6 +67,11 @@ class FileContent(NamedTuple):
         return self._replace(points=self.points[keep], attributes=attributes, faces=faces)
 
 
+def no_station(station: int, count: int) -> str:
+    """Say that a file has no station of this number."""
+    return f"the file has {count} stations, there is no station {station}; choose a number from 1 to {count}"
+
+
 def module_for(extension: str) -> Any:
     """Import the module that reads and writes files with this (lower-case) extension."""
     return import_module(f"{__name__}.{_FAMILY[extension]}")

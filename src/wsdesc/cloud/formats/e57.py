@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from wsdesc.cloud.formats import FileContent
+from wsdesc.cloud.formats import FileContent, no_station
 from wsdesc.cloud.formats.columns import to_columns
 from wsdesc.cloud.formats.e57_header import check_header
 from wsdesc.cloud.formats.limits import check_unpacked
@@ -40,7 +40,7 @@ def read(path: Path, faces: bool, station: int | None = None) -> FileContent:
     try:
         with pye57.E57(str(path)) as file:
             if station is not None and not 1 <= station <= file.scan_count:
-                raise ValueError(f"the file has {file.scan_count} stations, there is no station {station}")
+                raise ValueError(no_station(station, file.scan_count))
             numbers = range(file.scan_count) if station is None else [station - 1]
             headers = [file.get_header(i) for i in numbers]
             values = len(_CARTESIAN) + len(_ATTRIBUTES) + len(_INVALID) + 3  # per point

@@ -14,7 +14,7 @@ from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
-from wsdesc.cloud.formats import FileContent
+from wsdesc.cloud.formats import FileContent, no_station
 
 _MAX_LINE = 1000  # characters
 _HEADER_LINES = 10
@@ -42,8 +42,9 @@ def read(path: Path, faces: bool, station: int | None = None) -> FileContent:
             else:
                 _skip_points(file, header)
     if not parts:
-        wanted = "" if station is None else f", there is no station {station}"
-        raise ValueError(f"the file has {count_stations(path)} stations{wanted}")
+        if station is None:
+            raise ValueError("the file has no stations")
+        raise ValueError(no_station(station, count_stations(path)))
     width = min(part.shape[1] for part in parts)
     table = np.concatenate([part[:, :width] for part in parts])  # (N, width)
     attributes = {name: table[:, i].copy() for i, name in enumerate(_NAMES[3:width], start=3)}
