@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from wsdesc.cloud.cloud import Cloud
     from wsdesc.cloud.convert import as_cloud
     from wsdesc.cloud.files import read_cloud, read_points, write_points
+    from wsdesc.cloud.viewpoint import Viewpoint
     from wsdesc.cloud.write import write_cloud
     from wsdesc.core.errors import WSDescError
     from wsdesc.descriptor.description import Description, describe
@@ -40,6 +41,7 @@ _MODULE_OF = {
     "RigidityLoss": "learning.losses",
     "TrainOptions": "learning.options",
     "TrainingRun": "learning.run",
+    "Viewpoint": "cloud.viewpoint",
     "WSDesc": "descriptor.model",
     "WSDescError": "core.errors",
     "ablate": "learning.ablations",
@@ -73,6 +75,7 @@ __all__ = [  # the keys of _MODULE_OF, spelled out for editors
     "RigidityLoss",
     "TrainOptions",
     "TrainingRun",
+    "Viewpoint",
     "WSDesc",
     "WSDescError",
     "ablate",
