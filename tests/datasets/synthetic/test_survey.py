@@ -48,7 +48,7 @@ def test_scans_are_plausible(kind: str) -> None:
     assert scan.sensor in SUITABLE[kind]
     assert scan.points.dtype == np.float32
     assert np.isfinite(scan.points).all()
-    assert 2_000 < len(scan.points) <= 131_072
+    assert 5_000 < len(scan.points) <= 131_072
     rotation = scan.T_world_scan[:3, :3]
     assert np.allclose(rotation @ rotation.T, np.eye(3))
     assert np.linalg.det(rotation) > 0

@@ -13,7 +13,7 @@ from wsdesc.datasets.synthetic.sensors import Heading, Sensor, draw_sensor
 from wsdesc.datasets.synthetic.sites import SITES, SUITABLE, Site, build_site
 from wsdesc.datasets.synthetic.sites.site import Surfaces
 
-_TRIES = 40
+_TRIES, _MOST_TRIES = 40, 300  # stations with a clear view, and stations in all
 _CLEARANCE = 0.45  # metres between a sensor and everything else
 _COUNTERPART = 0.25  # share of scans from the counterpart of an earlier position in repetitive structure
 _SAME = 1.5  # metres between a position and the exact counterpart
@@ -89,17 +89,19 @@ def _choose(
     """Choose a free station that overlaps an earlier one by the `wanted` share, or is a counterpart of it."""
     before = earlier[rng.integers(len(earlier))] if earlier else None
     counterpart = bool(site.symmetries) and rng.random() < _COUNTERPART
-    up = np.array([0.0, 0.0, rng.uniform(*sensor.height)])
+    up = np.array([0.0, 0.0, rng.uniform(*sensor.height) if site.gaze is None else 0.0])
     best, best_score = (site.spots[0] + up, Heading(0.0)), -np.inf
-    for _ in range(_TRIES):
+    free = 0
+    for _ in range(_MOST_TRIES):
         station = _propose(site, sensor, before, counterpart, up, rng)
         score = _score(surfaces, sensor, station) if site.gaze is None else 0.0
+        free += score >= 0
         if score >= 0 and before is not None and not counterpart:
             shared = min(_shared(surfaces, sensor, a, b) for a, b in ((station, before), (before, station)))
             score = max(1 - abs(shared - wanted), 0.0)
         if score > best_score:
             best, best_score = station, score
-        if score >= (0.0 if before is None or counterpart else 1 - _CLOSE):
+        if free == _TRIES or score >= (0.0 if before is None or counterpart else 1 - _CLOSE):
             break
     return best
 

@@ -25,7 +25,7 @@ class DepthCamera:
     camera: Camera
     fused: bool
     height: tuple[float, float]
-    tilt: float = 0.12
+    tilt: float = 0.2
     aimed: bool = True
 
     @property

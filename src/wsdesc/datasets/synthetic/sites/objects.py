@@ -50,7 +50,7 @@ def tabletop(rng: np.random.Generator) -> Site:
         # Sink it a little: it shall not balance on a corner.
         site.add(place(item, (x, y, -0.1 * item[..., 2].max()), yaw=rng.uniform(0, 2 * np.pi)))
     size = float(np.hypot(w, d))
-    site.spots = np.concatenate([_orbit(k * size + 0.4, 0.25, 0.9) for k in (0.6, 0.9)])
+    site.spots = np.concatenate([_orbit(k * size + 0.4, 0.4, 0.92) for k in (0.6, 0.9)])
     site.gaze = np.zeros(3)
     return site
 
