@@ -55,6 +55,14 @@ def test_order_of_named_columns(tmp_path):
     assert read_cloud(tmp_path / "a.csv").points.tolist() == [[1, 2, 3], [4, 5, 6]]
 
 
+@pytest.mark.parametrize(
+    "head", ["x,y,Easting,Northing,Elevation", "row,column,X,Y,Height", "lat,lon,x,y,z", "i,j,E,N,Height"]
+)
+def test_names_of_one_set_belong_together(tmp_path, head):
+    (tmp_path / "a.csv").write_text(f"{head}\n8,9,1,2,3\n8,9,4,5,6\n")
+    assert read_cloud(tmp_path / "a.csv").points.tolist() == [[1, 2, 3], [4, 5, 6]]
+
+
 def test_a_counter_without_a_name_is_not_x(tmp_path):
     for first in (0, 1):
         lines = [f"{first + k} {row} 0.5" for k, row in enumerate(ROWS)]

@@ -12,13 +12,19 @@ from wsdesc.cloud.formats.attributes import VECTORS
 from wsdesc.cloud.storage import Storage
 from wsdesc.core.errors import InputError
 
-# Names of coordinates, in the order of preference; compared in lower case, without units and separators.
-_ALIASES = (
-    ("x", "easting", "east", "xcoord", "coordx", "pointx", "posx", "points0"),
-    ("y", "northing", "north", "ycoord", "coordy", "pointy", "posy", "points1"),
-    ("z", "elevation", "height", "altitude", "elev", "alt", "zcoord", "coordz", "pointz", "posz", "points2"),
+# Sets of names of coordinates, in the order of preference; in lower case, without units and separators.
+_HEIGHTS = ("elevation", "height", "altitude", "elev", "alt")
+_SCHEMES: tuple[tuple[tuple[str, ...], ...], ...] = (
+    (("x",), ("y",), ("z",)),
+    (("easting", "east"), ("northing", "north"), (*_HEIGHTS, "z", "h")),
+    *(
+        tuple((pattern.format(axis),) for axis in "xyz")
+        for pattern in ("{}coord", "coord{}", "point{}", "pos{}")
+    ),
+    (("points0",), ("points1",), ("points2",)),  # ParaView
+    (("x",), ("y",), (*_HEIGHTS, "h")),
+    (("e",), ("n",), (*_HEIGHTS, "h", "z", "u")),
 )
-_SURVEY = (("e",), ("n",), ("h", "z", "u"))  # short names, accepted only together
 _DEGREES = ({"lat", "latitude"}, {"lon", "long", "lng", "longitude"})
 _UNIT = re.compile(r"[\[(].*|[^a-z0-9]")  # a unit in brackets, and separators
 
@@ -32,15 +38,13 @@ def xyz_names(names: Collection[str]) -> tuple[str, str, str]:
     plain: dict[str, str] = {}
     for name in names:
         plain.setdefault(_UNIT.sub("", name.lower()), name)
-    for choices in (_ALIASES, _SURVEY):
-        axes = [next((plain[alias] for alias in aliases if alias in plain), None) for aliases in choices]
+    for scheme in _SCHEMES:
+        axes = [next((plain[alias] for alias in aliases if alias in plain), None) for aliases in scheme]
         if axes[0] is not None and axes[1] is not None and axes[2] is not None:
             return axes[0], axes[1], axes[2]
     if all(degrees & plain.keys() for degrees in _DEGREES):
         raise ValueError("latitude and longitude are angles; project them first, for example to UTM")
-    missing = next(
-        (axis for axis, aliases in zip("xyz", _ALIASES, strict=True) if not plain.keys() & {*aliases})
-    )
+    missing = next((axis for axis in "xyz" if axis not in plain), "x")
     raise ValueError(f"column {missing} is missing (columns: {', '.join(names) or 'none'})")
 
 
