@@ -62,14 +62,11 @@ def test_the_sample_follows_the_size_and_the_pose(factor):
 
 
 def test_a_model_has_no_viewpoint():
-    """A closed star around the origin hides nothing seen from there, as a scan does."""
-    star = trimesh.creation.icosphere(subdivisions=2)
-    star.vertices *= np.random.default_rng(0).uniform(0.5, 1.5, (len(star.vertices), 1))
-    cloud = as_cloud(star)
+    cloud = replace(as_cloud(trimesh.creation.box()), viewpoint=np.array([0, 0, 0.1]))
     assert clean_cloud(replace(cloud, sampled=False)).viewpoint is not None
     assert clean_cloud(cloud).viewpoint is None
-    given = clean_cloud(cloud, (0.0, 0.0, 0.1)).viewpoint
-    np.testing.assert_array_equal(given.position, [0, 0, 0.1])
+    given = clean_cloud(cloud, (0.0, 0.0, 0.2)).viewpoint
+    np.testing.assert_array_equal(given.position, [0, 0, 0.2])
 
 
 def test_a_scan_keeps_its_vertices(scan):

@@ -95,6 +95,9 @@ def test_inverse_is_the_registration_of_the_swapped_scans(pair, result):
     assert inverse.overlap_target == pytest.approx(swapped.overlap_target, abs=0.01)
     np.testing.assert_allclose(inverse.information.matrix, swapped.information.matrix, atol=1e-3)
     np.testing.assert_allclose(inverse.information.centre, swapped.information.centre, atol=1e-2)
+    scale = np.abs(swapped.covariance).max()
+    np.testing.assert_allclose(inverse.covariance, swapped.covariance, atol=0.1 * scale)
+    np.testing.assert_allclose(inverse.covariance_centre, swapped.covariance_centre, atol=1e-2)
     assert inverse.described == result.described[::-1]
     np.testing.assert_allclose(inverse.inverse().information.matrix, result.information.matrix, atol=1e-12)
 
