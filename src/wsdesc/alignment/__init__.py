@@ -2,6 +2,7 @@
 
 from wsdesc.alignment.affine import AffineFit, fit_affine
 from wsdesc.alignment.consensus import consensus
+from wsdesc.alignment.covariance import PoseCovariance, estimate_covariance
 from wsdesc.alignment.hypotheses import Hypothesis, ransac_hypotheses
 from wsdesc.alignment.information import Degeneracy, Information, compute_information, find_degeneracy
 from wsdesc.alignment.ransac import RansacResult, ransac
@@ -15,12 +16,14 @@ __all__ = [
     "Degeneracy",
     "Hypothesis",
     "Information",
+    "PoseCovariance",
     "PoseScore",
     "RansacResult",
     "RefinedPose",
     "Surface",
     "compute_information",
     "consensus",
+    "estimate_covariance",
     "find_degeneracy",
     "fit_affine",
     "fit_rigid",

@@ -30,7 +30,7 @@ from wsdesc.alignment.refine.result import OVERLAP_DISTANCE, RefinedPose
 from wsdesc.alignment.surface import CpuSurface, CudaSurface, Surface, for_backend
 from wsdesc.core.geometry import Floats
 
-SMOOTH = 1.5  # smoothness of residuals up to which scans are not distorted: that of laser scans
+SMOOTH = 1.5  # smoothness of residuals up to which scans are not distorted; of 1 … 2.5 the most likely
 ROTATION_SHARE = 0.5  # rotation by distortion, in radians times the extent, over its translation
 ISOTROPIC = 0.1  # share of the mean variance of random errors that each direction has at least
 
