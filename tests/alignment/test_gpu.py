@@ -8,10 +8,12 @@ import torch
 
 from poses import largest_difference, perturbed, random_pose
 from wsdesc.alignment.consensus import consensus
+from wsdesc.alignment.free_space import measure_free_space
 from wsdesc.alignment.information import compute_information
 from wsdesc.alignment.refine import refine
 from wsdesc.alignment.surface import CpuSurface, CudaSurface, make_surface, make_surfaces
 from wsdesc.alignment.verify import verify
+from wsdesc.cloud.range_image import RangeImage
 from wsdesc.cloud.sampling import voxel_downsample
 from wsdesc.core.errors import InputError
 from wsdesc.datasets.synthetic import RoomPair
@@ -70,6 +72,14 @@ def test_scores_equal_the_cpu(on_cpu: tuple, on_cuda: tuple, starts: np.ndarray)
     for distance in (DISTANCE, 2 * DISTANCE):
         expected, scores = (verify(*surfaces, starts, distance) for surfaces in (on_cpu, on_cuda))
         np.testing.assert_allclose(scores, expected, atol=2e-3)
+
+
+def test_free_space_equals_the_cpu(points: Points, on_cpu: tuple, on_cuda: tuple, starts: np.ndarray) -> None:
+    images = tuple(RangeImage.of(x.numpy(), np.zeros(3)) for x in points)
+    expected, counted = (measure_free_space(*s, images, starts) for s in (on_cpu, on_cuda))
+    assert sum(one.in_view for one in expected) > 0
+    for one, other in zip(expected, counted, strict=True):
+        np.testing.assert_allclose(np.ravel(other), np.ravel(one), atol=3)
 
 
 def test_information_equals_the_cpu(on_cpu: tuple, on_cuda: tuple, starts: np.ndarray) -> None:
