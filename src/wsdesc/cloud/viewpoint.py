@@ -34,6 +34,7 @@ _BEHIND = 1.1  # a point is hidden if its range exceeds that of another point in
 _BEHIND_MEDIAN = 0.02  # and by this share of the median range
 _STEPS = (0.05, 0.15)  # displacements for the comparison, in median ranges
 _PRIOR = 0.002  # share of hidden points that is added to both sides of a comparison
+_EVENNESS_CELLS = 64  # per side of a face, to measure how even the density is
 _MIN_FILLED = 300  # cells; fewer are no evidence
 _DENSITY_CELLS = 32  # per side of a face, to measure the density of directions,
 _MIN_COUNT = 3  # with so many points per cell, and so many cells
@@ -41,10 +42,13 @@ _MIN_COUNT = 3  # with so many points per cell, and so many cells
 # Limits of the evidence, chosen on synthetic scans: 9 sites, 10 sensors, thinned, shifted and merged.
 _MAX_HIDDEN = 0.08
 _MIN_RATIO = 1.05  # at the smaller displacement
-_MIN_PRODUCT = 1.57  # of the ratios at both displacements,
-_MIN_PRODUCT_NARROW = 1.82  # the same in a narrow field of view,
-_NARROW = 0.6  # which has a mean direction at least this long.
-_MAX_GROWTH = 0.7  # in a narrow field of view: thinned depth images look like fused ones
+_MIN_PRODUCT = 1.57  # of the ratios at both displacements
+_MIN_EVENNESS = 0.92  # displaced places may look a little more even: thinned scans have equal spacing
+_MIN_PRODUCT_EVEN = 1.05  # of the ratios, if no displaced place looks more even: the rays of a scanner
+_NARROW = 0.6  # mean direction from which on a field of view is narrow,
+_MIN_PRODUCT_NARROW = 1.82  # with limits of its own: of the ratios,
+_MIN_EVENNESS_NARROW = 0.9
+_MAX_GROWTH = 0.7  # of the density with the range: thinned depth images look like fused ones
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,10 +155,15 @@ def detect_viewpoint(points: NDArray[Any], origin: NDArray[Any] | None = None) -
     if evidence is None:
         return False
     near, far = evidence.ratios
-    sharp = evidence.hidden <= _MAX_HIDDEN and near >= _MIN_RATIO
-    if evidence.direction < _NARROW:
-        return sharp and near * far >= _MIN_PRODUCT
-    return sharp and near * far >= _MIN_PRODUCT_NARROW and evidence.growth <= _MAX_GROWTH
+    sharp, rays = near >= _MIN_RATIO, evidence.growth <= _MAX_GROWTH
+    if evidence.hidden > _MAX_HIDDEN:
+        return False
+    if evidence.direction >= _NARROW:
+        even = evidence.evenness >= _MIN_EVENNESS_NARROW
+        return sharp and near * far >= _MIN_PRODUCT_NARROW and even and rays
+    if rays and evidence.evenness >= 1 and near * far >= _MIN_PRODUCT_EVEN:
+        return True
+    return sharp and near * far >= _MIN_PRODUCT and evidence.evenness >= _MIN_EVENNESS
 
 
 class Evidence(NamedTuple):
@@ -162,6 +171,7 @@ class Evidence(NamedTuple):
 
     hidden: float  # share of the points that lie behind others, seen from the origin
     ratios: tuple[float, float]  # hidden share from displaced places, median, over that from the origin
+    evenness: float  # unevenness of the density from the most even displaced place, over that from the origin
     direction: float  # length of the mean direction: about 0 for panoramas, 0.9 for a camera
     growth: float  # exponent of the density of directions over the range: 0 for rays of a scanner, 2 for
     # points with equal spacing, as in fused or thinned clouds
@@ -191,7 +201,8 @@ def measure_evidence(points: NDArray[Any], origin: NDArray[Any] | None = None) -
         places = [(sign * step * axis).astype(np.float32) for axis in np.eye(3) for sign in (1, -1)]
         shares = [_hidden_share(local, place, cells, *buffers)[0] for place in places]
         ratios.append(float((np.median(shares) + _PRIOR) / (hidden + _PRIOR)))
-    return Evidence(hidden, (ratios[0], ratios[1]), direction, growth)
+    uneven = [_unevenness(local, place) for place in (np.zeros(3, np.float32), *places)]
+    return Evidence(hidden, (ratios[0], ratios[1]), min(uneven[1:]) / uneven[0], direction, growth)
 
 
 def _hidden_share(
@@ -230,6 +241,22 @@ def _count_hidden(points, place, cells, nearest, counts):  # type: ignore[no-unt
         if ranges[k] > 0:
             nearest[number[k]], counts[number[k]] = np.inf, 0
     return shared, hidden, filled
+
+
+def _unevenness(points: NDArray[np.float32], place: NDArray[np.float32]) -> float:
+    """Measure how unevenly the directions from a place are distributed; 1 if all filled cells are equal."""
+    counts = np.zeros(6 * _EVENNESS_CELLS**2, np.int64)
+    _count_cells(points, place, _EVENNESS_CELLS, counts)
+    filled = counts[counts > 0]
+    return float(np.square(filled).mean() / np.square(filled.mean()))
+
+
+@kernel
+def _count_cells(points, place, cells, counts):  # type: ignore[no-untyped-def]
+    for k in range(len(points)):
+        x, y, z = points[k, 0] - place[0], points[k, 1] - place[1], points[k, 2] - place[2]
+        if x != 0 or y != 0 or z != 0:
+            counts[cell_of(x, y, z, cells)] += 1
 
 
 def _density(points: NDArray[np.float32]) -> tuple[float, float]:
