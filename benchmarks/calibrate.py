@@ -1,223 +1,271 @@
-"""Fit the confidence of `wsdesc register` to correct and wrong poses.
+"""Fit the confidence of `wsdesc.register` to poses that `judge` wrote, and judge it domain by domain.
 
-    python -m benchmarks.calibrate SCENE… --rooms 40 --floors 12 -o src/wsdesc/alignment/confidence.json
+    python -m benchmarks.judge -o poses.npz
+    python -m benchmarks.calibrate poses.npz -o src/wsdesc/alignment/confidence.json
 
-SCENE is a folder of cloud_bin_k.ply with poses in cloud_bin_k.info.txt. Pairs are scans of one scene with an
-overlap of at least 10 %, and as many pairs without overlap, of one scene and of two. Scenes whose names are
-equal up to the first "_" count as one place. Floors are laser scans of synthetic corridors with repetitive
-structure. They are not used in the fit: they test the rule for ambiguous poses.
-
-Writes the fitted model. Prints the number of pairs and correct poses, and the reliability of confidences,
-where the pairs of each place are evaluated by a model fitted to all other places; the same for floors.
+Prints a table with one row per domain, whose confidences come from a model fitted to all other domains:
+successes and their precision, recall and precision by overlap, the expected calibration error, and the
+strangers that were called a success. Writes the model of all domains, and with `--plot` one reliability
+diagram per domain.
 """
 
 from __future__ import annotations
 
 import argparse
-import itertools
-import multiprocessing
+import math
 import sys
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
-import torch
+from scipy.optimize import minimize
 
-from benchmarks.common import make_parser, print_machine, random_rotation, run_command, show_progress
-from wsdesc.alignment.confidence import CALIBRATION_FILE, Calibration, Evidence
-from wsdesc.alignment.surface import Surface, make_surface
-from wsdesc.cloud.files import read_points
-from wsdesc.cloud.units import INDOOR_RESOLUTION
-from wsdesc.core.geometry import rotate
-from wsdesc.datasets.scans import natural_order
-from wsdesc.datasets.synthetic import overlap, room_scans
-from wsdesc.datasets.synthetic.floor import floor_scans
-from wsdesc.datasets.threedmatch import read_pose
-from wsdesc.descriptor.description import Description, describe
-from wsdesc.evaluation.metrics import r2_success
-from wsdesc.evaluation.reliability import reliability
-from wsdesc.registration.pipeline import register_described
+from benchmarks.common import make_parser, percent, print_rows, run_command
+from wsdesc.alignment.confidence import CONFIDENCE_FILE, ConfidenceModel
+from wsdesc.alignment.evidence import FEATURES, Evidence, features
+from wsdesc.alignment.scale import RelativeScale
+from wsdesc.evaluation.reliability import reliability, reliability_bins
+from wsdesc.registration.result import SUCCESS
 
-MIN_OVERLAP = 0.1  # of pairs that count as overlapping
-MAX_OVERLAP_NONE = 0.005  # of pairs that count as not overlapping
-MIN_POINTS = 1500  # of a synthetic scan
-FLOOR_RESOLUTION = 0.1  # metres; the same for all floors, so that scans of two floors can be paired
+MAX_ROTATION, MAX_TRANSLATION = 5.0, 0.3  # errors of a correct pose: degrees and model metres
+KNOTS = (0.02, 0.2, 0.4, 0.6, 0.8, 0.98)  # quantiles of a feature between which its function is linear
+REGULARISATION = 3.0  # of the log odds that a feature adds over its range, in units of a pair
+SCHEDULE = (1, 2)  # rounds of `judge` that `wsdesc.register` makes
+MIN_OVERLAP = 0.1  # least overlap of pairs that count as overlapping
+HIGH_OVERLAP = 0.3
 
 
-@dataclass
-class DescribedScan:
-    """A described scan of a place."""
+class Group(NamedTuple):
+    """The candidates of a pair in one round."""
 
-    place: str
-    description: Description
-    surface: Surface
-    T_world_scan: np.ndarray  # of the description's coordinates, in the model's metres
-
-
-@dataclass
-class ScanPair:
-    """Two scans and their true pose."""
-
-    source: DescribedScan
-    target: DescribedScan
-    T_target_source: np.ndarray | None  # None without overlap
+    domain: str
+    pair: tuple[str, int, int, int]
+    round: int
+    overlap: float  # -1 of strangers
+    features: np.ndarray  # (K, F)
+    right: np.ndarray  # (K,)
+    valid: np.ndarray  # (K,) neither degenerate nor of another scale
 
 
-Scored = tuple[Evidence, bool]  # evidence of a pose, and whether it is correct
-
-
-def describe_rotated(
-    place: str,
-    points: np.ndarray,
-    T_world_scan: np.ndarray,
-    keypoints: int,
-    rng: np.random.Generator,
-    resolution: float = INDOOR_RESOLUTION,
-) -> DescribedScan:
-    """Rotate a scan at random, so that the fit cannot use how scans stand, and describe it."""
-    T_rotated_scan = random_rotation(rng)
-    description = describe(rotate(points, T_rotated_scan), keypoints=keypoints, resolution=resolution)
-    T = T_world_scan @ T_rotated_scan.T @ description.T_scan_local
-    T[:3, 3] /= description.unit
-    return DescribedScan(place, description, make_surface(description.points), T)
-
-
-def read_scans(arguments: argparse.Namespace) -> dict[str, list[DescribedScan]]:
-    """Read and describe all scans, by room, floor or scene."""
-    rng = np.random.default_rng(arguments.seed)
-    count = arguments.keypoints
-    scans: dict[str, list[DescribedScan]] = {}
-    for number in show_progress(range(arguments.rooms), "rooms"):
-        name = f"room{number}"
-        made = [s for s in room_scans(arguments.first_room + number, 3) if len(s.points) > MIN_POINTS]
-        scans[name] = [describe_rotated(name, s.points, s.T_world_scan, count, rng) for s in made]
-    for number in show_progress(range(arguments.floors), "floors"):
-        name = f"floor{number}"
-        scans[name] = [
-            describe_rotated(name, s.points, s.T_world_scan, count, rng, FLOOR_RESOLUTION)
-            for s in floor_scans(arguments.first_room + number, 3)
+def read_groups(path: Path) -> list[Group]:
+    """Read the rows of `judge`, grouped by pair and round."""
+    with np.load(path) as arrays:
+        columns = {name: arrays[name] for name in arrays.files}
+    keys = [columns[name] for name in ("domain", "unit", "source", "target", "round")]
+    changed = np.flatnonzero(np.logical_or.reduce([key[1:] != key[:-1] for key in keys])) + 1
+    groups = []
+    for rows in np.split(np.arange(len(keys[0])), changed):
+        first = rows[0]
+        c = {name: values[rows] for name, values in columns.items()}
+        evidence = [Evidence(*row) for row in c["evidence"]]
+        same = [
+            not RelativeScale(factor, deviation).differs
+            for factor, deviation in zip(c["scale"], c["scale_deviation"], strict=True)
         ]
-    for folder in arguments.scenes:
-        place = folder.name.split("_")[0]
-        files = sorted(folder.glob("cloud_bin_*.ply"), key=natural_order)
-        scans[folder.name] = [
-            describe_rotated(place, read_points(f), read_pose(f.with_suffix(".info.txt")), count, rng)
-            for f in show_progress(files[:: arguments.every], folder.name)
-        ]
-    return scans
-
-
-def choose_pairs(scans: dict[str, list[DescribedScan]], limit: int, seed: int) -> list[ScanPair]:
-    """Choose overlapping pairs, at most `limit`, and as many without overlap."""
-    overlapping, separate = [], []
-    for group in scans.values():
-        for a, b in itertools.combinations(group, 2):
-            T = np.linalg.inv(b.T_world_scan) @ a.T_world_scan
-            shared = min(
-                overlap(a.description.points, b.description.points, T),
-                overlap(b.description.points, a.description.points, np.linalg.inv(T)),
+        groups.append(
+            Group(
+                str(columns["domain"][first]),
+                (str(keys[0][first]), int(keys[1][first]), int(keys[2][first]), int(keys[3][first])),
+                int(keys[4][first]),
+                float(columns["overlap"][first]),
+                features(evidence),
+                (c["rotation_error"] < MAX_ROTATION) & (c["translation_error"] < MAX_TRANSLATION),
+                np.array(same) & ~c["degenerate"],
             )
-            if shared >= MIN_OVERLAP:
-                overlapping.append(ScanPair(a, b, T))
-            elif shared <= MAX_OVERLAP_NONE:
-                separate.append(ScanPair(a, b, None))
-    all_scans = [scan for group in scans.values() for scan in group]
-    of_two_places = [
-        ScanPair(a, b, None)
-        for a, b in itertools.combinations(all_scans, 2)
-        if a.place != b.place and a.description.resolution == b.description.resolution
+        )
+    return groups
+
+
+def fit(groups: list[Group]) -> ConfidenceModel:
+    """Fit the log odds of all candidates by maximum likelihood.
+
+    Each domain has the same weight, and in it the groups with and without a correct candidate.
+    """
+    x = np.concatenate([g.features for g in groups])
+    right = np.concatenate([g.right for g in groups])
+    starts = np.cumsum([0] + [len(g.right) for g in groups[:-1]])
+    owner = np.repeat(np.arange(len(groups)), [len(g.right) for g in groups])
+    solved = np.array([g.right.any() for g in groups])
+    weight = _group_weights(groups, solved)
+
+    knots = np.stack([_knots(column) for column in x.T])  # (F, K)
+    ramps = np.stack(  # (M, F, K - 1): how far a value has come from a knot to the next, 0 … 1
+        [
+            np.clip((column[:, None] - at[:-1]) / np.diff(at), 0, 1)
+            for column, at in zip(x.T, knots, strict=True)
+        ],
+        axis=1,
+    )
+    known = ~np.isnan(x)
+    ramps = np.where(known[..., None], ramps, 0.0)
+    sometimes = ~known.all(axis=0)
+    design = np.hstack([ramps.reshape(len(x), -1), known[:, sometimes].astype(float)])  # (M, D)
+    signs = np.repeat(list(FEATURES.values()), len(KNOTS) - 1)
+    bounds = [(0, None) if sign > 0 else (None, 0) for sign in signs]
+    bounds += [(None, None)] * (int(sometimes.sum()) + 1)
+
+    def cost(w: np.ndarray) -> tuple[float, np.ndarray]:
+        score = design @ w[:-1] + w[-1]
+        top = np.maximum(np.maximum.reduceat(score, starts), 0.0)
+        odds = np.exp(score - top[owner])
+        total = np.exp(-top) + np.add.reduceat(odds, starts)
+        good = np.where(solved, np.add.reduceat(odds * right, starts), np.exp(-top))
+        loss = (weight * (np.log(total) - np.log(np.maximum(good, 1e-300)))).sum()
+        share = odds / total[owner]
+        true_share = np.where(solved[owner] & right, odds / np.maximum(good, 1e-300)[owner], 0.0)
+        pull = weight[owner] * (share - true_share)
+        penalty = REGULARISATION * w[:-1]
+        gradient = np.append(design.T @ pull + penalty, pull.sum())
+        return float(loss + penalty @ w[:-1] / 2), gradient
+
+    start = np.zeros(design.shape[1] + 1)
+    w = minimize(
+        cost, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 400, "ftol": 1e-7}
+    ).x
+    steps = w[: len(signs)].reshape(len(FEATURES), -1)
+    values = np.hstack([np.zeros((len(FEATURES), 1)), np.cumsum(steps, axis=1)])
+    values[sometimes] += w[len(signs) : -1, None]
+    return ConfidenceModel(knots, values, float(w[-1]), len(x))
+
+
+def _knots(column: np.ndarray) -> np.ndarray:
+    at = np.nanquantile(column, KNOTS)
+    return np.asarray(at + np.arange(len(at)) * 1e-4)  # a knot may repeat where many values are equal
+
+
+def _group_weights(groups: list[Group], solved: np.ndarray) -> np.ndarray:
+    domains = np.array([g.domain for g in groups])
+    weight = np.empty(len(groups))
+    for domain in np.unique(domains):
+        for state in (True, False):
+            inside = (domains == domain) & (solved == state)
+            weight[inside] = 1 / max(1, inside.sum())
+    return np.asarray(weight * len(groups) / weight.sum())
+
+
+class Judged(NamedTuple):
+    """The answer to a pair."""
+
+    domain: str
+    overlap: float
+    confidence: float
+    right: bool
+    round: int
+
+
+def answer(groups: list[Group], model: ConfidenceModel, schedule: tuple[int, ...] = SCHEDULE) -> list[Judged]:
+    """Answer each pair as `wsdesc.register` does: the first round with a success, or the last."""
+    by_pair: dict[tuple[str, int, int, int], dict[int, Group]] = {}
+    for g in groups:
+        by_pair.setdefault(g.pair, {})[g.round] = g
+    answers = []
+    for rounds in by_pair.values():
+        judged = None
+        for number in schedule:
+            g = rounds.get(number)
+            if g is None:
+                continue
+            probability = model.probabilities(g.features)
+            best = int(probability.argmax())
+            confidence = float(probability[best]) if g.valid[best] else 0.0
+            judged = Judged(g.domain, g.overlap, confidence, bool(g.right[best]), number)
+            if confidence >= SUCCESS:
+                break
+        if judged is not None:
+            answers.append(judged)
+    return answers
+
+
+def table(answers: list[Judged]) -> list[list[str]]:
+    """Summarise the answers, one row per domain."""
+    rows = [
+        ["domain", "pairs", "R ≥ 0.3", "called", "precision", "recall"]
+        + ["R 0.1–0.3", "called", "precision", "recall", "ECE", "strangers", "called"]
     ]
-    rng = np.random.default_rng(seed)
-
-    def draw(pairs: list[ScanPair], count: int) -> list[ScanPair]:
-        return [pairs[k] for k in np.sort(rng.permutation(len(pairs))[:count])]
-
-    overlapping = draw(overlapping, limit)
-    separate = draw(separate, len(overlapping) // 3)
-    return [*overlapping, *separate, *draw(of_two_places, len(overlapping) - len(separate))]
-
-
-def score_all(pairs: list[ScanPair]) -> list[Scored | None]:
-    """Score pairs in one process per core; forked processes share the pairs."""
-    torch.set_num_threads(1)
-    _PAIRS[:] = pairs
-    with multiprocessing.get_context("fork").Pool() as pool:
-        return list(show_progress(pool.imap(_score_number, range(len(pairs))), "register", len(pairs)))
+    names = sorted({a.domain for a in answers})
+    for name in [*names, "all"]:
+        own = [a for a in answers if name in (a.domain, "all")]
+        row = [name, str(len(own))]
+        for low, high in ((HIGH_OVERLAP, 2.0), (MIN_OVERLAP, HIGH_OVERLAP)):
+            row += _shares([a for a in own if low <= a.overlap < high])
+        if own:
+            row.append(
+                f"{reliability([a.confidence for a in own], [a.right for a in own]).calibration_error:.3f}"
+            )
+        strangers = [a for a in own if a.overlap < 0]
+        rows.append([*row, str(len(strangers)), str(sum(a.confidence >= SUCCESS for a in strangers))])
+    return rows
 
 
-_PAIRS: list[ScanPair] = []
+def _shares(answers: list[Judged]) -> list[str]:
+    if not answers:
+        return ["–"] * 4
+    called = [a for a in answers if a.confidence >= SUCCESS]
+    correct = sum(a.right for a in called)
+    right = sum(a.right for a in answers)
+    return [
+        f"{percent(right / len(answers))} ({len(answers)})",
+        str(len(called)),
+        percent(correct / len(called)) if called else "–",
+        percent(correct / right) if right else "–",
+    ]
 
 
-def _score_number(number: int) -> Scored | None:
-    return score(_PAIRS[number])
+def leave_one_domain_out(groups: list[Group], schedule: tuple[int, ...] = SCHEDULE) -> list[Judged]:
+    """Answer the pairs of each domain with a model fitted to all other domains."""
+    answers = []
+    for domain in sorted({g.domain for g in groups}):
+        model = fit([g for g in groups if g.domain != domain])
+        answers += answer([g for g in groups if g.domain == domain], model, schedule)
+    return answers
 
 
-def score(pair: ScanPair) -> Scored | None:
-    """Register a pair; return the evidence of its pose and whether it is correct."""
-    p, q = pair.source.description, pair.target.description
-    result = register_described(p, q, surfaces=(pair.source.surface, pair.target.surface))
-    if result.evidence is None:
-        return None
-    if pair.T_target_source is None:
-        return result.evidence, False
-    T = np.linalg.inv(q.T_scan_local) @ result.T_target_source @ p.T_scan_local
-    T[:3, 3] /= p.unit
-    return result.evidence, bool(r2_success(T, pair.T_target_source))
+def plot(answers: list[Judged], path: Path) -> None:
+    """Draw one reliability diagram per domain."""
+    import matplotlib.pyplot as plt
 
-
-def leave_one_place_out(
-    features: np.ndarray, right: np.ndarray, ambiguous: np.ndarray, sides: np.ndarray, floors: np.ndarray
-) -> np.ndarray:
-    """Compute confidences (M,) of the pairs of each place with a model fitted to the other places."""
-    confidences = np.full(len(features), np.nan)
-    for place in np.unique(sides):
-        inside = (sides == place).any(axis=1)
-        others = ~inside & ~floors
-        fitted = Calibration.fit(features[others], right[others]).probability(features[inside])
-        confidences[inside] = np.where(ambiguous[inside], np.minimum(fitted, 0.5), fitted)
-    return confidences
+    names = sorted({a.domain for a in answers})
+    columns = 4
+    figure, axes = plt.subplots(
+        math.ceil(len(names) / columns), columns, figsize=(11, 2.9 * math.ceil(len(names) / columns))
+    )
+    for axis in axes.flat[len(names) :]:
+        axis.axis("off")
+    for axis, name in zip(axes.flat, names, strict=False):
+        own = [a for a in answers if a.domain == name]
+        bins = reliability_bins([a.confidence for a in own], [a.right for a in own])
+        axis.plot([0, 1], [0, 1], color="0.8", lw=1)
+        axis.scatter(
+            [b.confidence for b in bins],
+            [b.right for b in bins],
+            s=[8 + 3 * math.sqrt(b.poses) for b in bins],
+        )
+        axis.set(title=f"{name} ({len(own)} pairs)", xlim=(-0.05, 1.05), ylim=(-0.05, 1.05))
+    figure.supxlabel("confidence")
+    figure.supylabel("share of correct poses")
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
 
 
 def main(arguments: argparse.Namespace) -> None:
-    pairs = choose_pairs(read_scans(arguments), arguments.limit, arguments.seed)
-    scored = zip(pairs, score_all(pairs), strict=True)
-    kept = [(pair, *result) for pair, result in scored if result is not None]
-    features = np.stack([evidence.features() for _, evidence, _ in kept])
-    right = np.array([correct for *_, correct in kept])
-    ambiguous = np.array([evidence.ambiguous for _, evidence, _ in kept])
-    overlapping = np.array([pair.T_target_source is not None for pair, *_ in kept])
-    sides = np.array([[pair.source.place, pair.target.place] for pair, *_ in kept])
-    if arguments.rows:
-        np.savez(arguments.rows, features=features, right=right, overlapping=overlapping, sides=sides)
-
-    floors = np.char.startswith(sides[:, 0], "floor")
-    confidences = leave_one_place_out(features, right, ambiguous, sides, floors)
-    Calibration.fit(features[~floors], right[~floors]).save(arguments.out)
-    print_machine()
-    print(
-        f"{len(kept)} pairs, {overlapping.sum()} of them overlapping: "
-        f"{right.sum()} poses correct ({right[overlapping].mean():.1%} of the overlapping pairs)"
-    )
-    print("each place by a model of the others:", reliability(confidences[~floors], right[~floors]))
-    if floors.any():
-        print("floors:", reliability(confidences[floors], right[floors]))
+    groups = [group for path in arguments.poses for group in read_groups(path)]
+    answers = leave_one_domain_out(groups)
+    poses = sum(len(g.right) for g in groups)
+    print(f"{poses} poses of {len(answers)} pairs; each domain by a model of the others")
+    print_rows(table(answers))
+    if arguments.plot:
+        plot(answers, arguments.plot)
+    fit(groups).save(arguments.out)
     print(f"written: {arguments.out}")
 
 
 def parser() -> argparse.ArgumentParser:
     parser = make_parser("calibrate", __doc__)
-    parser.add_argument("scenes", type=Path, nargs="*", help="folders of scans with poses")
-    parser.add_argument("--rooms", type=int, default=40, help="synthetic rooms (default: %(default)s)")
-    parser.add_argument("--floors", type=int, default=12, help="synthetic floors (default: %(default)s)")
-    parser.add_argument("--first-room", type=int, default=70_000, help="seed of the first room and floor")
-    parser.add_argument("--every", type=int, default=1, help="step between scans of a scene (default: all)")
-    parser.add_argument("--keypoints", type=int, default=1500, help="per scan (default: %(default)s)")
-    parser.add_argument("--limit", type=int, default=400, help="largest number of overlapping pairs")
-    parser.add_argument("--seed", type=int, default=0, help="seed of rotations and pairs")
+    parser.add_argument("poses", type=Path, nargs="+", help="files that `judge` wrote")
     parser.add_argument(
-        "-o", "--out", type=Path, default=CALIBRATION_FILE, help="fitted model (default: the package's)"
+        "-o", "--out", type=Path, default=CONFIDENCE_FILE, help="model (default: the package's)"
     )
-    parser.add_argument("--rows", type=Path, help="npz file for features and correctness")
+    parser.add_argument("--plot", type=Path, help="picture with one reliability diagram per domain")
     return parser
 
 

@@ -50,7 +50,7 @@ def test_true_pose_scores_high(room: tuple) -> None:
     source, target, T = room
     assert a.overlap_source == pytest.approx((transform(source.points, T)[:, 1] > -0.6).mean(), abs=0.05)
     assert a.overlap_target == pytest.approx((target.points[:, 0] < 0.7).mean(), abs=0.05)
-    assert min(a.aligned_normals, a.free_space, a.uncrossed) > 0.9
+    assert min(a.aligned_normals, a.not_hovering, a.uncrossed) > 0.9
     assert a.rmse_plane < 0.5 * RESOLUTION
     assert a.rmse_plane < a.rmse_point < DISTANCE
     assert all(0 <= getattr(a, name) <= 1 for name in SHARES)
@@ -68,7 +68,7 @@ def test_wrong_poses_that_slide_along_planes_score_lower(room: tuple, wrong: tup
     T_wrong[:3, 3] = wrong[:3]
     right, false = score(*room, DISTANCE), score(source, target, T_wrong @ T, DISTANCE)
     assert false.overlap_source > 0.2  # the floor still lies on the floor
-    assert false.free_space < right.free_space - 0.1
+    assert false.not_hovering < right.not_hovering - 0.1
     assert false.curvature_similarity < 0.75 * right.curvature_similarity
     assert false.weighted_overlap_source < right.weighted_overlap_source - 0.1
 
@@ -82,12 +82,12 @@ def test_crossing_surfaces_lower_uncrossed() -> None:
     assert crossing.aligned_normals < 0.1
 
 
-def test_hovering_lowers_free_space_and_borders_do_not() -> None:
+def test_only_points_in_front_of_a_surface_hover() -> None:
     plane, other = CpuSurface.of(scan("plane", 0, 0)), CpuSurface.of(scan("plane", 1, 0))
     beside, above = np.eye(4), np.eye(4)
     beside[0, 3], above[2, 3] = 1.0, 2.5 * DISTANCE
-    assert score(plane, other, beside, DISTANCE).free_space > 0.99
-    assert score(plane, other, above, DISTANCE).free_space == 0
+    assert score(plane, other, beside, DISTANCE).not_hovering > 0.99
+    assert score(plane, other, above, DISTANCE).not_hovering == 0
 
 
 def test_a_floor_alone_has_little_weighted_overlap() -> None:

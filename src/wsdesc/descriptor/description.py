@@ -32,7 +32,7 @@ from wsdesc.descriptor.options import DEFAULT_MODEL, DescribeOptions
 
 MIN_POINTS = 50  # at the working resolution; fewer cannot be described
 
-_CHUNK = 256  # keypoints between two progress reports on the CPU
+_CHUNK, _CHUNK_ON_GPU = 256, 1024  # keypoints described at once; 1024 take about 4 GB of a GPU
 _ARRAYS = {"points": "f4", "order": "i8", "descriptors": "f4", "frames": "f4", "T_scan_local": "f8"}
 _DEFAULTS = DescribeOptions()
 
@@ -121,7 +121,7 @@ class Description:
         with torch.inference_mode():
             points = self.points.to(model_device)
             prepared = model.prepare(points, points[new.to(model_device)])
-            for part in prepared.split(_CHUNK if model_device.type == "cpu" else len(new)):
+            for part in prepared.split(_CHUNK if model_device.type == "cpu" else _CHUNK_ON_GPU):
                 descriptors.append(model.describe(model.voxels(part)).float().to(own_device))
                 frames.append(part.frames.float().to(own_device))
                 advance(len(part.keypoints))

@@ -57,7 +57,7 @@ def describe_scan(job: DescribeJob) -> DescribedScan | FailedScan:
 def register_pair(job: RegisterJob) -> PairRegistration:
     """Register two described scans; keep all candidates that differ from each other."""
     (p, source), (q, target) = _with_surface(job.source), _with_surface(job.target)
-    found = find_candidates(p, q, (source, target), distinct=True, seed=job.source.settings.seed)
+    found = find_candidates(p, q, (source, target), seed=job.source.settings.seed)
     poses = [
         CandidatePose(
             T_target_source=candidate.refined.T_target_source,

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from wsdesc.registration.candidates import Candidate
+from wsdesc.registration.result import SUCCESS
 
-from wsdesc.alignment.confidence import Evidence
-from wsdesc.alignment.information import Degeneracy
-from wsdesc.alignment.scale import RelativeScale
-from wsdesc.registration.result import SUCCESS, AlternativePose
+VIOLATION = 0.01  # share of points in free space from which on a pose without success has a warning
 
 
 def as_sentence(text: str) -> str:
@@ -23,44 +21,33 @@ def no_alignment_found(resolution: float) -> str:
     )
 
 
-def warnings_about(
-    degeneracy: Degeneracy,
-    evidence: Evidence,
-    confidence: float,
-    resolution: float,
-    scale: RelativeScale | None = None,
-    alternatives: Sequence[AlternativePose] = (),
-) -> list[str]:
+def warnings_about(candidate: Candidate, resolution: float) -> list[str]:
     """List the warnings about a pose; a success has at most those of its degeneracy and scale."""
+    scale, degeneracy = candidate.scale, candidate.degeneracy
     warnings = [as_sentence(degeneracy.warning)] if degeneracy.warning else []
-    size = f"{scale.factor:.3f} ± {scale.factor * scale.deviation:.3f}" if scale is not None else ""
-    if confidence >= SUCCESS:
-        if scale is not None and scale.suspicious:
+    size = f"{scale.factor:.3f} ± {scale.factor * scale.deviation:.3f}"
+    if candidate.confidence >= SUCCESS:
+        if scale.suspicious:
             warnings.append(f"The scans may differ in scale: the source may be {size} times too large.")
         return warnings
-    if scale is not None and scale.differs:
+    if scale.differs:
         warnings.append(
             f"The scans differ in scale: the source is {size} times as large as it should be. Check the "
             f"units, or divide its coordinates by {scale.factor:.3f}."
         )
-    if evidence.ambiguous:
+    if candidate.evidence.violation > VIOLATION:
         warnings.append(
-            f"A second pose fits nearly as well{_probability(alternatives)}: the scene may be symmetric, or "
-            "the scans may not overlap."
+            f"{candidate.evidence.violation:.1%} of the points in view lie where the other scanner saw free "
+            "space: the pose is wrong, or something moved between the scans."
         )
-    elif evidence.repetitive:
+    if candidate.ambiguous:
         warnings.append(
-            f"A second pose is also plausible{_probability(alternatives)}: the scene may contain repetitive "
-            "structure."
+            f"Another pose is also plausible (probability {candidate.rival:.2f}, see --all): the scene may be "
+            "symmetric or repetitive, or the scans may not overlap."
         )
     if not warnings:
         warnings.append(
-            f"The pose is uncertain (confidence {confidence:.2f}, a success needs {SUCCESS}). Do the scans "
-            f"overlap? Try another resolution (this one: {resolution:.4g}) or more keypoints."
+            f"The pose is uncertain (confidence {candidate.confidence:.2f}, a success needs {SUCCESS}). Do the "
+            f"scans overlap? Try another resolution (this one: {resolution:.4g}) or more keypoints."
         )
     return warnings
-
-
-def _probability(alternatives: Sequence[AlternativePose]) -> str:
-    """Say how probable the second pose is, and how to see it."""
-    return f" (probability {alternatives[0].probability:.2f}, see --all)" if alternatives else ""

@@ -10,8 +10,10 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from wsdesc.alignment.confidence import Alternative, Evidence, confidence
+from wsdesc.alignment.confidence import confidences
 from wsdesc.alignment.consensus import consensus
+from wsdesc.alignment.evidence import Evidence
+from wsdesc.alignment.free_space import FreeSpace, measure_free_space
 from wsdesc.alignment.hypotheses import Hypothesis, ransac_hypotheses
 from wsdesc.alignment.information import Degeneracy, find_degeneracy
 from wsdesc.alignment.refine import OVERLAP_DISTANCE, RefinedPose, evaluate
@@ -19,8 +21,9 @@ from wsdesc.alignment.refine import refine as refine_poses
 from wsdesc.alignment.scale import RelativeScale, estimate_scale
 from wsdesc.alignment.surface import Surface
 from wsdesc.alignment.verify import score_candidate, score_hypothesis, verify
+from wsdesc.cloud.range_image import RangeImage
 from wsdesc.cloud.units import INDOOR_RESOLUTION
-from wsdesc.core.geometry import inverse
+from wsdesc.core.geometry import Floats, inverse
 from wsdesc.core.progress import StepTimer
 from wsdesc.descriptor.description import Description
 from wsdesc.matching.mutual import mutual_matches, one_sided_matches
@@ -30,20 +33,23 @@ _THRESHOLD = {"consensus": 0.075, "ransac": 0.05}  # residual of an inlier
 _SAME_DISTANCE, _SAME_COSINE = 10.0, 0.996  # resolutions and 5°: closer poses are the same
 _SCALE_CHECKED = 0.3  # confidence above which the scale is estimated; lower ones are no use to anybody
 _ONE_SIDED_WEIGHT = 0.5  # of a match that is not mutual
+_VIOLATION = 0.01  # share of points in free space that halves the rank of a hypothesis
+AMBIGUOUS = 0.05  # probability from which on another candidate is plausible
+
+Images = tuple[RangeImage | None, RangeImage | None]  # of the source and the target
 
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """A pose of a pair after verification and refinement, with its confidence.
-
-    The confidence depends on the other candidates of the pair: at most one of them is right.
-    """
+    """A pose of a pair after verification and refinement, with its probability."""
 
     hypothesis: Hypothesis
     refined: RefinedPose
     matches: int  # of the pair, inliers or not
     surfaces: tuple[Surface, Surface] = field(repr=False)  # of the source and the target
-    others: tuple[Candidate, ...] = field(default=(), repr=False)  # all candidates of the pair
+    free_space: FreeSpace | None = None  # None if neither viewpoint is known
+    probability: float = 0.0  # that this one of the pair's candidates is right, by the evidence of all
+    rival: float = 0.0  # largest probability of another candidate
 
     @cached_property
     def degeneracy(self) -> Degeneracy:
@@ -52,21 +58,22 @@ class Candidate:
 
     @cached_property
     def evidence(self) -> Evidence:
-        """Figures from which the confidence is computed."""
-        return self._evidence([c for c in self.others if self.differs(c)])
-
-    @cached_property
-    def evidence_alone(self) -> Evidence:
-        """The evidence as if the pair had no other candidate."""
-        return self._evidence([])
+        """Figures from which the probability is computed."""
+        return Evidence.of(
+            self.refined.score,
+            self.degeneracy,
+            inliers=int(self.hypothesis.inliers.sum()),
+            matches=self.matches,
+            votes=self.hypothesis.votes,
+            free_space=self.free_space,
+        )
 
     @cached_property
     def confidence(self) -> float:
-        """Probability that the pose is right; 0 if the overlap does not determine it or the scales differ."""
+        """The probability; 0 if the overlap does not determine the pose or the scales differ."""
         if self.degeneracy.kind:
             return 0.0
-        probability = confidence(self.evidence)
-        return 0.0 if probability >= _SCALE_CHECKED and self.scale.differs else probability
+        return 0.0 if self.probability >= _SCALE_CHECKED and self.scale.differs else self.probability
 
     @cached_property
     def scale(self) -> RelativeScale:
@@ -75,8 +82,8 @@ class Candidate:
 
     @property
     def ambiguous(self) -> bool:
-        """True if several candidates of the pair are plausible."""
-        return self.evidence.repetitive or self.evidence.ambiguous
+        """True if another candidate of the pair is plausible."""
+        return self.rival > AMBIGUOUS
 
     def differs(self, other: Candidate) -> bool:
         """Return whether the poses differ by more than 10 resolutions or 5° at the overlap of this one."""
@@ -87,21 +94,9 @@ class Candidate:
         cosine = (np.trace(T_a_b[:3, :3]) - 1) / 2
         return bool(distance > _SAME_DISTANCE * INDOOR_RESOLUTION or cosine < _SAME_COSINE)
 
-    def _evidence(self, others: Sequence[Candidate]) -> Evidence:
-        return Evidence.of(
-            self.refined.score,
-            self.degeneracy,
-            inliers=int(self.hypothesis.inliers.sum()),
-            matches=self.matches,
-            votes=self.hypothesis.votes,
-            alternatives=[
-                Alternative(c.refined.score, c.hypothesis.votes, confidence(c.evidence_alone)) for c in others
-            ],
-        )
-
 
 class Candidates(NamedTuple):
-    """Candidates of a pair, best first, and the number of matches that proposed them."""
+    """Distinct candidates of a pair, most probable first, and the number of matches that proposed them."""
 
     ranked: list[Candidate]
     matches: int
@@ -116,7 +111,6 @@ def find_candidates(
     hypotheses: int = 12,
     refined: int = 4,
     refine: bool = True,
-    distinct: bool = False,
     seed: int = 0,
     timer: StepTimer | None = None,
 ) -> Candidates:
@@ -129,7 +123,6 @@ def find_candidates(
         hypotheses: number of hypotheses that the solver proposes.
         refined: number of hypotheses that become candidates, those that fit the surfaces best.
         refine: False verifies the candidates without refining them.
-        distinct: drop a candidate whose pose equals that of a better one before confidences are computed.
         seed: seed of the solver "ransac".
         timer: receives the steps "match and solve" and "verify and refine".
 
@@ -140,10 +133,9 @@ def find_candidates(
     with timer("match and solve"):
         proposed, matches = propose(p, q, solver=solver, hypotheses=hypotheses, seed=seed)
     with timer("verify and refine"):
-        ranked = verify_hypotheses(proposed, surfaces, matches, refined=refined, refine=refine)
-    if distinct:
-        ranked = _distinct(ranked)
-    return Candidates([replace(candidate, others=tuple(ranked)) for candidate in ranked], matches)
+        images = (getattr(p, "range_image", None), getattr(q, "range_image", None))
+        candidates = verify_hypotheses(proposed, surfaces, images, matches, refined=refined, refine=refine)
+        return Candidates(_with_probabilities(candidates), matches)
 
 
 def propose(
@@ -164,22 +156,52 @@ def propose(
 def verify_hypotheses(
     proposed: list[Hypothesis],
     surfaces: tuple[Surface, Surface],
+    images: Images,
     matches: int,
     *,
     refined: int = 4,
     refine: bool = True,
 ) -> list[Candidate]:
-    """Rank hypotheses on the surfaces, refine the best of them, and rank these again; best first."""
+    """Rank hypotheses by surfaces and free space, and refine the best; return those that differ."""
     poses = np.reshape([h.T_target_source.numpy() for h in proposed], (-1, 4, 4))
     distance = 2 * OVERLAP_DISTANCE * INDOOR_RESOLUTION  # hypotheses are off by some centimetres
-    scores = [score_hypothesis(score) for score in verify(*surfaces, poses, distance)]
-    order = sorted(range(len(proposed)), key=lambda k: -scores[k])[:refined]
+    scores = verify(*surfaces, poses, distance)
+    contradictions = _free_space(surfaces, images, poses, refined=False)
+    ranks = [score_hypothesis(s) * _agreement(free) for s, free in zip(scores, contradictions, strict=True)]
+    order = sorted(range(len(proposed)), key=lambda k: -ranks[k])[:refined]
     improve = refine_poses if refine else evaluate
     results = improve(*surfaces, poses[order], INDOOR_RESOLUTION)
+    refined_poses = np.reshape([result.T_target_source for result in results], (-1, 4, 4))
+    seen = _free_space(surfaces, images, refined_poses, refined=refine)
     candidates = [
-        Candidate(proposed[k], result, matches, surfaces) for k, result in zip(order, results, strict=True)
+        Candidate(proposed[k], result, matches, surfaces, free)
+        for k, result, free in zip(order, results, seen, strict=True)
     ]
-    return sorted(candidates, key=lambda c: -score_candidate(c.refined.score))
+    return _distinct(sorted(candidates, key=lambda c: -score_candidate(c.refined.score)))
+
+
+def _free_space(
+    surfaces: tuple[Surface, Surface], images: Images, poses: Floats, *, refined: bool
+) -> list[FreeSpace | None]:
+    """Measure how far poses (H, 4, 4) contradict the free space that the scanners saw through."""
+    if all(image is None for image in images):
+        return [None] * len(poses)
+    return list(measure_free_space(*surfaces, images, poses, refined=refined))
+
+
+def _agreement(free: FreeSpace | None) -> float:
+    """Return the factor, 0 … 1, by which free space lowers the rank of a hypothesis."""
+    return 1 / (1 + free.violation / _VIOLATION) if free is not None else 1.0
+
+
+def _with_probabilities(candidates: list[Candidate]) -> list[Candidate]:
+    """Compute the probabilities of all candidates of a pair; most probable first."""
+    probabilities = confidences([candidate.evidence for candidate in candidates])
+    ranked = []
+    for k in np.argsort(-probabilities, kind="stable"):
+        rival = float(np.delete(probabilities, k).max(initial=0.0))
+        ranked.append(replace(candidates[k], probability=float(probabilities[k]), rival=rival))
+    return ranked
 
 
 def _distinct(candidates: Sequence[Candidate]) -> list[Candidate]:

@@ -30,6 +30,9 @@ from wsdesc.registration.candidates import Candidate, find_candidates
 from wsdesc.registration.options import RegisterOptions, Solver
 from wsdesc.registration.result import PLAUSIBLE, SUCCESS, AlternativePose, Pose, Registration, Viewpoints
 
+# Factors of a round after one without success: the right pose was perhaps not among the first hypotheses.
+MORE_HYPOTHESES, MORE_REFINED = 5, 3
+
 
 def register(
     source: Scan | Description,
@@ -68,8 +71,10 @@ def register(
             origin; "none" uses no free space of this scan.
         target_viewpoint: Position of the target's scanner, in the target's coordinates, in the same forms.
         solver: Pose solver, "consensus" or "ransac".
-        hypotheses: Number of hypotheses that the solver proposes.
-        refined: Number of hypotheses that are refined, those that fit the surfaces best.
+        hypotheses: Number of hypotheses that the solver proposes in the first round; later rounds consider
+            five times as many.
+        refined: Number of hypotheses that are refined in the first round, those that fit the surfaces best;
+            later rounds refine three times as many.
         refine: Refine poses on the surfaces; False leaves them as the matches gave them.
         device: Device of the computation: "cpu", "cuda", or "auto" (CUDA where available).
         seed: Seed of every random choice.
@@ -120,11 +125,11 @@ def register(
         p, q = prepare_scans(clouds, resolution, name, o.seed, o.keypoints, where)
     with timer("surfaces"):
         surfaces = make_surfaces(p.points, q.points)
-    for count in o.keypoints:
+    for number, count in enumerate(o.keypoints):
         p, q = p.with_keypoints(count, o.seed), q.with_keypoints(count, o.seed)
         with timer("describe", p.missing(count) + q.missing(count)) as advance:
             p, q = p.extend(network, count, advance), q.extend(network, count, advance)
-        result = _best_candidate(p, q, surfaces, o, timer)
+        result = _best_candidate(p, q, surfaces, o, timer, further=number > 0)
         if result.success or max(len(p.descriptors), len(q.descriptors)) < count:
             break
     return result
@@ -204,15 +209,17 @@ def _best_candidate(
     surfaces: tuple[Surface, Surface],
     o: RegisterOptions,
     timer: StepTimer,
+    *,
+    further: bool = False,
 ) -> Registration:
-    """Register the description p to q."""
+    """Register the description p to q; `further` considers more hypotheses, after a round without success."""
     found = find_candidates(
         p,
         q,
         surfaces,
         solver=o.solver,
-        hypotheses=o.hypotheses,
-        refined=o.refined,
+        hypotheses=o.hypotheses * (MORE_HYPOTHESES if further else 1),
+        refined=o.refined * (MORE_REFINED if further else 1),
         refine=o.refine,
         seed=o.seed,
         timer=timer,
@@ -223,7 +230,6 @@ def _best_candidate(
     best = found.ranked[0]
     with timer("scale"):
         scale = best.scale
-    alternatives = _alternatives(found.ranked, p, q)
     with timer("covariance"):
         exactness = estimate_covariance(*best.surfaces, best.refined, INDOOR_RESOLUTION)
         exactness = exactness and exactness.in_frame(q.T_scan_local, p.unit)
@@ -239,12 +245,10 @@ def _best_candidate(
         resolution=p.resolution,
         scale=scale.factor,
         scale_deviation=scale.factor * scale.deviation,
-        alternatives=alternatives,
         covariance=exactness.matrix if exactness else None,
         covariance_centre=exactness.centre if exactness else None,
-        warnings=warnings_about(
-            best.degeneracy, best.evidence, best.confidence, p.resolution, scale, alternatives
-        ),
+        alternatives=_alternatives(found.ranked[1:], p, q),
+        warnings=warnings_about(best, p.resolution),
         timings=timer.seconds,
         viewpoints=(p.viewpoint, q.viewpoint),
         evidence=best.evidence,
@@ -260,26 +264,18 @@ def _pose_of_scans(candidate: Candidate, p: Description, q: Description) -> Pose
     return in_scan_frames(T, p.T_scan_local, q.T_scan_local)
 
 
-def _alternatives(ranked: Sequence[Candidate], p: Description, q: Description) -> list[AlternativePose]:
-    """List plausible poses that differ from the first and from each other; best first."""
-    first, *others = ranked
-    kept: list[Candidate] = []
-    for candidate in sorted(others, key=lambda c: -c.confidence):
-        if candidate.confidence >= PLAUSIBLE and all(c.differs(candidate) for c in (first, *kept)):
-            kept.append(candidate)
-    # At most one pose is right: the others share what the first one leaves.
-    total = sum(candidate.confidence for candidate in kept)
-    factor = min(1.0, (1 - first.confidence) / total) if total > 0 else 1.0
+def _alternatives(others: Sequence[Candidate], p: Description, q: Description) -> list[AlternativePose]:
+    """List the plausible ones of the other candidates, most probable first."""
     return [
         AlternativePose(
             T_target_source=_pose_of_scans(candidate, p, q),
-            probability=factor * candidate.confidence,
+            probability=candidate.confidence,
             overlap=candidate.refined.score.overlap_source,
             overlap_target=candidate.refined.score.overlap_target,
             rmse=candidate.refined.rmse * p.unit,
         )
-        for candidate in kept
-        if factor * candidate.confidence >= PLAUSIBLE
+        for candidate in sorted(others, key=lambda candidate: -candidate.confidence)
+        if candidate.confidence >= PLAUSIBLE
     ]
 
 

@@ -5,4 +5,8 @@ MIN_EDGE = (
 )
 STARTS = 8  # cliques grown around a match
 DECISIVE_SIZE = 24  # a clique of this size needs no other start
-CANDIDATES_PER_HYPOTHESIS = 4  # poses refitted for each requested one, because refitting changes their order
+
+
+def refitted_poses(hypotheses: int) -> int:
+    """Return the number of poses that are refitted: more than requested, as refitting changes their order."""
+    return min(4 * hypotheses, 36 + hypotheses)

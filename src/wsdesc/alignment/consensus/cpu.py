@@ -15,7 +15,7 @@ from wsdesc.alignment.consensus.compatibility import (
     is_set,
     stretch,
 )
-from wsdesc.alignment.consensus.constants import CANDIDATES_PER_HYPOTHESIS, DECISIVE_SIZE, MIN_EDGE, STARTS
+from wsdesc.alignment.consensus.constants import DECISIVE_SIZE, MIN_EDGE, STARTS, refitted_poses
 from wsdesc.alignment.correspondences import centred, most_weighted
 from wsdesc.alignment.hypotheses import Hypothesis, best_distinct, distinct, uncentre
 from wsdesc.alignment.rigid import rigid_from_moments
@@ -32,7 +32,7 @@ def consensus(
         return []
     p, q, mean_p, mean_q = centred(p, q)
     proposing = (p[:, used], q[:, used], w[used])
-    poses = _clique_poses(*proposing, threshold, CANDIDATES_PER_HYPOTHESIS * hypotheses)
+    poses = _clique_poses(*proposing, threshold, refitted_poses(hypotheses))
     best = best_distinct(poses, *proposing, threshold, hypotheses)
     if best and len(used) < len(w):  # all matches vote, but only on the best poses
         poses = np.stack([hypothesis.T_target_source.numpy() for hypothesis in best])

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from wsdesc.alignment.consensus.compatibility import MAX_PARTNERS
-from wsdesc.alignment.consensus.constants import CANDIDATES_PER_HYPOTHESIS, DECISIVE_SIZE, MIN_EDGE, STARTS
+from wsdesc.alignment.consensus.constants import DECISIVE_SIZE, MIN_EDGE, STARTS, refitted_poses
 from wsdesc.alignment.correspondences import most_weighted
 from wsdesc.alignment.hypotheses import (
     MAX_REFITS,
@@ -45,7 +45,7 @@ def consensus(
     if len(chosen) < len(w):
         used = torch.from_numpy(chosen).to(p.device)
         proposing = (p[used], q[used], w[used])
-    poses = _clique_poses(*proposing, threshold, CANDIDATES_PER_HYPOTHESIS * hypotheses)
+    poses = _clique_poses(*proposing, threshold, refitted_poses(hypotheses))
     best = _best_distinct(poses, *proposing, threshold, hypotheses)
     if best and len(chosen) < len(w):  # all matches vote, but only on the best poses
         poses = torch.stack([hypothesis.T_target_source for hypothesis in best]).to(p.device)

@@ -33,7 +33,7 @@ class PoseScore(NamedTuple):
     weighted_overlap_target: float  # the same for target points
     aligned_normals: float  # share of overlapping points whose normals agree within 30°, up to sign
     uncrossed: float  # 1 less the share of overlapping flat points whose surfaces cross at more than 50°
-    free_space: float  # overlapping points over these and those that hover over the other surface
+    not_hovering: float  # overlapping points over these and those that hover over the other surface
     curvature_similarity: float  # Σ min / Σ max of both curvatures over overlapping points
     detail_similarity: float  # the same over curved points only; curved points that hover count as dissimilar
     tightness: float  # 1 less the point-to-plane error over that of random points within the distance
@@ -51,7 +51,7 @@ def score_hypothesis(score: PoseScore) -> float:
         overlap
         * score.aligned_normals
         * score.uncrossed
-        * score.free_space
+        * score.not_hovering
         * score.curvature_similarity
         * max(score.tightness, 0.01)
     )
@@ -65,7 +65,7 @@ def score_candidate(score: PoseScore) -> float:
     return (
         score.aligned_normals
         * score.uncrossed
-        * score.free_space
+        * score.not_hovering
         * max(score.tightness, 0.01)
         * score.detail_similarity**3
     )
@@ -107,7 +107,7 @@ def combine_sides(source: SideSums, target: SideSums, distance: float) -> PoseSc
         weighted_overlap_target=float(target.weighted),
         aligned_normals=_share(both.aligned, both.overlapping),
         uncrossed=_share(both.flat - both.crossed, both.flat),
-        free_space=_share(both.overlapping, both.overlapping + both.hovering),
+        not_hovering=_share(both.overlapping, both.overlapping + both.hovering),
         curvature_similarity=_share(both.curvature_min, both.curvature_max),
         detail_similarity=_share(both.detail_min, both.detail_max),
         # Uniform offsets in 0 … distance have a mean square of distance² / 3.

@@ -1,0 +1,263 @@
+"""Register pairs of scans of many domains, and judge every candidate pose by the true one.
+
+    python -m benchmarks.judge --sites 400 --indoor DATA/indoor/train -o poses.npz
+
+A domain is a kind of synthetic site (streets, courtyards, warehouses, …), synthetic rooms and floors, or the
+folder of indoor scans with poses. For each site some scans are made, and as strangers two scans of another
+site of the same kind. All pairs are registered in the rounds of `wsdesc.register` and of a quicker schedule.
+
+Writes one row per candidate: the pair, the round, the evidence and the error of the pose. `calibrate` fits
+the confidence to them. Sites are worked off in the order of their seeds, so a run that is stopped by
+`--minutes` has all domains in equal parts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import multiprocessing
+import os
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from benchmarks.common import make_parser, print_machine, run_command
+from wsdesc.core.geometry import inverse
+
+ROUNDS = ((300, 12, 4), (1200, 12, 4), (4000, 60, 12))  # keypoints, hypotheses, refined
+SCANS, STRANGERS = 5, 2  # per site
+MIN_POINTS = 1500  # of a scan that is used
+INDOOR_WINDOW = 7  # successive fragments that are paired with each other
+
+
+class Scan(NamedTuple):
+    """A scan with its pose."""
+
+    place: str  # scans of two places share nothing
+    sensor: str
+    points: np.ndarray  # (N, 3)
+    T_world_scan: np.ndarray  # (4, 4)
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Scans that are registered with each other: a site and a stranger, or a window of indoor scans."""
+
+    domain: str
+    seed: int
+    folder: Path | None = None
+
+
+class Row(NamedTuple):
+    """A judged pose."""
+
+    domain: str
+    unit: int
+    source: int  # number of the scan in its unit
+    target: int
+    sensors: str
+    round: int
+    overlap: float  # the smaller true overlap of both scans; -1 of two places
+    rank: int  # among the candidates of its round
+    rotation_error: float  # degrees; NaN of two places
+    translation_error: float  # model metres
+    degenerate: bool
+    scale: float
+    scale_deviation: float
+    information: list[float]  # eigenvalues (6,) of the information matrix, and its number of pairs
+    evidence: list[float]
+
+
+def make_scans(unit: Unit) -> list[Scan]:
+    """Make or read the scans of a unit."""
+    from wsdesc.datasets.synthetic import room_scans, site_scans
+    from wsdesc.datasets.synthetic.floor import floor_scans
+
+    if unit.folder is not None:
+        return _indoor_scans(unit.folder, unit.seed)
+    makers: dict[str, Any] = {"room": room_scans, "floor": floor_scans}
+    scans = []
+    for place, count in enumerate((SCANS, STRANGERS)):
+        seed = 2 * unit.seed + place
+        maker = makers.get(unit.domain)
+        made = maker(seed, count) if maker else site_scans(unit.domain, seed, count)
+        scans += [
+            Scan(f"{unit.domain} {seed}", getattr(s, "sensor", unit.domain), s.points, s.T_world_scan)
+            for s in made
+            if len(s.points) >= MIN_POINTS
+        ]
+    return scans
+
+
+def _indoor_scans(folder: Path, start: int) -> list[Scan]:
+    from wsdesc.cloud.files import read_points
+    from wsdesc.datasets.scans import natural_order
+    from wsdesc.datasets.threedmatch import read_pose
+
+    files = sorted(folder.glob("cloud_bin_*.ply"), key=natural_order)[start : start + INDOOR_WINDOW]
+    place = folder.name.split("_")[0]  # all scans of one sensor may show the same room
+    return [Scan(place, "fused", read_points(f), read_pose(f.with_suffix(".info.txt"))) for f in files]
+
+
+def judge_unit(unit: Unit, device: str) -> list[Row]:
+    """Register all pairs of a unit, and judge their candidates."""
+    import torch
+
+    from wsdesc.alignment.surface import make_surface
+    from wsdesc.cloud.units import working_resolution
+    from wsdesc.descriptor.description import describe
+
+    scans = make_scans(unit)
+    if len(scans) < 2:
+        return []
+    resolution = working_resolution(*(scan.points for scan in scans))
+    described = [
+        describe(scan.points, keypoints=ROUNDS[-1][0], resolution=resolution, device=device).to(device)
+        for scan in scans
+    ]
+    surfaces = [make_surface(d.points) for d in described]
+    rows = []
+    for a, b in itertools.combinations(range(len(scans)), 2):
+        if scans[a].place != scans[b].place and (a + b) % 2:  # as many strangers as pairs of one place
+            continue
+        rows += _judge_pair(unit, scans, described, surfaces, a, b)
+    if device == "cuda":
+        torch.cuda.empty_cache()
+    return rows
+
+
+def _judge_pair(
+    unit: Unit, scans: list[Scan], described: list[Any], surfaces: list[Any], a: int, b: int
+) -> Iterator[Row]:
+    from wsdesc.datasets.synthetic import overlap
+    from wsdesc.evaluation.metrics import rotation_error_deg, translation_error
+    from wsdesc.registration.candidates import find_candidates
+
+    p, q = described[a], described[b]
+    same = scans[a].place == scans[b].place
+    T_true = np.eye(4)
+    shared = -1.0
+    if same:
+        T = inverse(scans[b].T_world_scan) @ scans[a].T_world_scan
+        T_true = inverse(q.T_scan_local) @ T @ p.T_scan_local
+        T_true[:3, 3] /= p.unit
+        points = [d.points.cpu().numpy() for d in (p, q)]
+        shared = min(overlap(*points, T_true), overlap(*points[::-1], inverse(T_true)))
+    for number, (keypoints, hypotheses, refined) in enumerate(ROUNDS):
+        found = find_candidates(
+            _first(p, keypoints),
+            _first(q, keypoints),
+            (surfaces[a], surfaces[b]),
+            hypotheses=hypotheses,
+            refined=refined,
+        )
+        for rank, candidate in enumerate(found.ranked):
+            T = candidate.refined.T_target_source
+            scale = candidate.scale if rank < 2 else None
+            information = candidate.refined.information
+            yield Row(
+                unit.domain,
+                unit.seed,
+                a,
+                b,
+                f"{scans[a].sensor} {scans[b].sensor}",
+                number,
+                shared,
+                rank,
+                float(rotation_error_deg(T, T_true)) if same else float("nan"),
+                float(translation_error(T, T_true)) if same else float("nan"),
+                bool(candidate.degeneracy.kind),
+                scale.factor if scale else 1.0,
+                scale.deviation if scale else float("inf"),
+                [*np.linalg.eigvalsh(information.matrix), float(information.pairs)],
+                list(map(float, candidate.evidence)),
+            )
+
+
+def _first(description: Any, keypoints: int) -> Any:
+    return replace(
+        description,
+        descriptors=description.descriptors[:keypoints],
+        frames=description.frames[:keypoints],
+    )
+
+
+def _work(job: tuple[Unit, str, float]) -> list[Row] | str:
+    unit, device, deadline = job
+    if time.time() > deadline:
+        return []
+    import torch
+
+    torch.set_num_threads(1)
+    try:
+        return judge_unit(unit, device)
+    except Exception as error:  # one bad site must not end a run of many minutes
+        return f"{unit.domain} {unit.seed}: {type(error).__name__}: {error}"
+
+
+def list_units(arguments: argparse.Namespace) -> list[Unit]:
+    """List all units, the domains in turn."""
+    from wsdesc.datasets.synthetic import SITES
+
+    domains = arguments.domains or [*SITES, "room", "floor"]
+    units = []
+    indoor = [
+        Unit("indoor", start, folder)
+        for folder in (sorted(arguments.indoor.iterdir()) if arguments.indoor else [])
+        for start in range(0, len(list(folder.glob("cloud_bin_*.ply"))) - 3, INDOOR_WINDOW - 2)
+    ]
+    for number in range(-(-arguments.sites // len(domains))):
+        units += [Unit(domain, arguments.first + number) for domain in domains]
+        units += [indoor.pop(0)] if indoor else []
+    return units + indoor
+
+
+def save_rows(rows: list[Row], path: Path) -> None:
+    """Write the columns of all rows as arrays."""
+    columns = zip(*rows, strict=True)
+    np.savez_compressed(path, **dict(zip(Row._fields, map(np.array, columns), strict=True)))
+
+
+def main(arguments: argparse.Namespace) -> None:
+    for name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ[name] = "1"
+    deadline = time.time() + 60 * arguments.minutes
+    jobs = [(unit, arguments.device, deadline) for unit in list_units(arguments)]
+    rows: list[Row] = []
+    failed: list[str] = []
+    done = 0
+    with multiprocessing.get_context("spawn").Pool(arguments.jobs) as pool:
+        for result in pool.imap_unordered(_work, jobs):
+            if isinstance(result, str):
+                failed.append(result)
+                print(result, file=sys.stderr, flush=True)
+            elif result:
+                rows += result
+                done += 1
+                if done % 20 == 0:
+                    print(f"{done} of {len(jobs)} units, {len(rows)} poses", file=sys.stderr, flush=True)
+    save_rows(rows, arguments.out)
+    print_machine()
+    print(f"{done} of {len(jobs)} units, {len(rows)} poses, {len(failed)} units failed: {arguments.out}")
+
+
+def parser() -> argparse.ArgumentParser:
+    parser = make_parser("judge", __doc__)
+    parser.add_argument("--sites", type=int, default=400, help="number of sites (default: %(default)s)")
+    parser.add_argument("--first", type=int, default=50_000, help="seed of the first site of each domain")
+    parser.add_argument("--domains", nargs="*", help="kinds of sites (default: all)")
+    parser.add_argument("--indoor", type=Path, help="folder with scenes of scans and poses")
+    parser.add_argument("--device", default="cpu", help="cpu or cuda (default: %(default)s)")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes (default: one per core)")
+    parser.add_argument("--minutes", type=float, default=1e6, help="start no new site after this time")
+    parser.add_argument("-o", "--out", type=Path, default=Path("poses.npz"), help="default: %(default)s")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(run_command(parser(), main))

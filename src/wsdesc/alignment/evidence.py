@@ -1,0 +1,132 @@
+"""Evidence of a pose: the figures from which its confidence is computed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple, Self
+
+import numpy as np
+
+from wsdesc.alignment.free_space import FreeSpace
+from wsdesc.alignment.information import Degeneracy
+from wsdesc.alignment.verify import PoseScore, score_candidate
+from wsdesc.core.geometry import Floats
+
+COMPARABLE = 0.2  # relative score from which on another pose of the pair is compared by its misfit
+_MARGIN = 0.005  # shares closer to 0 or 1 do not change the log odds
+_MAX_RATIO = 30.0  # of two scores or votes
+
+
+class Evidence(NamedTuple):
+    """Measured figures of one pose. Swapping the scans hardly changes them."""
+
+    overlap_min: float  # overlap of the scan where it is smaller
+    overlap_max: float  # overlap of the other scan
+    weighted_overlap: float  # smaller overlap with the same influence for each direction of normals
+    aligned_normals: float  # this and the next as in `PoseScore`
+    uncrossed: float
+    not_hovering: float
+    curvature_similarity: float
+    detail_similarity: float
+    tightness: float
+    misfit: float
+    conditioning: float  # of the information matrix, 0 … 1
+    inliers: int
+    matches: int  # of the pair, inliers or not
+    votes: float  # of the matches
+    score: float  # `score_candidate`
+    in_view: int = 0  # points in directions in which the other scan's free space is known
+    visible: int = 0  # of these, not hidden behind the other scan's surfaces
+    violation: float = math.nan  # share of these within free space; NaN if no free space is known
+
+    @classmethod
+    def of(
+        cls,
+        score: PoseScore,
+        degeneracy: Degeneracy,
+        *,
+        inliers: int,
+        matches: int,
+        votes: float,
+        free_space: FreeSpace | None = None,
+    ) -> Self:
+        """Collect the evidence of a pose."""
+        free = free_space or FreeSpace()
+        return cls(
+            overlap_min=min(score.overlap_source, score.overlap_target),
+            overlap_max=max(score.overlap_source, score.overlap_target),
+            weighted_overlap=min(score.weighted_overlap_source, score.weighted_overlap_target),
+            aligned_normals=score.aligned_normals,
+            uncrossed=score.uncrossed,
+            not_hovering=score.not_hovering,
+            curvature_similarity=score.curvature_similarity,
+            detail_similarity=score.detail_similarity,
+            tightness=score.tightness,
+            misfit=score.misfit,
+            conditioning=degeneracy.conditioning,
+            inliers=inliers,
+            matches=matches,
+            votes=votes,
+            score=score_candidate(score),
+            in_view=free.in_view,
+            visible=free.visible,
+            violation=free.violation if free.in_view else math.nan,
+        )
+
+
+# Name of each feature, and whether a larger value raises (1) or lowers (−1) the confidence. Opposite
+# effects in a sample of poses are accidental.
+FEATURES = {
+    "overlap_min": 1,
+    "overlap_max": 1,
+    "weighted_overlap": 1,
+    "aligned_normals": 1,
+    "uncrossed": 1,
+    "not_hovering": 1,
+    "curvature_similarity": 1,
+    "detail_similarity": 1,
+    "tightness": 1,
+    "conditioning": 1,
+    "inliers": 1,
+    "inlier_share": 1,
+    "relative_score": 1,
+    "relative_votes": 1,
+    "relative_misfit": -1,
+    "violation": -1,
+}
+
+
+def features(candidates: Sequence[Evidence]) -> Floats:
+    """Return the features (K, F) of all poses of one pair; NaN where a figure is unknown.
+
+    The relative features compare a pose with the best other pose of the pair: at most one of them is right.
+    """
+    return np.array([_features(k, candidates) for k in range(len(candidates))]).reshape(-1, len(FEATURES))
+
+
+def _features(k: int, candidates: Sequence[Evidence]) -> list[float]:
+    own = candidates[k]
+    others = [other for j, other in enumerate(candidates) if j != k]
+    comparable = [other.misfit for other in others if other.score > COMPARABLE * own.score]
+    return [
+        *map(_log_odds, own[:9]),
+        math.log10(max(own.conditioning, 1e-4)),
+        math.log1p(own.inliers),
+        math.log10(max(own.inliers / max(1, own.matches), 1e-3)),
+        _log_ratio(own.score, max(other.score for other in others)) if others else math.nan,
+        _log_ratio(own.votes, max(other.votes for other in others)) if others else math.nan,
+        _log_ratio(own.misfit, min(comparable)) if comparable else math.nan,
+        math.log10(max(own.violation, 1e-4)),  # NaN stays NaN
+    ]
+
+
+def _log_odds(share: float) -> float:
+    share = min(max(share, _MARGIN), 1 - _MARGIN)
+    return math.log(share / (1 - share))
+
+
+def _log_ratio(a: float, b: float) -> float:
+    """Return the decimal logarithm of the ratio of two figures that may be zero or infinite."""
+    ratio = min(max(a, 1e-12), 1e12) / min(max(b, 1e-12), 1e12)
+    return math.log10(min(max(ratio, 1 / _MAX_RATIO), _MAX_RATIO))

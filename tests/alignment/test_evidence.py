@@ -1,0 +1,66 @@
+"""Evidence of poses: its features, alone and among the other poses of a pair."""
+
+import math
+
+import numpy as np
+import pytest
+
+from wsdesc.alignment.evidence import FEATURES, Evidence, features
+from wsdesc.alignment.free_space import FreeSpace
+from wsdesc.alignment.information import Degeneracy
+from wsdesc.alignment.verify import PoseScore
+
+
+def pose_score(**changes):
+    shares = (0.5, 0.45, 0.5, 0.45, 0.95, 0.97, 0.93, 0.55, 0.4, 0.75)  # in the order of the fields
+    return PoseScore(*shares, rmse_plane=0.01, rmse_point=0.02, misfit=0.004)._replace(**changes)
+
+
+def evidence(inliers=150, votes=100.0, free_space: FreeSpace | None = None, **changes):
+    degeneracy = Degeneracy(None, 0.2, np.zeros((0, 6)), None)
+    score = pose_score(**changes)
+    return Evidence.of(score, degeneracy, inliers=inliers, matches=2000, votes=votes, free_space=free_space)
+
+
+def feature(name, *candidates):
+    return features(candidates)[0, list(FEATURES).index(name)]
+
+
+def test_swapping_the_scans_keeps_the_evidence():
+    a = evidence(overlap_source=0.2, overlap_target=0.6)
+    b = evidence(
+        overlap_source=0.6, overlap_target=0.2, weighted_overlap_source=0.45, weighted_overlap_target=0.5
+    )
+    assert a == b
+
+
+def test_a_single_pose_has_no_relative_features():
+    relative = [feature(name, evidence()) for name in FEATURES if name.startswith("relative")]
+    assert len(relative) == 3
+    assert np.isnan(relative).all()
+
+
+def test_poses_are_compared_with_the_best_other_pose():
+    a, b, c = (
+        evidence(),
+        evidence(votes=50.0, detail_similarity=0.32),
+        evidence(votes=5.0, detail_similarity=0.1),
+    )
+    assert feature("relative_votes", a, b, c) == pytest.approx(math.log10(2))
+    assert feature("relative_votes", b, a, c) == pytest.approx(-math.log10(2))
+    assert feature("relative_score", a, b, c) == pytest.approx(3 * math.log10(0.4 / 0.32))
+
+
+def test_only_comparable_poses_are_compared_by_their_misfit():
+    """A pose with a much lower score may rest on a few flat points that fit by chance."""
+    rival, poor = evidence(misfit=0.002), evidence(misfit=0.002, detail_similarity=0.05)
+    assert feature("relative_misfit", evidence(), rival) == pytest.approx(math.log10(2))
+    assert math.isnan(feature("relative_misfit", evidence(), poor))
+
+
+def test_features_are_bounded_without_any_overlap():
+    nothing = PoseScore(*[0.0] * 10, np.inf, np.inf, np.inf)
+    degeneracy = Degeneracy("empty", 0.0, np.eye(6), "empty")
+    empty = Evidence.of(nothing, degeneracy, inliers=0, matches=0, votes=0.0)
+    assert np.isfinite(features([empty, empty])[:, :-1]).all()
+    assert features([]).shape == (0, len(FEATURES))
