@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.spatial.transform import Rotation
 
-from wsdesc.alignment.confidence import Evidence
+from wsdesc.alignment.evidence import Evidence
 from wsdesc.alignment.covariance import PoseCovariance, largest_deviations, move_covariance
 from wsdesc.alignment.information import Information
 from wsdesc.cloud.viewpoint import Viewpoint
