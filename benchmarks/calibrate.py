@@ -29,10 +29,12 @@ from wsdesc.registration.result import SUCCESS
 
 MAX_ROTATION, MAX_TRANSLATION = 5.0, 0.3  # errors of a correct pose: degrees and model metres
 KNOTS = (0.02, 0.2, 0.4, 0.6, 0.8, 0.98)  # quantiles of a feature between which its function is linear
-REGULARISATION = 3.0  # of the log odds that a feature adds over its range, in units of a pair
-SCHEDULE = (1, 2)  # rounds of `judge` that `wsdesc.register` makes
+VIOLATIONS = (-4.0, -3.0, -2.5, -2.0, -1.5, -0.7)  # the same of the violation; most correct poses have none
+REGULARISATION = 6.0  # of the log odds that a feature adds over its range, in units of a pair
+SCHEDULE = (0, 1, 2)  # rounds of `judge` that `wsdesc.register` makes
 MIN_OVERLAP = 0.1  # least overlap of pairs that count as overlapping
 HIGH_OVERLAP = 0.3
+TWIN_WEIGHT = 0.1  # of pairs without overlap in one place: equal parts of a place, seen from equal stations
 
 
 class Group(NamedTuple):
@@ -79,7 +81,7 @@ def read_groups(path: Path) -> list[Group]:
 def fit(groups: list[Group]) -> ConfidenceModel:
     """Fit the log odds of all candidates by maximum likelihood.
 
-    Each domain has the same weight, and in it the groups with and without a correct candidate.
+    Each domain has the same weight.
     """
     x = np.concatenate([g.features for g in groups])
     right = np.concatenate([g.right for g in groups])
@@ -88,7 +90,7 @@ def fit(groups: list[Group]) -> ConfidenceModel:
     solved = np.array([g.right.any() for g in groups])
     weight = _group_weights(groups, solved)
 
-    knots = np.stack([_knots(column) for column in x.T])  # (F, K)
+    knots = np.stack([_knots(name, column) for name, column in zip(FEATURES, x.T, strict=True)])  # (F, K)
     ramps = np.stack(  # (M, F, K - 1): how far a value has come from a knot to the next, 0 … 1
         [
             np.clip((column[:, None] - at[:-1]) / np.diff(at), 0, 1)
@@ -100,7 +102,7 @@ def fit(groups: list[Group]) -> ConfidenceModel:
     ramps = np.where(known[..., None], ramps, 0.0)
     sometimes = ~known.all(axis=0)
     design = np.hstack([ramps.reshape(len(x), -1), known[:, sometimes].astype(float)])  # (M, D)
-    signs = np.repeat(list(FEATURES.values()), len(KNOTS) - 1)
+    signs = np.repeat(list(FEATURES.values()), knots.shape[1] - 1)
     bounds = [(0, None) if sign > 0 else (None, 0) for sign in signs]
     bounds += [(None, None)] * (int(sometimes.sum()) + 1)
 
@@ -128,18 +130,19 @@ def fit(groups: list[Group]) -> ConfidenceModel:
     return ConfidenceModel(knots, values, float(w[-1]), len(x))
 
 
-def _knots(column: np.ndarray) -> np.ndarray:
-    at = np.nanquantile(column, KNOTS)
-    return np.asarray(at + np.arange(len(at)) * 1e-4)  # a knot may repeat where many values are equal
+def _knots(name: str, column: np.ndarray) -> np.ndarray:
+    at = np.array(VIOLATIONS) if name == "violation" else np.nanquantile(column, KNOTS)
+    return np.asarray(at + np.arange(len(at)) * 1e-4)  # a quantile may repeat where many values are equal
 
 
 def _group_weights(groups: list[Group], solved: np.ndarray) -> np.ndarray:
+    """Weight each domain equally, and in it twin places less."""
     domains = np.array([g.domain for g in groups])
     weight = np.empty(len(groups))
     for domain in np.unique(domains):
-        for state in (True, False):
-            inside = (domains == domain) & (solved == state)
-            weight[inside] = 1 / max(1, inside.sum())
+        weight[domains == domain] = 1 / (domains == domain).sum()
+    twins = [0 <= g.overlap < MIN_OVERLAP and not right for g, right in zip(groups, solved, strict=True)]
+    weight *= np.where(twins, TWIN_WEIGHT, 1.0)
     return np.asarray(weight * len(groups) / weight.sum())
 
 
@@ -179,8 +182,21 @@ def answer(groups: list[Group], model: ConfidenceModel, schedule: tuple[int, ...
 def table(answers: list[Judged]) -> list[list[str]]:
     """Summarise the answers, one row per domain."""
     rows = [
-        ["domain", "pairs", "R ≥ 0.3", "called", "precision", "recall"]
-        + ["R 0.1–0.3", "called", "precision", "recall", "ECE", "strangers", "called"]
+        [
+            "domain",
+            "pairs",
+            "R ≥ 0.3",
+            "called",
+            "precision",
+            "recall",
+            "R 0.1–0.3",
+            "called",
+            "precision",
+            "recall",
+            "ECE",
+            "strangers",
+            "called",
+        ]
     ]
     names = sorted({a.domain for a in answers})
     for name in [*names, "all"]:

@@ -11,16 +11,19 @@ import pytest
 from wsdesc.alignment.scale import RelativeScale
 from wsdesc.registration.advice import as_sentence, no_alignment_found, warnings_about
 
+SAME = RelativeScale(1.0, 0.016)
+
 
 def candidate(
     confidence: float = 0.4,
     rival: float = 0.0,
     violation: float = math.nan,
     warning: str | None = None,
-    scale: RelativeScale = RelativeScale(1.0, 0.016),
+    scale: RelativeScale = SAME,
 ) -> Any:
     return SimpleNamespace(
         confidence=confidence,
+        probability=0.95,
         rival=rival,
         ambiguous=rival > 0.05,
         evidence=SimpleNamespace(violation=violation),

@@ -15,7 +15,7 @@ from wsdesc.core.geometry import Floats
 
 COMPARABLE = 0.2  # relative score from which on another pose of the pair is compared by its misfit
 _MARGIN = 0.005  # shares closer to 0 or 1 do not change the log odds
-_MAX_RATIO = 30.0  # of two scores or votes
+_MAX_RATIO = 30.0  # of two figures
 
 
 class Evidence(NamedTuple):
@@ -78,20 +78,18 @@ class Evidence(NamedTuple):
 # Name of each feature, and whether a larger value raises (1) or lowers (−1) the confidence. Opposite
 # effects in a sample of poses are accidental.
 FEATURES = {
-    "overlap_min": 1,
-    "overlap_max": 1,
+    "overlap": 1,
     "weighted_overlap": 1,
-    "aligned_normals": 1,
-    "uncrossed": 1,
     "not_hovering": 1,
     "curvature_similarity": 1,
     "detail_similarity": 1,
     "tightness": 1,
     "conditioning": 1,
     "inliers": 1,
-    "inlier_share": 1,
     "relative_score": 1,
     "relative_votes": 1,
+    "relative_tightness": 1,
+    "relative_curvature_similarity": 1,
     "relative_misfit": -1,
     "violation": -1,
 }
@@ -110,13 +108,15 @@ def _features(k: int, candidates: Sequence[Evidence]) -> list[float]:
     others = [other for j, other in enumerate(candidates) if j != k]
     comparable = [other.misfit for other in others if other.score > COMPARABLE * own.score]
     return [
-        *map(_log_odds, own[:9]),
+        *map(_log_odds, (own.overlap_min, own.weighted_overlap, own.not_hovering)),
+        *map(_log_odds, (own.curvature_similarity, own.detail_similarity, own.tightness)),
         math.log10(max(own.conditioning, 1e-4)),
         math.log1p(own.inliers),
-        math.log10(max(own.inliers / max(1, own.matches), 1e-3)),
-        _log_ratio(own.score, max(other.score for other in others)) if others else math.nan,
-        _log_ratio(own.votes, max(other.votes for other in others)) if others else math.nan,
-        _log_ratio(own.misfit, min(comparable)) if comparable else math.nan,
+        _log_ratio(own.score, [other.score for other in others]),
+        _log_ratio(own.votes, [other.votes for other in others]),
+        _log_ratio(own.tightness, [other.tightness for other in others]),
+        _log_ratio(own.curvature_similarity, [other.curvature_similarity for other in others]),
+        -_log_ratio(1 / max(own.misfit, 1e-12), [1 / max(misfit, 1e-12) for misfit in comparable]),
         math.log10(max(own.violation, 1e-4)),  # NaN stays NaN
     ]
 
@@ -126,7 +126,9 @@ def _log_odds(share: float) -> float:
     return math.log(share / (1 - share))
 
 
-def _log_ratio(a: float, b: float) -> float:
-    """Return the decimal logarithm of the ratio of two figures that may be zero or infinite."""
-    ratio = min(max(a, 1e-12), 1e12) / min(max(b, 1e-12), 1e12)
+def _log_ratio(own: float, others: Sequence[float]) -> float:
+    """Return the decimal logarithm of a figure over the largest of others; NaN without any."""
+    if not others:
+        return math.nan
+    ratio = min(max(own, 1e-12), 1e12) / min(max(*others, 1e-12), 1e12)
     return math.log10(min(max(ratio, 1 / _MAX_RATIO), _MAX_RATIO))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wsdesc.registration.candidates import Candidate
+from wsdesc.registration.candidates import SCALE_CHECKED, Candidate
 from wsdesc.registration.result import SUCCESS
 
 VIOLATION = 0.01  # share of points in free space from which on a pose without success has a warning
@@ -30,7 +30,7 @@ def warnings_about(candidate: Candidate, resolution: float) -> list[str]:
         if scale.suspicious:
             warnings.append(f"The scans may differ in scale: the source may be {size} times too large.")
         return warnings
-    if scale.differs:
+    if candidate.probability >= SCALE_CHECKED and scale.differs:
         warnings.append(
             f"The scans differ in scale: the source is {size} times as large as it should be. Check the "
             f"units, or divide its coordinates by {scale.factor:.3f}."
@@ -42,12 +42,12 @@ def warnings_about(candidate: Candidate, resolution: float) -> list[str]:
         )
     if candidate.ambiguous:
         warnings.append(
-            f"Another pose is also plausible (probability {candidate.rival:.2f}, see --all): the scene may be "
-            "symmetric or repetitive, or the scans may not overlap."
+            f"Another pose is also plausible (probability {candidate.rival:.2f}, see --all): the scene may "
+            "be symmetric or repetitive, or the scans may not overlap."
         )
     if not warnings:
         warnings.append(
-            f"The pose is uncertain (confidence {candidate.confidence:.2f}, a success needs {SUCCESS}). Do the "
-            f"scans overlap? Try another resolution (this one: {resolution:.4g}) or more keypoints."
+            f"The pose is uncertain (confidence {candidate.confidence:.2f}, a success needs {SUCCESS}). Do "
+            f"the scans overlap? Try another resolution (this one: {resolution:.4g}) or more keypoints."
         )
     return warnings

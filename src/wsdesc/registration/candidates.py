@@ -31,7 +31,7 @@ from wsdesc.registration.options import Solver
 
 _THRESHOLD = {"consensus": 0.075, "ransac": 0.05}  # residual of an inlier
 _SAME_DISTANCE, _SAME_COSINE = 10.0, 0.996  # resolutions and 5°: closer poses are the same
-_SCALE_CHECKED = 0.3  # confidence above which the scale is estimated; lower ones are no use to anybody
+SCALE_CHECKED = 0.3  # probability above which the scale is estimated; lower ones are no use to anybody
 _ONE_SIDED_WEIGHT = 0.5  # of a match that is not mutual
 _VIOLATION = 0.01  # share of points in free space that halves the rank of a hypothesis
 AMBIGUOUS = 0.05  # probability from which on another candidate is plausible
@@ -73,7 +73,7 @@ class Candidate:
         """The probability; 0 if the overlap does not determine the pose or the scales differ."""
         if self.degeneracy.kind:
             return 0.0
-        return 0.0 if self.probability >= _SCALE_CHECKED and self.scale.differs else self.probability
+        return 0.0 if self.probability >= SCALE_CHECKED and self.scale.differs else self.probability
 
     @cached_property
     def scale(self) -> RelativeScale:

@@ -22,7 +22,7 @@ class RegisterOptions(Options):
         None, gt=0, description="Working resolution in the scans' unit (default: derived from both scans)."
     )
     keypoints: tuple[Annotated[int, Field(ge=3)], ...] = Field(
-        (1200, 4000),
+        (300, 1200, 4000),
         min_length=1,
         description="Keypoints per scan; each further number is a retry after a result without success.",
     )

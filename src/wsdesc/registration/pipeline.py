@@ -30,7 +30,7 @@ from wsdesc.registration.candidates import Candidate, find_candidates
 from wsdesc.registration.options import RegisterOptions, Solver
 from wsdesc.registration.result import PLAUSIBLE, SUCCESS, AlternativePose, Pose, Registration, Viewpoints
 
-# Factors of a round after one without success: the right pose was perhaps not among the first hypotheses.
+# Factors of the last of several rounds: the right pose was perhaps not among the hypotheses before.
 MORE_HYPOTHESES, MORE_REFINED = 5, 3
 
 
@@ -40,7 +40,7 @@ def register(
     *,
     model: str | Path = DEFAULT_MODEL,
     resolution: float | None = None,
-    keypoints: int | Sequence[int] = (1200, 4000),
+    keypoints: int | Sequence[int] = (300, 1200, 4000),
     source_viewpoint: ViewpointOption = None,
     target_viewpoint: ViewpointOption = None,
     solver: Solver = "consensus",
@@ -71,10 +71,10 @@ def register(
             origin; "none" uses no free space of this scan.
         target_viewpoint: Position of the target's scanner, in the target's coordinates, in the same forms.
         solver: Pose solver, "consensus" or "ransac".
-        hypotheses: Number of hypotheses that the solver proposes in the first round; later rounds consider
-            five times as many.
-        refined: Number of hypotheses that are refined in the first round, those that fit the surfaces best;
-            later rounds refine three times as many.
+        hypotheses: Number of hypotheses that the solver proposes. The last of several rounds considers five
+            times as many.
+        refined: Number of hypotheses that are refined, those that fit the surfaces best. The last of several
+            rounds refines three times as many.
         refine: Refine poses on the surfaces; False leaves them as the matches gave them.
         device: Device of the computation: "cpu", "cuda", or "auto" (CUDA where available).
         seed: Seed of every random choice.
@@ -129,7 +129,7 @@ def register(
         p, q = p.with_keypoints(count, o.seed), q.with_keypoints(count, o.seed)
         with timer("describe", p.missing(count) + q.missing(count)) as advance:
             p, q = p.extend(network, count, advance), q.extend(network, count, advance)
-        result = _best_candidate(p, q, surfaces, o, timer, further=number > 0)
+        result = _best_candidate(p, q, surfaces, o, timer, thorough=0 < number == len(o.keypoints) - 1)
         if result.success or max(len(p.descriptors), len(q.descriptors)) < count:
             break
     return result
@@ -210,16 +210,16 @@ def _best_candidate(
     o: RegisterOptions,
     timer: StepTimer,
     *,
-    further: bool = False,
+    thorough: bool = False,
 ) -> Registration:
-    """Register the description p to q; `further` considers more hypotheses, after a round without success."""
+    """Register the description p to q; `thorough` considers more hypotheses."""
     found = find_candidates(
         p,
         q,
         surfaces,
         solver=o.solver,
-        hypotheses=o.hypotheses * (MORE_HYPOTHESES if further else 1),
-        refined=o.refined * (MORE_REFINED if further else 1),
+        hypotheses=o.hypotheses * (MORE_HYPOTHESES if thorough else 1),
+        refined=o.refined * (MORE_REFINED if thorough else 1),
         refine=o.refine,
         seed=o.seed,
         timer=timer,

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.spatial.transform import Rotation
 
-from wsdesc.alignment.evidence import Evidence
 from wsdesc.alignment.covariance import PoseCovariance, largest_deviations, move_covariance
+from wsdesc.alignment.evidence import Evidence
 from wsdesc.alignment.information import Information
 from wsdesc.cloud.viewpoint import Viewpoint
 from wsdesc.core.atomic import atomic_write
