@@ -36,7 +36,7 @@ def test_swapping_the_scans_keeps_the_evidence():
 
 def test_a_single_pose_has_no_relative_features():
     relative = [feature(name, evidence()) for name in FEATURES if name.startswith("relative")]
-    assert len(relative) == 3
+    assert len(relative) == 5
     assert np.isnan(relative).all()
 
 
@@ -62,5 +62,5 @@ def test_features_are_bounded_without_any_overlap():
     nothing = PoseScore(*[0.0] * 10, np.inf, np.inf, np.inf)
     degeneracy = Degeneracy("empty", 0.0, np.eye(6), "empty")
     empty = Evidence.of(nothing, degeneracy, inliers=0, matches=0, votes=0.0)
-    assert np.isfinite(features([empty, empty])[:, :-1]).all()
+    assert not np.isinf(features([empty, empty])).any()
     assert features([]).shape == (0, len(FEATURES))
