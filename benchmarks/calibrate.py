@@ -4,8 +4,8 @@
     python -m benchmarks.calibrate poses.npz -o src/wsdesc/alignment/confidence.json
 
 Prints a table with one row per domain, whose confidences come from a model fitted to all other domains:
-successes and their precision, recall and precision by overlap, the expected calibration error, and the
-strangers that were called a success. Writes the model of all domains, and with `--plot` one reliability
+successes, their precision and recall by overlap, the expected calibration error, and the wrong successes of
+twins (pairs of one place without overlap) and of strangers (pairs of two places). Writes the model of all domains, and with `--plot` one reliability
 diagram per domain.
 """
 
@@ -59,7 +59,7 @@ def read_groups(path: Path) -> list[Group]:
     for rows in np.split(np.arange(len(keys[0])), changed):
         first = rows[0]
         c = {name: values[rows] for name, values in columns.items()}
-        evidence = [Evidence(*row) for row in c["evidence"]]
+        evidence = [Evidence(*(None if math.isnan(x) else x for x in row)) for row in c["evidence"].tolist()]
         same = [
             not RelativeScale(factor, deviation).differs
             for factor, deviation in zip(c["scale"], c["scale_deviation"], strict=True)
@@ -194,8 +194,8 @@ def table(answers: list[Judged]) -> list[list[str]]:
             "precision",
             "recall",
             "ECE",
-            "strangers",
-            "called",
+            "twins called",
+            "strangers called",
         ]
     ]
     names = sorted({a.domain for a in answers})
@@ -208,8 +208,10 @@ def table(answers: list[Judged]) -> list[list[str]]:
             row.append(
                 f"{reliability([a.confidence for a in own], [a.right for a in own]).calibration_error:.3f}"
             )
-        strangers = [a for a in own if a.overlap < 0]
-        rows.append([*row, str(len(strangers)), str(sum(a.confidence >= SUCCESS for a in strangers))])
+        for apart in ([a for a in own if 0 <= a.overlap < MIN_OVERLAP], [a for a in own if a.overlap < 0]):
+            called = sum(a.confidence >= SUCCESS and not a.right for a in apart)
+            row.append(f"{called} of {len(apart)}")
+        rows.append(row)
     return rows
 
 

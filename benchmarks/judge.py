@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import math
 import multiprocessing
 import os
 import sys
@@ -175,7 +176,7 @@ def _judge_pair(
                 scale.factor if scale else 1.0,
                 scale.deviation if scale else float("inf"),
                 [*np.linalg.eigvalsh(information.matrix), float(information.pairs)],
-                list(map(float, candidate.evidence)),
+                [math.nan if figure is None else float(figure) for figure in candidate.evidence],
             )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,7 +16,7 @@ SAME = RelativeScale(1.0, 0.016)
 def candidate(
     confidence: float = 0.4,
     rival: float = 0.0,
-    violation: float = math.nan,
+    violation: float | None = None,
     warning: str | None = None,
     scale: RelativeScale = SAME,
 ) -> Any:

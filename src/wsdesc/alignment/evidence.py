@@ -38,7 +38,7 @@ class Evidence(NamedTuple):
     score: float  # `score_candidate`
     in_view: int = 0  # points in directions in which the other scan's free space is known
     visible: int = 0  # of these, not hidden behind the other scan's surfaces
-    violation: float = math.nan  # share of these within free space; NaN if no free space is known
+    violation: float | None = None  # share of these within free space; None if no free space is known
 
     @classmethod
     def of(
@@ -71,7 +71,7 @@ class Evidence(NamedTuple):
             score=score_candidate(score),
             in_view=free.in_view,
             visible=free.visible,
-            violation=free.violation if free.in_view else math.nan,
+            violation=free.violation if free.in_view else None,
         )
 
 
@@ -117,7 +117,7 @@ def _features(k: int, candidates: Sequence[Evidence]) -> list[float]:
         _log_ratio(own.tightness, [other.tightness for other in others]),
         _log_ratio(own.curvature_similarity, [other.curvature_similarity for other in others]),
         -_log_ratio(1 / max(own.misfit, 1e-12), [1 / max(misfit, 1e-12) for misfit in comparable]),
-        math.log10(max(own.violation, 1e-4)),  # NaN stays NaN
+        math.nan if own.violation is None else math.log10(max(own.violation, 1e-4)),
     ]
 
 

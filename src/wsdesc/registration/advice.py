@@ -35,9 +35,10 @@ def warnings_about(candidate: Candidate, resolution: float) -> list[str]:
             f"The scans differ in scale: the source is {size} times as large as it should be. Check the "
             f"units, or divide its coordinates by {scale.factor:.3f}."
         )
-    if candidate.evidence.violation > VIOLATION:
+    violation = candidate.evidence.violation
+    if violation is not None and violation > VIOLATION:
         warnings.append(
-            f"{candidate.evidence.violation:.1%} of the points in view lie where the other scanner saw free "
+            f"{violation:.1%} of the points in view lie where the other scanner saw free "
             "space: the pose is wrong, or something moved between the scans."
         )
     if candidate.ambiguous:
