@@ -5,8 +5,8 @@
 
 Prints a table with one row per domain, whose confidences come from a model fitted to all other domains:
 successes, their precision and recall by overlap, the expected calibration error, and the wrong successes of
-twins (pairs of one place without overlap) and of strangers (pairs of two places). Writes the model of all domains, and with `--plot` one reliability
-diagram per domain.
+twins (pairs of one place without overlap) and of strangers (pairs of two places). Writes the model of all
+domains, and with `--plot` one reliability diagram per domain.
 """
 
 from __future__ import annotations
