@@ -7,7 +7,7 @@ rotated and wherever its origin is.
 - Each principal axis points to the side with the longer tail: its third moment is positive. If the axes are
   left-handed then, the axis with the least skewness is reversed.
 - Then the axes are tilted by a fixed rotation. The principal axes of many rooms are parallel to their walls,
-  and voxel grids parallel to a wall give up to 8 % fewer points than others. Tilted, all scans are alike.
+  and voxel grids parallel to a wall give up to 8 % fewer points than others. Tilted grids give equal numbers.
 - Outliers have little weight: a point at r times the root mean square distance has 1 / (1 + (r / 3)²).
 - All points count: a sample would change with the number of points, and noise of float32 files changes the
   frame no more than it changes a point. Dense points near a scanner add little to a covariance.

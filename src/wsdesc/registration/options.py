@@ -33,8 +33,12 @@ class RegisterOptions(Options):
     )
     target_viewpoint: Position = Field(None, description="Position of the target's scanner; as above.")
     solver: Solver = Field("consensus", description="Pose solver: consensus or ransac.")
-    hypotheses: int = Field(12, ge=1, description="Hypotheses that the solver proposes.")
-    refined: int = Field(4, ge=1, description="Candidates: hypotheses that are refined, the best fits.")
+    hypotheses: int = Field(
+        12, ge=1, description="Hypotheses that the solver proposes; 5 times as many in the last round."
+    )
+    refined: int = Field(
+        4, ge=1, description="Hypotheses that are refined, the best fits; 3 times as many in the last round."
+    )
     refine: bool = Field(True, description="Refinement of the pose on the surfaces of both scans.")
     device: str = Field("auto", description="Device: cpu, cuda, or auto.")
     seed: int = Field(0, ge=0, description="Seed of all random choices.")

@@ -76,7 +76,7 @@ class AlternativePose(PoseMethods):
             T_target_source=check_rigid(values["T_target_source"], "T_target_source"),
             probability=float(values["probability"]),
             overlap=_nan_if_none(values["overlap"]),
-            overlap_target=None if (share := values.get("overlap_target")) is None else float(share),
+            overlap_target=_float_or_none(values.get("overlap_target")),
             rmse=_infinite_if_none(values["rmse"]),
         )
 
@@ -291,7 +291,7 @@ class Registration(PoseMethods, NotebookDisplay):
             success=bool(values["success"]),
             confidence=float(values["confidence"]),
             overlap=_nan_if_none(values["overlap"]),
-            overlap_target=None if (share := values.get("overlap_target")) is None else float(share),
+            overlap_target=_float_or_none(values.get("overlap_target")),
             rmse=_infinite_if_none(values["rmse"]),
             inliers=int(values["inliers"]),
             matches=int(values["matches"]),
@@ -339,6 +339,10 @@ def _read_viewpoints(values: list[Any]) -> Viewpoints:
 def _matrix_text(T: Pose) -> str:
     """Write four rows of four numbers, as CloudCompare reads them, with all digits."""
     return "\n".join(" ".join(f"{value!r}" for value in row) for row in (T + 0.0).tolist())
+
+
+def _float_or_none(value: Any) -> float | None:
+    return None if value is None else float(value)
 
 
 def _finite_or_none(value: float) -> float | None:

@@ -36,7 +36,7 @@ class Information(NamedTuple):
     def seen_from_source(self, T_target_source: Floats) -> Information:
         """Return the information of the inverse pose, for twists in the frame of the source."""
         R, t = T_target_source[:3, :3], T_target_source[:3, 3]
-        blocks = np.kron(np.eye(2), R)  # shift and rotation about the same centre turn alike
+        blocks = np.kron(np.eye(2), R)  # rotates the translation and the rotation part
         return self._replace(matrix=blocks.T @ self.matrix @ blocks, centre=(self.centre - t) @ R)
 
 

@@ -142,7 +142,7 @@ class Sections:
 
 
 def ragged(values: np.ndarray, offsets: np.ndarray) -> Ragged:
-    """Build rows from values (n,) and the offsets (rows + 1,) of their ends, of which the first is 0."""
+    """Build rows from values (n,) and offsets (rows + 1,): row k ends at offset k + 1, and the first is 0."""
     lengths = np.diff(offsets)
     if len(offsets) and (offsets[0] != 0 or offsets[-1] != len(values) or (lengths < 0).any()):
         raise ValueError(f"the offsets of the cells do not fit to {len(values)} vertex indices")

@@ -35,7 +35,7 @@ def site_scans(
 
     Each scan overlaps one of the earlier scans by a share drawn from `overlaps`, as far as the site allows.
     Where the site has repetitive structure, some positions are counterparts of earlier ones: the
-    scans look alike and overlap little or not at all. Persons and cars may move from scan to scan.
+    scans show equal surfaces and overlap little or not at all. Persons and cars may move from scan to scan.
 
     Args:
         kind: One of `SITES`.

@@ -46,7 +46,7 @@ class _Plan:
     sill: float
     core: str  # what is inside the ring: blank, doors or windows
     niche: float  # depth of a niche between rooms; 0: none
-    equal: float  # share of rooms furnished alike
+    equal: float  # share of rooms with equal furniture
 
     @property
     def half(self) -> NDArray[np.float64]:
