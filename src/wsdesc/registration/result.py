@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,69 +15,20 @@ from wsdesc.alignment.covariance import PoseCovariance, largest_deviations, move
 from wsdesc.alignment.evidence import Evidence
 from wsdesc.alignment.information import Information
 from wsdesc.cloud.viewpoint import Viewpoint
-from wsdesc.core.atomic import atomic_write
-from wsdesc.core.errors import FileFormatError, InputError
-from wsdesc.core.geometry import check_rigid, inverse, transform
+from wsdesc.core.errors import InputError
+from wsdesc.core.geometry import inverse, transform
 from wsdesc.core.notebook import NotebookDisplay
 from wsdesc.descriptor.description import Description
+from wsdesc.registration import result_file
+from wsdesc.registration.alternative import PLAUSIBLE as PLAUSIBLE
+from wsdesc.registration.alternative import AlternativePose as AlternativePose
+from wsdesc.registration.plain_values import finite_or_none, nan_if_none
 from wsdesc.registration.pose import Pose as Pose
 from wsdesc.registration.pose import PoseMethods
 
 Viewpoints = tuple[Viewpoint | None, Viewpoint | None]  # of source and target
 
 SUCCESS = 0.9  # lowest confidence of a success
-PLAUSIBLE = 0.01  # lowest probability of an alternative pose
-_LARGEST_FILE = 10 << 20  # bytes; a result has a few thousand
-
-
-@dataclass(frozen=True, eq=False)
-class AlternativePose(PoseMethods):
-    """Another plausible pose of a registered pair. At most one pose of a pair is right.
-
-    Attributes:
-        T_target_source: (4, 4) rigid transformation from source to target coordinates, in the scans' unit.
-        probability: Probability that this pose is the right one, 0.01 … 1.
-        overlap: Share of the source's points with a partner in the target, 0 … 1.
-        rmse: Root mean square point-to-plane distance in the overlap, in the scans' unit.
-        overlap_target: Share of the target's points with a partner in the source; None if unknown.
-    """
-
-    T_target_source: Pose
-    probability: float
-    overlap: float
-    rmse: float
-    overlap_target: float | None = None
-
-    def inverse(self) -> AlternativePose:
-        """Return the pose of the target in the frame of the source."""
-        return AlternativePose(
-            T_target_source=inverse(self.T_target_source),
-            probability=self.probability,
-            overlap=_nan_if_none(self.overlap_target),
-            rmse=self.rmse,
-            overlap_target=_finite_or_none(self.overlap),
-        )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON. An infinite `rmse` becomes None."""
-        return {
-            "T_target_source": self.T_target_source.tolist(),
-            "probability": self.probability,
-            "overlap": _finite_or_none(self.overlap),
-            "overlap_target": self.overlap_target,
-            "rmse": _finite_or_none(self.rmse),
-        }
-
-    @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> AlternativePose:
-        """Read the values of `to_dict`."""
-        return cls(
-            T_target_source=check_rigid(values["T_target_source"], "T_target_source"),
-            probability=float(values["probability"]),
-            overlap=_nan_if_none(values["overlap"]),
-            overlap_target=_float_or_none(values.get("overlap_target")),
-            rmse=_infinite_if_none(values["rmse"]),
-        )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -157,8 +107,8 @@ class Registration(PoseMethods, NotebookDisplay):
         return replace(
             self,
             T_target_source=inverse(self.T_target_source),
-            overlap=_nan_if_none(self.overlap_target),
-            overlap_target=_finite_or_none(self.overlap),
+            overlap=nan_if_none(self.overlap_target),
+            overlap_target=finite_or_none(self.overlap),
             scale=1 / self.scale,
             scale_deviation=self.scale_deviation / self.scale**2,
             alternatives=[pose.inverse() for pose in self.alternatives],
@@ -218,25 +168,7 @@ class Registration(PoseMethods, NotebookDisplay):
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON. Infinite values become None."""
-        return {
-            "T_target_source": self.T_target_source.tolist(),
-            "success": self.success,
-            "confidence": self.confidence,
-            "overlap": _finite_or_none(self.overlap),
-            "overlap_target": self.overlap_target,
-            "rmse": _finite_or_none(self.rmse),
-            "inliers": self.inliers,
-            "matches": self.matches,
-            "resolution": self.resolution,
-            "scale": self.scale,
-            "scale_deviation": _finite_or_none(self.scale_deviation),
-            "viewpoints": [None if v is None else v.to_dict() for v in self.viewpoints],
-            "covariance": None if self.covariance is None else self.covariance.tolist(),
-            "covariance_centre": None if self.covariance_centre is None else self.covariance_centre.tolist(),
-            "alternatives": [pose.to_dict() for pose in self.alternatives],
-            "warnings": self.warnings,
-            "timings": {name: round(seconds, 4) for name, seconds in self.timings.items()},
-        }
+        return result_file.to_dict(self)
 
     def save(self, path: str | Path, *, all_poses: bool = False) -> None:
         """Write the result to a .json file, or only the matrix `T_target_source` to a .txt file.
@@ -246,19 +178,7 @@ class Registration(PoseMethods, NotebookDisplay):
             all_poses: Append the alternatives to a .txt file, each below a line "# probability …". A .json
                 file always has them.
         """
-        kind = Path(path).suffix.lower()
-        if kind == ".json":
-            text = json.dumps(self.to_dict(), indent=2)
-        elif kind == ".txt":
-            text = _matrix_text(self.T_target_source)
-            if all_poses:
-                text = f"# probability {self.confidence:.3f}\n{text}"
-                for pose in self.alternatives:
-                    text += f"\n# probability {pose.probability:.3f}\n{_matrix_text(pose.T_target_source)}"
-        else:
-            raise FileFormatError(f"{path}: a registration is saved as .json or .txt")
-        with atomic_write(path) as temporary:
-            temporary.write_text(text + "\n", encoding="utf-8")
+        result_file.save(self, path, all_poses=all_poses)
 
     @classmethod
     def load(cls, path: str | Path) -> Registration:
@@ -266,45 +186,7 @@ class Registration(PoseMethods, NotebookDisplay):
 
         The file holds neither `evidence` and `information` nor the described scans: they are None.
         """
-        try:
-            if Path(path).stat().st_size > _LARGEST_FILE:
-                raise FileFormatError(f"{path}: too large for a registration")
-            values = json.loads(Path(path).read_text(encoding="utf-8"))
-            return cls._from_dict(values)
-        except OSError as error:
-            raise FileFormatError(f"{path}: cannot be read: {error.strerror or error}") from error
-        except (
-            ValueError,
-            TypeError,
-            KeyError,
-            AttributeError,
-            OverflowError,
-            RecursionError,
-            InputError,
-        ) as error:
-            raise FileFormatError(f"{path}: not a registration that `Registration.save` wrote") from error
-
-    @classmethod
-    def _from_dict(cls, values: dict[str, Any]) -> Registration:
-        return cls(
-            T_target_source=check_rigid(values["T_target_source"], "T_target_source"),
-            success=bool(values["success"]),
-            confidence=float(values["confidence"]),
-            overlap=_nan_if_none(values["overlap"]),
-            overlap_target=_float_or_none(values.get("overlap_target")),
-            rmse=_infinite_if_none(values["rmse"]),
-            inliers=int(values["inliers"]),
-            matches=int(values["matches"]),
-            resolution=float(values["resolution"]),
-            scale=float(values.get("scale", 1.0)),
-            scale_deviation=_infinite_if_none(values.get("scale_deviation")),
-            viewpoints=_read_viewpoints(values.get("viewpoints", [None, None])),
-            covariance=_array_or_none(values.get("covariance"), (6, 6)),
-            covariance_centre=_array_or_none(values.get("covariance_centre"), (3,)),
-            alternatives=[AlternativePose.from_dict(pose) for pose in values.get("alternatives", [])],
-            warnings=[str(warning) for warning in values["warnings"]],
-            timings={str(name): float(seconds) for name, seconds in values["timings"].items()},
-        )
+        return cls(**result_file.load_fields(path))
 
     def __repr__(self) -> str:
         return (
@@ -331,40 +213,5 @@ class Registration(PoseMethods, NotebookDisplay):
         return "\n".join(lines + rows)
 
 
-def _read_viewpoints(values: list[Any]) -> Viewpoints:
-    source, target = (None if v is None else Viewpoint.read(v["position"], v["source"]) for v in values)
-    return source, target
-
-
-def _matrix_text(T: Pose) -> str:
-    """Write four rows of four numbers, as CloudCompare reads them, with all digits."""
-    return "\n".join(" ".join(f"{value!r}" for value in row) for row in (T + 0.0).tolist())
-
-
-def _float_or_none(value: Any) -> float | None:
-    return None if value is None else float(value)
-
-
-def _finite_or_none(value: float) -> float | None:
-    return value if math.isfinite(value) else None
-
-
-def _infinite_if_none(value: Any) -> float:
-    return math.inf if value is None else float(value)
-
-
-def _nan_if_none(value: float | None) -> float:
-    return math.nan if value is None else float(value)
-
-
 def _percent(share: float) -> str:
     return "unknown" if math.isnan(share) else f"{share:.0%}"
-
-
-def _array_or_none(values: Any, shape: tuple[int, ...]) -> NDArray[np.float64] | None:
-    if values is None:
-        return None
-    array = np.asarray(values, dtype=np.float64)
-    if array.shape != shape or not np.isfinite(array).all():
-        raise ValueError(f"expected finite numbers of shape {shape}")
-    return array
