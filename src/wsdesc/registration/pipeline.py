@@ -10,14 +10,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
-from wsdesc.alignment.covariance import estimate_covariance
 from wsdesc.alignment.surface import Surface, make_surfaces
 from wsdesc.cloud.convert import Scan
-from wsdesc.cloud.local_frame import in_scan_frames
-from wsdesc.cloud.units import INDOOR_RESOLUTION, different_units, measure
+from wsdesc.cloud.units import different_units, measure
 from wsdesc.cloud.viewpoint import ViewpointOption
 from wsdesc.core.devices import choose_device
 from wsdesc.core.errors import InputError
@@ -25,13 +22,10 @@ from wsdesc.core.kernels import run_each
 from wsdesc.core.progress import ProgressHook, StepTimer
 from wsdesc.descriptor.description import Description, cleaned_points, load_model, prepare_scans
 from wsdesc.descriptor.options import DEFAULT_MODEL
-from wsdesc.registration.advice import as_sentence, no_alignment_found, warnings_about
-from wsdesc.registration.candidates import Candidate, find_candidates
+from wsdesc.registration.advice import as_sentence
 from wsdesc.registration.options import RegisterOptions, Solver
-from wsdesc.registration.result import PLAUSIBLE, SUCCESS, AlternativePose, Pose, Registration, Viewpoints
-
-# Factors of the last of several rounds: the right pose was perhaps not among the hypotheses before.
-MORE_HYPOTHESES, MORE_REFINED = 5, 3
+from wsdesc.registration.result import Registration
+from wsdesc.registration.rounds import failed_result, register_round
 
 
 def register(
@@ -120,7 +114,7 @@ def register(
         resolution = o.resolution or measure(*points).resolution
         if unit_warning and o.resolution is None:
             viewpoints = (clouds[0].viewpoint, clouds[1].viewpoint)
-            return _failed(resolution, [as_sentence(unit_warning)], timer, viewpoints)
+            return failed_result(resolution, [as_sentence(unit_warning)], timer, viewpoints)
         network, name = load_model(o.model, o.device)
         p, q = prepare_scans(clouds, resolution, name, o.seed, o.keypoints, where)
     with timer("surfaces"):
@@ -129,7 +123,7 @@ def register(
         p, q = p.with_keypoints(count, o.seed), q.with_keypoints(count, o.seed)
         with timer("describe", p.missing(count) + q.missing(count)) as advance:
             p, q = p.extend(network, count, advance), q.extend(network, count, advance)
-        result = _best_candidate(p, q, surfaces, o, timer, thorough=0 < number == len(o.keypoints) - 1)
+        result = register_round(p, q, surfaces, o, timer, thorough=0 < number == len(o.keypoints) - 1)
         if result.success or max(len(p.descriptors), len(q.descriptors)) < count:
             break
     return result
@@ -190,7 +184,7 @@ def _register_described(
 ) -> Registration:
     source.check_comparable(target)
     surfaces = surfaces or make_surfaces(source.points, target.points)
-    return _best_candidate(source, target, surfaces, o, StepTimer(progress))
+    return register_round(source, target, surfaces, o, StepTimer(progress))
 
 
 def both_described(source: Any, target: Any) -> tuple[Description, Description]:
@@ -200,99 +194,4 @@ def both_described(source: Any, target: Any) -> tuple[Description, Description]:
     described, other = ("source", "target") if isinstance(source, Description) else ("target", "source")
     raise InputError(
         f"the {described} is a Description, the {other} is not: describe both scans, at the same resolution"
-    )
-
-
-def _best_candidate(
-    p: Description,
-    q: Description,
-    surfaces: tuple[Surface, Surface],
-    o: RegisterOptions,
-    timer: StepTimer,
-    *,
-    thorough: bool = False,
-) -> Registration:
-    """Register the description p to q; `thorough` considers more hypotheses."""
-    found = find_candidates(
-        p,
-        q,
-        surfaces,
-        solver=o.solver,
-        hypotheses=o.hypotheses * (MORE_HYPOTHESES if thorough else 1),
-        refined=o.refined * (MORE_REFINED if thorough else 1),
-        refine=o.refine,
-        seed=o.seed,
-        timer=timer,
-    )
-    if not found.ranked:
-        viewpoints = (p.viewpoint, q.viewpoint)
-        return _failed(p.resolution, [no_alignment_found(p.resolution)], timer, viewpoints, found.matches)
-    best = found.ranked[0]
-    with timer("scale"):
-        scale = best.scale
-    with timer("covariance"):
-        exactness = estimate_covariance(*best.surfaces, best.refined, INDOOR_RESOLUTION)
-        exactness = exactness and exactness.in_frame(q.T_scan_local, p.unit)
-    return Registration(
-        T_target_source=_pose_of_scans(best, p, q),
-        success=best.confidence >= SUCCESS,
-        confidence=best.confidence,
-        overlap=best.refined.score.overlap_source,
-        overlap_target=best.refined.score.overlap_target,
-        rmse=best.refined.rmse * p.unit,
-        inliers=int(best.hypothesis.inliers.sum()),
-        matches=found.matches,
-        resolution=p.resolution,
-        scale=scale.factor,
-        scale_deviation=scale.factor * scale.deviation,
-        covariance=exactness.matrix if exactness else None,
-        covariance_centre=exactness.centre if exactness else None,
-        alternatives=_alternatives(found.ranked[1:], p, q),
-        warnings=warnings_about(best, p.resolution),
-        timings=timer.seconds,
-        viewpoints=(p.viewpoint, q.viewpoint),
-        evidence=best.evidence,
-        information=best.refined.information,
-        described=(p.to("cpu"), q.to("cpu")),
-    )
-
-
-def _pose_of_scans(candidate: Candidate, p: Description, q: Description) -> Pose:
-    """Convert the pose of a candidate to the unit and the frames of the scans."""
-    T = candidate.refined.T_target_source.copy()
-    T[:3, 3] *= p.unit
-    return in_scan_frames(T, p.T_scan_local, q.T_scan_local)
-
-
-def _alternatives(others: Sequence[Candidate], p: Description, q: Description) -> list[AlternativePose]:
-    """List the plausible ones of the other candidates, most probable first."""
-    return [
-        AlternativePose(
-            T_target_source=_pose_of_scans(candidate, p, q),
-            probability=candidate.confidence,
-            overlap=candidate.refined.score.overlap_source,
-            overlap_target=candidate.refined.score.overlap_target,
-            rmse=candidate.refined.rmse * p.unit,
-        )
-        for candidate in sorted(others, key=lambda candidate: -candidate.confidence)
-        if candidate.confidence >= PLAUSIBLE
-    ]
-
-
-def _failed(
-    resolution: float, warnings: list[str], timer: StepTimer, viewpoints: Viewpoints, matches: int = 0
-) -> Registration:
-    return Registration(
-        np.eye(4),
-        False,
-        0.0,
-        0.0,
-        float("inf"),
-        0,
-        matches,
-        resolution,
-        overlap_target=0.0,
-        warnings=warnings,
-        timings=timer.seconds,
-        viewpoints=viewpoints,
     )
