@@ -8,6 +8,7 @@ import torch
 import trimesh
 
 import wsdesc
+from wsdesc.cloud.convert import as_cloud
 from wsdesc.core.errors import InputError
 from wsdesc.reconstruction.inputs import as_files
 
@@ -45,3 +46,21 @@ def test_one_scan_is_not_a_sequence_of_scans(scan):
 def test_an_array_of_scans_is_a_sequence(tmp_path):
     paths, failed = as_files(np.stack([POINTS, POINTS]), tmp_path, None)
     assert (len(paths), failed) == (2, {})
+
+
+def test_scans_in_memory_keep_viewpoint_and_attributes(tmp_path):
+    viewpoint, intensity = np.array([0.5, -0.2, 1.5]), np.arange(len(POINTS), dtype=np.float32)
+    names = np.array(["wall"] * len(POINTS))  # text is left out
+    clouds = [
+        wsdesc.Cloud(POINTS, {"intensity": intensity, "name": names}, viewpoint=viewpoint),
+        wsdesc.Cloud(POINTS, sampled=True),
+    ]
+    paths, failed = as_files(clouds, tmp_path, None)
+    first, second = (as_cloud(path) for path in paths.values())
+    assert failed == {}
+    np.testing.assert_array_equal(first.viewpoint, viewpoint)
+    assert list(first.attributes) == ["intensity"]
+    assert len(first.attributes["intensity"]) == len(first)
+    assert not first.sampled
+    assert second.sampled
+    assert second.viewpoint is None

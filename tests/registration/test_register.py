@@ -59,6 +59,8 @@ def test_pose_is_right_and_confident(pair, result):
     assert 0.2 < result.overlap <= 1
     assert 0 < result.rmse < result.resolution
     assert 3 <= result.inliers <= result.matches
+    assert result.matched.pairs.shape == (result.matches, 2)
+    assert result.matched.inlier.sum() == result.inliers
     assert result.warnings == []
     assert {"read", "prepare", "describe", "match and solve", "verify and refine"} <= set(result.timings)
 

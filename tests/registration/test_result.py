@@ -3,6 +3,7 @@
 import json
 import math
 from dataclasses import fields, replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -28,6 +29,22 @@ def test_json_file_keeps_all_values(result, tmp_path):
     np.testing.assert_array_equal(loaded.T_target_source, result.T_target_source)
     assert loaded.to_dict() == result.to_dict()
     assert json.loads((tmp_path / "a.json").read_text()) == result.to_dict()
+
+
+def test_files_of_both_scans_are_found_after_a_move(result, tmp_path, monkeypatch):
+    before, after = tmp_path / "before", tmp_path / "after"
+    (before / "scans").mkdir(parents=True)
+    for name in ("a.ply", "b.e57"):
+        (before / "scans" / name).touch()
+    monkeypatch.chdir(before)
+    result.of_files("scans/a.ply", Path("scans/b.e57#2")).save("result.json")
+    before.rename(after)
+    monkeypatch.chdir(tmp_path)
+    loaded = Registration.load("after/result.json")
+    assert loaded.files == (Path("after/scans/a.ply"), Path("after/scans/b.e57#2"))
+    assert loaded.inverse().files == loaded.files[::-1]
+    result.of_files(np.zeros((9, 3)), "b.ply").save("result.json")
+    assert Registration.load("result.json").files == (None, Path("b.ply"))
 
 
 def test_infinite_rmse_survives_a_file(tmp_path):
@@ -165,7 +182,8 @@ def test_inverse_knows_every_field():
     same = {"success", "confidence", "rmse", "inliers", "matches", "resolution", "warnings", "timings"}
     same |= {"evidence"}  # swapping the scans hardly changes it
     changed = {"T_target_source", "overlap", "overlap_target", "scale", "scale_deviation", "alternatives"}
-    changed |= {"viewpoints", "information", "described", "covariance", "covariance_centre"}
+    changed |= {"viewpoints", "information", "described", "matched", "files"}
+    changed |= {"covariance", "covariance_centre"}
     assert {field.name for field in fields(Registration)} == same | changed
 
 

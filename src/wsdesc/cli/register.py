@@ -98,7 +98,7 @@ def register(
             clouds = [as_cloud(path) for path in (source, target)]
         from wsdesc.registration.pipeline import register as run
 
-        result = run(*clouds, progress=progress, **options)
+        result = run(*clouds, progress=progress, **options).of_files(source, target)
         for path, cloud in zip((source, target), clouds, strict=True):
             if cloud.dropped:
                 result.warnings.append(f"{path}: {cloud.dropped} points that are not finite were ignored.")

@@ -104,6 +104,8 @@ def _read_scan(path: Path, nonfinite: NonFinite) -> Cloud:
     sampled = scan_points(content.points, content.faces)
     if sampled is not None:
         return Cloud(sampled, dropped=dropped, storage=_storage(path, content), sampled=True)
+    if content.sampled:
+        return Cloud(content.points, content.attributes, dropped, _storage(path, content), sampled=True)
     if path.suffix.lower() == ".stl":  # each triangle repeats its vertices
         content, dropped = _finite(path, _read(path, faces=False), nonfinite)
     return Cloud(content.points, content.attributes, dropped, _storage(path, content), content.viewpoint)
@@ -138,7 +140,7 @@ def write_points(
             get rgb, normal_x, … as in the Point Cloud Library, and one field for other arrays. npy, obj and
             off store none.
         storage: of a cloud that was read: las and laz keep its scale, extra dimensions and coordinate system.
-        viewpoint: (3,) position of the scanner; pcd and e57 store it.
+        viewpoint: (3,) position of the scanner; pcd, e57 and npz store it.
 
     Raises:
         InputError: the points or attributes are invalid.

@@ -1,4 +1,4 @@
-"""Folders for results: create them, and keep two runs from writing into the same one."""
+"""Folders for results: create them, name files in them, and keep out a second run."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import IO
 
 from wsdesc.core.errors import FileFormatError, InputError
+from wsdesc.core.file_parts import split_part
 
 _LOCK_BYTE = 1 << 20  # position of the locked byte on Windows, behind the text so that others can read it
 
@@ -38,6 +39,23 @@ def check_links(folder: Path) -> None:
             raise FileFormatError(
                 f"{path}: this link leads out of the folder for results: remove it or choose another folder"
             )
+
+
+def relative_name(file: Path, folder: Path) -> str:
+    """Return the name of a file relative to a folder, so that both can be moved together."""
+    file, folder = Path(os.path.realpath(file)), Path(os.path.realpath(folder))
+    try:
+        return Path(os.path.relpath(file, folder)).as_posix()
+    except ValueError:  # two drives of Windows
+        return str(file)
+
+
+def file_of_name(name: str, folder: Path) -> Path:
+    """Return the file that `relative_name` named; in old results, one relative to the working folder."""
+    file = folder / name
+    if ".." in file.parts:
+        file = Path(os.path.normpath(os.path.realpath(folder) / Path(name)))
+    return file if split_part(file)[0].exists() or not split_part(name)[0].exists() else Path(name)
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from wsdesc.cloud.merge import VoxelMerge
 from wsdesc.cloud.write import write_cloud
 from wsdesc.core.atomic import atomic_write
 from wsdesc.core.errors import FileFormatError, InputError, WSDescError
-from wsdesc.core.folders import make_folder
+from wsdesc.core.folders import file_of_name, make_folder, relative_name
 from wsdesc.core.geometry import Floats, check_length, check_rigid
 from wsdesc.core.progress import ProgressHook, no_progress
 from wsdesc.reconstruction.result import EdgeResult, Reconstruction
@@ -32,8 +32,9 @@ def save(
     if voxel is not None:
         check_length(voxel, "voxel")
     make_folder(folder)
+    files = {name: relative_name(path, folder) for name, path in result.paths.items()}
     texts = {
-        POSES: json.dumps(poses_dict(result), indent=1),
+        POSES: json.dumps(poses_dict(result) | {"files": files}, indent=1),
         TUM: tum_text(result),
         GRAPH: json.dumps(graph_dict(result), indent=1),
         REPORT: report_text(result),
@@ -57,7 +58,7 @@ def load(folder: Path) -> Reconstruction:
             not_placed={str(name): str(reason) for name, reason in poses["not_placed"].items()},
             edges=[_edge(values) for values in graph["edges"]],
             resolution=float(poses["resolution"]),
-            paths={str(name): Path(path) for name, path in poses["files"].items()},
+            paths={str(name): file_of_name(path, folder) for name, path in poses["files"].items()},
         )
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, InputError) as error:
         raise FileFormatError(f"{folder}: not a result that `Reconstruction.save` wrote") from error

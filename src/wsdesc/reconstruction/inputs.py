@@ -10,10 +10,12 @@ from typing import Any, cast
 
 import numpy as np
 
+from wsdesc.cloud.cloud import Cloud
 from wsdesc.cloud.convert import Scan, as_cloud
-from wsdesc.cloud.files import write_points
+from wsdesc.cloud.formats import arrays
 from wsdesc.cloud.scan_files import find_scan_files
 from wsdesc.cloud.stations import expand_stations
+from wsdesc.core.atomic import atomic_write
 from wsdesc.core.errors import InputError, WSDescError
 from wsdesc.reconstruction.options import JOURNAL
 
@@ -59,7 +61,7 @@ def _is_one_scan(scans: Any) -> bool:
 def as_files(scans: Scans, cache: Path, out: Path | None) -> tuple[dict[str, Path], dict[str, str]]:
     """Return the path of each scan by name, and why other scans cannot be used.
 
-    Scans that are given as arrays are written into the folder `cache`.
+    Scans that are not files are written into the folder `cache`, with their viewpoints and attributes.
     """
     from wsdesc.cloud.clean import clean  # compiled code, which finding files does not need
 
@@ -80,11 +82,22 @@ def as_files(scans: Scans, cache: Path, out: Path | None) -> tuple[dict[str, Pat
             paths[name if name not in paths else f"{name} ({number})"] = Path(scan)
             continue
         try:
-            points = as_cloud(scan).points
-            index = clean(points).index
-            path = cache / f"scan_{number}.npy"
-            write_points(path, np.asarray(points, np.float64)[index])
+            cloud = as_cloud(scan)
+            path = cache / f"scan_{number}.npz"
+            _write_scan(path, cloud, clean(cloud.points).index)
             paths[f"scan {number}"] = path
         except InputError as error:
             failed[f"scan {number}"] = str(error)
     return paths, failed
+
+
+def _write_scan(path: Path, cloud: Cloud, index: np.ndarray) -> None:
+    """Write the points (N, 3) of a cloud that `index` selects, with all that is known about them."""
+    attributes = {
+        name: values[index]
+        for name, values in cloud.attributes.items()
+        if name not in arrays.RESERVED and values.dtype.kind in "biuf"
+    }
+    with atomic_write(path) as temporary:
+        points = np.asarray(cloud.points, np.float64)[index]
+        arrays.write(temporary, points, attributes, cloud.viewpoint, cloud.sampled)

@@ -27,6 +27,7 @@ from wsdesc.core.geometry import Floats, inverse
 from wsdesc.core.progress import StepTimer
 from wsdesc.descriptor.description import Description
 from wsdesc.matching.mutual import mutual_matches, one_sided_matches
+from wsdesc.registration.matched import MatchedKeypoints
 from wsdesc.registration.options import Solver
 
 _THRESHOLD = {"consensus": 0.075, "ransac": 0.05}  # residual of an inlier
@@ -96,10 +97,19 @@ class Candidate:
 
 
 class Candidates(NamedTuple):
-    """Distinct candidates of a pair, most probable first, and the number of matches that proposed them."""
+    """Distinct candidates of a pair, most probable first, and the matches that proposed them."""
 
     ranked: list[Candidate]
-    matches: int
+    pairs: torch.Tensor  # (M, 2) indices of matched keypoints in source and target
+
+    @property
+    def matches(self) -> int:
+        """Number of matches."""
+        return len(self.pairs)
+
+    def matched(self, candidate: Candidate) -> MatchedKeypoints:
+        """Return the matches, and which of them proposed a candidate."""
+        return MatchedKeypoints(self.pairs.cpu().numpy(), candidate.hypothesis.inliers.cpu().numpy())
 
 
 def find_candidates(
@@ -131,26 +141,26 @@ def find_candidates(
     """
     timer = timer or StepTimer()
     with timer("match and solve"):
-        proposed, matches = propose(p, q, solver=solver, hypotheses=hypotheses, seed=seed)
+        proposed, pairs = propose(p, q, solver=solver, hypotheses=hypotheses, seed=seed)
     with timer("verify and refine"):
         images = (getattr(p, "range_image", None), getattr(q, "range_image", None))
-        candidates = verify_hypotheses(proposed, surfaces, images, matches, refined=refined, refine=refine)
-        return Candidates(_with_probabilities(candidates), matches)
+        candidates = verify_hypotheses(proposed, surfaces, images, len(pairs), refined=refined, refine=refine)
+        return Candidates(_with_probabilities(candidates), pairs)
 
 
 def propose(
     p: Description, q: Description, *, solver: Solver = "consensus", hypotheses: int = 12, seed: int = 0
-) -> tuple[list[Hypothesis], int]:
-    """Propose poses of p in q by matches of descriptors, best first; and count the matches."""
+) -> tuple[list[Hypothesis], torch.Tensor]:
+    """Propose poses of p in q by matches of descriptors, best first; and return the matches (M, 2)."""
     if solver == "ransac":
         pairs = mutual_matches(p.descriptors, q.descriptors)
         ends = (p.keypoints[pairs[:, 0]], q.keypoints[pairs[:, 1]])
         proposed = ransac_hypotheses(*ends, threshold=_THRESHOLD[solver], hypotheses=hypotheses, seed=seed)
-        return proposed, len(pairs)
+        return proposed, pairs
     pairs, both = one_sided_matches(p.descriptors, q.descriptors)
     ends = (p.keypoints[pairs[:, 0]], q.keypoints[pairs[:, 1]])
     weights = torch.where(both, 1.0, _ONE_SIDED_WEIGHT)
-    return consensus(*ends, weights=weights, threshold=_THRESHOLD[solver], hypotheses=hypotheses), len(pairs)
+    return consensus(*ends, weights=weights, threshold=_THRESHOLD[solver], hypotheses=hypotheses), pairs
 
 
 def verify_hypotheses(

@@ -114,7 +114,8 @@ def register(
         resolution = o.resolution or measure(*points).resolution
         if unit_warning and o.resolution is None:
             viewpoints = (clouds[0].viewpoint, clouds[1].viewpoint)
-            return failed_result(resolution, [as_sentence(unit_warning)], timer, viewpoints)
+            failed = failed_result(resolution, [as_sentence(unit_warning)], timer, viewpoints)
+            return failed.of_files(source, target)
         network, name = load_model(o.model, o.device)
         p, q = prepare_scans(clouds, resolution, name, o.seed, o.keypoints, where)
     with timer("surfaces"):
@@ -126,7 +127,7 @@ def register(
         result = register_round(p, q, surfaces, o, timer, thorough=0 < number == len(o.keypoints) - 1)
         if result.success or max(len(p.descriptors), len(q.descriptors)) < count:
             break
-    return result
+    return result.of_files(source, target)
 
 
 def register_described(

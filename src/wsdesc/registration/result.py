@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -22,11 +23,13 @@ from wsdesc.descriptor.description import Description
 from wsdesc.registration import result_file
 from wsdesc.registration.alternative import PLAUSIBLE as PLAUSIBLE
 from wsdesc.registration.alternative import AlternativePose as AlternativePose
+from wsdesc.registration.matched import MatchedKeypoints
 from wsdesc.registration.plain_values import finite_or_none, nan_if_none
 from wsdesc.registration.pose import Pose as Pose
 from wsdesc.registration.pose import PoseMethods
 
 Viewpoints = tuple[Viewpoint | None, Viewpoint | None]  # of source and target
+Files = tuple[Path | None, Path | None]  # of source and target
 
 SUCCESS = 0.9  # lowest confidence of a success
 
@@ -62,6 +65,9 @@ class Registration(PoseMethods, NotebookDisplay):
         information: Information matrix of the pose, in model metres and the local frame of the target; None
             if no pose was found.
         described: Both scans with keypoints and descriptors; None if no pose was found.
+        matched: Matches between the keypoints of `described`, and which of them are inliers; None if no pose
+            was found.
+        files: Files of source and target; None where the scan was not given as a file.
     """
 
     T_target_source: Pose
@@ -84,6 +90,8 @@ class Registration(PoseMethods, NotebookDisplay):
     evidence: Evidence | None = None
     information: Information | None = None
     described: tuple[Description, Description] | None = None
+    matched: MatchedKeypoints | None = None
+    files: Files = (None, None)
 
     @property
     def displacement(self) -> float:
@@ -117,7 +125,14 @@ class Registration(PoseMethods, NotebookDisplay):
             covariance_centre=covariance.centre if covariance else None,
             information=information,
             described=self.described and self.described[::-1],
+            matched=self.matched and self.matched.swapped(),
+            files=self.files[::-1],
         )
+
+    def of_files(self, source: Any, target: Any) -> Registration:
+        """Return a copy that names the files of both scans; scans in other forms have no file."""
+        files = (Path(scan) if isinstance(scan, str | os.PathLike) else None for scan in (source, target))
+        return replace(self, files=(next(files), next(files)))
 
     def _pose_of_descriptions(self, source: Description, target: Description) -> Pose:
         """Return the pose between the local frames of both descriptions, in model metres."""

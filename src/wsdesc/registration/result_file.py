@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from wsdesc.cloud.viewpoint import Viewpoint
 from wsdesc.core.atomic import atomic_write
 from wsdesc.core.errors import FileFormatError, InputError
+from wsdesc.core.folders import file_of_name, relative_name
 from wsdesc.core.geometry import check_rigid
 from wsdesc.registration.alternative import AlternativePose
 from wsdesc.registration.plain_values import (
@@ -31,6 +32,7 @@ def to_dict(result: Registration) -> dict[str, Any]:
     """Return plain values for JSON. Infinite values become None."""
     covariance, centre = result.covariance, result.covariance_centre
     return {
+        "files": [None if file is None else str(file) for file in result.files],
         "T_target_source": result.T_target_source.tolist(),
         "success": result.success,
         "confidence": result.confidence,
@@ -55,7 +57,8 @@ def save(result: Registration, path: str | Path, *, all_poses: bool = False) -> 
     """Write a result to a .json file, or only its matrices to a .txt file; see `Registration.save`."""
     kind = Path(path).suffix.lower()
     if kind == ".json":
-        text = json.dumps(to_dict(result), indent=2)
+        files = [None if file is None else relative_name(file, Path(path).parent) for file in result.files]
+        text = json.dumps(to_dict(result) | {"files": files}, indent=2)
     elif kind == ".txt":
         text = _matrix_text(result.T_target_source)
         if all_poses:
@@ -73,15 +76,18 @@ def load_fields(path: str | Path) -> dict[str, Any]:
     try:
         if Path(path).stat().st_size > _LARGEST_FILE:
             raise FileFormatError(f"{path}: too large for a registration")
-        return _fields(json.loads(Path(path).read_text(encoding="utf-8")))
+        return _fields(json.loads(Path(path).read_text(encoding="utf-8")), Path(path).parent)
     except OSError as error:
         raise FileFormatError(f"{path}: cannot be read: {error.strerror or error}") from error
     except _INVALID as error:
         raise FileFormatError(f"{path}: not a registration that `Registration.save` wrote") from error
 
 
-def _fields(values: dict[str, Any]) -> dict[str, Any]:
-    """Convert the values of `to_dict` to the fields of a `Registration`."""
+def _fields(values: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Convert the values of `to_dict`, from a file in `folder`, to the fields of a `Registration`."""
+    source, target = (
+        None if name is None else file_of_name(name, folder) for name in values.get("files", [None, None])
+    )
     return {
         "T_target_source": check_rigid(values["T_target_source"], "T_target_source"),
         "success": bool(values["success"]),
@@ -100,6 +106,7 @@ def _fields(values: dict[str, Any]) -> dict[str, Any]:
         "alternatives": [AlternativePose.from_dict(pose) for pose in values.get("alternatives", [])],
         "warnings": [str(warning) for warning in values["warnings"]],
         "timings": {str(name): float(seconds) for name, seconds in values["timings"].items()},
+        "files": (source, target),
     }
 
 

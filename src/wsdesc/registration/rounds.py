@@ -74,6 +74,7 @@ def register_round(
         evidence=best.evidence,
         information=best.refined.information,
         described=(p.to("cpu"), q.to("cpu")),
+        matched=found.matched(best),
     )
 
 

@@ -44,7 +44,7 @@ WRITABLE = tuple(extension for extension in _FAMILY if extension not in _READ_ON
 WITH_STATIONS = (".e57", ".ptx")  # `read` takes the number of a station; the module has `count_stations`
 SINGLE = Storage(single=True)  # of float32 coordinates
 WITH_STORAGE = (".las", ".laz")  # `write` takes the `Storage` of the cloud
-WITH_VIEWPOINT = (".pcd", ".e57")  # `write` takes the position of the scanner
+WITH_VIEWPOINT = (".pcd", ".e57", ".npz")  # `write` takes the position of the scanner
 WITHOUT_ATTRIBUTES = (".npy", ".obj", ".off")  # written with coordinates only
 
 
@@ -56,6 +56,7 @@ class FileContent(NamedTuple):
     faces: np.ndarray | None = None  # (F, 3) int64 triangles, if wanted
     storage: Storage = Storage()
     viewpoint: np.ndarray | None = None  # (3,) position of the scanner, if the file states it
+    sampled: bool = False  # whether the file states that no scanner saw the points
 
     def finite(self) -> FileContent:
         """Drop points that are not finite, and the faces around them."""

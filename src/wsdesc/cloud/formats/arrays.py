@@ -15,6 +15,9 @@ from wsdesc.cloud.formats.npz import MAX_HEADER, read_arrays, read_header
 from wsdesc.cloud.storage import Storage
 from wsdesc.core.errors import InputError
 
+# Names of an npz file that attributes cannot have.
+RESERVED = ("points", "viewpoint", "sampled", "descriptors", "frames", "file")
+
 
 def read(path: Path, faces: bool) -> FileContent:
     return _read_npz(path) if path.suffix.lower() == ".npz" else _read_npy(path)
@@ -38,11 +41,23 @@ def _read_npz(path: Path) -> FileContent:
     main = next((name for name in names if name in arrays), None)
     if main is not None:
         content = _from_array(arrays.pop(main))
+        content = content._replace(**_facts(arrays))
         count = len(content.points)
         others = {name: array for name, array in arrays.items() if array.ndim and len(array) == count}
         return content._replace(attributes=content.attributes | others)
     count = len(np.atleast_1d(arrays[xyz_names(arrays)[0]]))
     return from_columns({name: array for name, array in arrays.items() if array.ndim and len(array) == count})
+
+
+def _facts(arrays: dict[str, np.ndarray]) -> dict[str, Any]:
+    """Take the arrays about the whole scan that `write` stores out of the arrays of a file."""
+    facts: dict[str, Any] = {}
+    viewpoint = arrays.get("viewpoint")
+    if viewpoint is not None and viewpoint.shape == (3,) and np.isfinite(viewpoint).all():
+        facts["viewpoint"] = arrays.pop("viewpoint").astype(np.float64)
+    if "sampled" in arrays and arrays["sampled"].shape == ():
+        facts["sampled"] = bool(arrays.pop("sampled"))
+    return facts
 
 
 def _from_array(array: np.ndarray) -> FileContent:
@@ -56,12 +71,21 @@ def _from_array(array: np.ndarray) -> FileContent:
     return FileContent(np.array(array[:, :3], np.float64, order="C"), extra, storage=storage)
 
 
-def write(path: Path, points: np.ndarray, attributes: Mapping[str, np.ndarray]) -> None:
+def write(
+    path: Path,
+    points: np.ndarray,
+    attributes: Mapping[str, np.ndarray],
+    viewpoint: np.ndarray | None = None,
+    sampled: bool = False,
+) -> None:
     with path.open("wb") as file:
         if path.suffix.lower() == ".npy":
             np.save(file, points, allow_pickle=False)
-        elif "points" in attributes:
-            raise InputError("attribute 'points': this name is reserved for the coordinates, rename it")
-        else:
-            arrays: dict[str, Any] = {"points": points, **attributes}
-            np.savez(file, **arrays)
+            return
+        facts: dict[str, Any] = {"points": points}
+        facts |= {"viewpoint": viewpoint} if viewpoint is not None else {}
+        facts |= {"sampled": np.array(True)} if sampled else {}
+        if reserved := sorted(attributes.keys() & set(RESERVED)):
+            raise InputError(f"attribute {reserved[0]!r}: this name is reserved, rename it")
+        facts |= attributes
+        np.savez(file, **facts)
