@@ -34,7 +34,7 @@ from wsdesc.core.errors import InputError
 from wsdesc.descriptor.description import Description, cleaned_points, prepare_scan
 from wsdesc.evaluation import rotation_error_deg
 from wsdesc.matching import mutual_matches
-from wsdesc.registration.candidates import propose
+from wsdesc.registration.propose import propose
 
 # Promised limits of pose differences: float32 against float64, and bf16 on CUDA against float64.
 MAX_DEGREES, MAX_MILLIMETRES = 0.05, 1.0
@@ -76,7 +76,7 @@ def compute(variant: Variant, scans: tuple[Description, Description], keypoints:
         described.append(
             replace(scan, points=points.cpu(), descriptors=descriptors.cpu(), frames=prepared.frames.cpu())
         )
-    hypotheses, _ = propose(*described)
+    hypotheses = propose(*described).hypotheses
     if not hypotheses:
         raise InputError("no hypothesis was found between these scans: use scans that overlap more")
     matches = mutual_matches(described[0].descriptors, described[1].descriptors).tolist()

@@ -113,7 +113,7 @@ def _features(k: int, candidates: Sequence[Evidence]) -> list[float]:
         math.log10(max(own.conditioning, 1e-4)),
         math.log1p(own.inliers),
         _log_ratio(own.score, [other.score for other in others]),
-        _log_ratio(own.votes, [other.votes for other in others]),
+        _log_ratio(own.votes, [other.votes for other in others]) if own.matches else math.nan,
         _log_ratio(own.tightness, [other.tightness for other in others]),
         _log_ratio(own.curvature_similarity, [other.curvature_similarity for other in others]),
         -_log_ratio(1 / max(own.misfit, 1e-12), [1 / max(misfit, 1e-12) for misfit in comparable]),

@@ -7,6 +7,7 @@ hypotheses are therefore verified on the surfaces afterwards.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -24,6 +25,9 @@ SAME_ANGLE = math.radians(10)  # poses closer than this angle and distance are o
 SAME_DISTANCE = 5  # thresholds
 MAX_REFITS = 10
 WIDE_BAND = 2.0  # thresholds within which the first refit uses matches
+
+
+Filter = Callable[[Floats], NDArray[np.bool_]]  # from poses (H, 4, 4) to which of them are allowed (H,)
 
 
 class Hypothesis(NamedTuple):
@@ -44,14 +48,17 @@ def ransac_hypotheses(
     iterations: int = 50_000,
     confidence: float = 0.999,
     seed: int = 0,
+    allow: Filter | None = None,
 ) -> list[Hypothesis]:
     """Find distinct poses of matched points source[i] ↔ target[i], (M, 3), by repeated RANSAC; best first.
 
     Each run uses the matches that are not inliers of an earlier pose. There may be fewer poses than
-    `hypotheses`, or none. The other options are those of `ransac`; `iterations` is for each run.
+    `hypotheses`, or none. `allow` drops poses that are known to be wrong. The other options are those of
+    `ransac`; `iterations` is for each run.
     """
     check_count(hypotheses)
     p, q, mean_p, mean_q = centred(*matched_points(source, target))
+    allow = centred_filter(allow, mean_p, mean_q)
     remaining = np.ones(p.shape[1], dtype=np.bool_)
     poses: list[Floats] = []
     for run in range(2 * hypotheses):  # some runs find the remaining inliers of an earlier pose
@@ -68,11 +75,12 @@ def ransac_hypotheses(
             break
         T = result.T_target_source.numpy()
         remaining &= squared_residuals(T[None], p, q)[0] > (WIDE_BAND * threshold) ** 2
-        poses.append(T)
-        if len(distinct(np.stack(poses), p, q, threshold)) == hypotheses:
+        if allow is None or allow(T[None])[0]:
+            poses.append(T)
+        if poses and len(distinct(np.stack(poses), p, q, threshold)) == hypotheses:
             break
     stacked = np.stack(poses) if poses else np.empty((0, 4, 4))
-    best = best_distinct(stacked, p, q, np.ones(p.shape[1]), threshold, hypotheses)
+    best = best_distinct(stacked, p, q, np.ones(p.shape[1]), threshold, hypotheses, allow)
     return [uncentre(hypothesis, mean_p, mean_q) for hypothesis in best]
 
 
@@ -89,6 +97,19 @@ def uncentre(hypothesis: Hypothesis, mean_p: Floats, mean_q: Floats) -> Hypothes
     return hypothesis._replace(T_target_source=T)
 
 
+def centred_filter(allow: Filter | None, mean_p: Floats, mean_q: Floats) -> Filter | None:
+    """Turn a filter of poses into one of the poses of centred matches; the means are (3, 1)."""
+    if allow is None:
+        return None
+
+    def allow_centred(poses: Floats) -> NDArray[np.bool_]:
+        poses = poses.copy()
+        poses[:, :3, 3:] += mean_q - poses[:, :3, :3] @ mean_p
+        return allow(poses)
+
+    return allow_centred
+
+
 def best_distinct(
     poses: Floats,
     p: Floats,
@@ -96,6 +117,7 @@ def best_distinct(
     weights: Floats,
     threshold: float,
     count: int,
+    allow: Filter | None = None,
 ) -> list[Hypothesis]:
     """Refit poses (S, 4, 4) to centred matches p, q (3, M); return at most `count` distinct ones."""
     if len(poses) == 0:
@@ -104,6 +126,7 @@ def best_distinct(
     inliers = squared_residuals(poses, p, q) <= threshold * threshold  # (S, M)
     order = np.argsort(-votes, kind="stable")
     order = order[(inliers & (weights > 0)).sum(axis=1)[order] >= 3]
+    order = order if allow is None else order[allow(poses[order])]
     order = order[distinct(poses[order], p, q, threshold, count)]
     return [
         Hypothesis(torch.from_numpy(poses[k]), torch.from_numpy(inliers[k]), float(votes[k])) for k in order

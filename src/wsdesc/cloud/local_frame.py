@@ -115,6 +115,31 @@ def in_scan_frames(T_local: Any, T_source_local: Any, T_target_local: Any) -> Fl
     return T_target_source
 
 
+def in_local_frames(T_target_source: Any, T_source_local: Any, T_target_local: Any) -> Floats:
+    """Convert a pose between the coordinates of two scans to one between their local frames.
+
+    The inverse of `in_scan_frames`. A rotation that was rounded, as in a file with few digits, is made exact.
+    The middle of the source stays where the given matrix puts it, also for geographic coordinates.
+
+    Args:
+        T_target_source: (4, 4), maps coordinates of the source to coordinates of the target.
+        T_source_local: (4, 4), `T_scan_local` of the source.
+        T_target_local: (4, 4), `T_scan_local` of the target.
+
+    Returns:
+        (4, 4) float64, maps local coordinates of the source to local coordinates of the target.
+
+    Raises:
+        InputError: the pose is not rigid.
+    """
+    T = check_rigid(as_array(T_target_source), "T_target_source")
+    source, target = as_array(T_source_local), as_array(T_target_local)
+    T_local = np.eye(4)
+    T_local[:3, :3] = Rotation.from_matrix(target[:3, :3].T @ T[:3, :3] @ source[:3, :3]).as_matrix()
+    T_local[:3, 3] = target[:3, :3].T @ (T[:3, :3] @ source[:3, 3] + T[:3, 3] - target[:3, 3])
+    return T_local
+
+
 def _axes(moments: _Moments) -> Floats:
     """Return the principal axes (3, 3) as columns, longest first, right-handed, with unique signs."""
     variances, vectors = np.linalg.eigh(moments.second)  # ascending

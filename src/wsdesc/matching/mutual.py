@@ -38,10 +38,14 @@ def nearest(source: Tensor, target: Tensor, chunk: int | None = None) -> tuple[T
     return index, distance
 
 
-def mutual_matches(source: Tensor, target: Tensor, chunk: int | None = None) -> Tensor:
+def mutual_matches(
+    source: Tensor, target: Tensor, chunk: int | None = None, *, allowed: Tensor | None = None
+) -> Tensor:
     """Find the pairs of descriptors that are each other's nearest neighbour.
 
-    Arguments as in `nearest`; both sets may be empty.
+    Args:
+        source, target, chunk: As in `nearest`; both sets may be empty.
+        allowed: Pairs (K, L) bool among which the nearest ones are searched; None for all.
 
     Returns:
         Matches (M, 2) int64, pairs of source and target index, sorted by source index.
@@ -49,17 +53,21 @@ def mutual_matches(source: Tensor, target: Tensor, chunk: int | None = None) -> 
     source, target = _check(source, target)
     if len(source) == 0 or len(target) == 0:
         return torch.empty(0, 2, dtype=torch.int64, device=source.device)
-    to_target, to_source = _arg_minima(source, target, chunk, columns=True)
+    to_target, to_source = _arg_minima(source, target, chunk, columns=True, allowed=allowed)
     rows = torch.arange(len(source), device=source.device)
     kept = to_source[to_target] == rows
+    if allowed is not None:  # a row without allowed pairs has no nearest neighbour
+        kept &= allowed[rows, to_target]
     return torch.stack([rows[kept], to_target[kept]], dim=1)  # (M, 2)
 
 
-def one_sided_matches(source: Tensor, target: Tensor, chunk: int | None = None) -> tuple[Tensor, Tensor]:
+def one_sided_matches(
+    source: Tensor, target: Tensor, chunk: int | None = None, *, allowed: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
     """Find the pairs of descriptors of which at least one is the other's nearest neighbour.
 
     Compared with `mutual_matches`, they have more inliers and many more outliers, for solvers that tolerate
-    them. Swapping the sets gives the same pairs. Arguments as in `nearest`; both sets may be empty.
+    them. Swapping the sets gives the same pairs. Arguments as in `mutual_matches`.
 
     Returns:
         Matches (M, 2) int64, sorted by source, then target index; and whether each is mutual, (M,) bool.
@@ -68,12 +76,15 @@ def one_sided_matches(source: Tensor, target: Tensor, chunk: int | None = None) 
     if len(source) == 0 or len(target) == 0:
         empty = torch.empty(0, 2, dtype=torch.int64, device=source.device)
         return empty, empty[:, 0].bool()
-    to_target, to_source = _arg_minima(source, target, chunk, columns=True)
+    to_target, to_source = _arg_minima(source, target, chunk, columns=True, allowed=allowed)
     rows, columns = (torch.arange(len(side), device=source.device) for side in (source, target))
     # A pair is encoded as one number; mutual pairs occur twice.
     codes = torch.cat([rows * len(target) + to_target, to_source * len(target) + columns])
-    pairs, count = codes.unique(return_counts=True)
-    return torch.stack([pairs // len(target), pairs % len(target)], dim=1), count == 2
+    codes, count = codes.unique(return_counts=True)
+    if allowed is not None:  # a row or column without allowed pairs has no nearest neighbour
+        kept = allowed.flatten()[codes]
+        codes, count = codes[kept], count[kept]
+    return torch.stack([codes // len(target), codes % len(target)], dim=1), count == 2
 
 
 def _check(source: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
@@ -93,8 +104,13 @@ def _check(source: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     return source, target
 
 
-def _arg_minima(source: Tensor, target: Tensor, chunk: int | None, columns: bool) -> tuple[Tensor, Tensor]:
-    """Find the minimum of each row and, with `columns`, of each column of the distance matrix."""
+def _arg_minima(
+    source: Tensor, target: Tensor, chunk: int | None, columns: bool, allowed: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Find the minimum of each row and, with `columns`, of each column of the distance matrix.
+
+    Only the `allowed` pairs (K, L) count; without any, the index of a row or column is arbitrary.
+    """
     if chunk is None:
         chunk = _CPU_CHUNK if source.device.type == "cpu" else _GPU_CHUNK
     if chunk < 1:
@@ -105,9 +121,13 @@ def _arg_minima(source: Tensor, target: Tensor, chunk: int | None, columns: bool
         for j in range(0, len(target), chunk):
             b = target[j : j + chunk]
             squared = torch.addmm(b.square().sum(1), a, b.T, alpha=-2)  # (chunk, chunk), less ‖a‖²
+            if allowed is not None:
+                squared.masked_fill_(~allowed[i : i + chunk, j : j + chunk], torch.inf)
             rows.update(i, j, squared, dim=1)
             if columns:
                 cols.update(j, i, squared.add_(a.square().sum(1, keepdim=True)), dim=0)
+    if allowed is not None:  # the first copy of a descriptor may belong to a pair that is not allowed
+        return rows.index, cols.index
     to_target = _first_copy(target)[rows.index]
     return to_target, _first_copy(source)[cols.index] if columns else cols.index
 

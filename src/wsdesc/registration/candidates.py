@@ -11,11 +11,11 @@ import numpy as np
 import torch
 
 from wsdesc.alignment.confidence import confidences
-from wsdesc.alignment.consensus import consensus
 from wsdesc.alignment.evidence import Evidence
 from wsdesc.alignment.free_space import FreeSpace, measure_free_space
-from wsdesc.alignment.hypotheses import Hypothesis, ransac_hypotheses
+from wsdesc.alignment.hypotheses import Hypothesis
 from wsdesc.alignment.information import Degeneracy, find_degeneracy
+from wsdesc.alignment.prior import PosePrior
 from wsdesc.alignment.refine import OVERLAP_DISTANCE, RefinedPose, evaluate
 from wsdesc.alignment.refine import refine as refine_poses
 from wsdesc.alignment.scale import RelativeScale, estimate_scale
@@ -26,14 +26,12 @@ from wsdesc.cloud.units import INDOOR_RESOLUTION
 from wsdesc.core.geometry import Floats, inverse
 from wsdesc.core.progress import StepTimer
 from wsdesc.descriptor.description import Description
-from wsdesc.matching.mutual import mutual_matches, one_sided_matches
 from wsdesc.registration.matched import MatchedKeypoints
 from wsdesc.registration.options import Solver
+from wsdesc.registration.propose import Proposals, propose
 
-_THRESHOLD = {"consensus": 0.075, "ransac": 0.05}  # residual of an inlier
 _SAME_DISTANCE, _SAME_COSINE = 10.0, 0.996  # resolutions and 5°: closer poses are the same
 SCALE_CHECKED = 0.3  # probability above which the scale is estimated; lower ones are no use to anybody
-_ONE_SIDED_WEIGHT = 0.5  # of a match that is not mutual
 _VIOLATION = 0.01  # share of points in free space that halves the rank of a hypothesis
 AMBIGUOUS = 0.05  # probability from which on another candidate is plausible
 
@@ -81,6 +79,12 @@ class Candidate:
         """Size of the source relative to the target."""
         return estimate_scale(*self.surfaces, self.refined.T_target_source, INDOOR_RESOLUTION)
 
+    def with_matches(self, proposals: Proposals) -> Candidate:
+        """Count the inliers at the refined pose, for a candidate that no match proposed."""
+        inliers, votes = proposals.count_inliers(self.refined.T_target_source)
+        hypothesis = self.hypothesis._replace(inliers=inliers, votes=votes)
+        return replace(self, hypothesis=hypothesis, matches=len(inliers))
+
     @property
     def ambiguous(self) -> bool:
         """True if another candidate of the pair is plausible."""
@@ -122,6 +126,8 @@ def find_candidates(
     refined: int = 4,
     refine: bool = True,
     seed: int = 0,
+    prior: PosePrior | None = None,
+    near: Sequence[Candidate] = (),
     timer: StepTimer | None = None,
 ) -> Candidates:
     """Propose poses of p in q by matches, verify them on the surfaces, and refine the best.
@@ -134,6 +140,8 @@ def find_candidates(
         refined: number of hypotheses that become candidates, those that fit the surfaces best.
         refine: False verifies the candidates without refining them.
         seed: seed of the solver "ransac".
+        prior: what is known about the pose; candidates that contradict it are dropped.
+        near: candidates from a search around a guess, which matches did not propose.
         timer: receives the steps "match and solve" and "verify and refine".
 
     Raises:
@@ -141,26 +149,15 @@ def find_candidates(
     """
     timer = timer or StepTimer()
     with timer("match and solve"):
-        proposed, pairs = propose(p, q, solver=solver, hypotheses=hypotheses, seed=seed)
+        proposals = propose(p, q, solver=solver, hypotheses=hypotheses, seed=seed, prior=prior)
+        proposed, pairs = proposals.hypotheses, proposals.pairs
     with timer("verify and refine"):
         images = (getattr(p, "range_image", None), getattr(q, "range_image", None))
-        candidates = verify_hypotheses(proposed, surfaces, images, len(pairs), refined=refined, refine=refine)
+        candidates = verify_hypotheses(
+            proposed, surfaces, images, len(pairs), refined=refined, refine=refine, prior=prior
+        )
+        candidates = _distinct([*candidates, *(candidate.with_matches(proposals) for candidate in near)])
         return Candidates(_with_probabilities(candidates), pairs)
-
-
-def propose(
-    p: Description, q: Description, *, solver: Solver = "consensus", hypotheses: int = 12, seed: int = 0
-) -> tuple[list[Hypothesis], torch.Tensor]:
-    """Propose poses of p in q by matches of descriptors, best first; and return the matches (M, 2)."""
-    if solver == "ransac":
-        pairs = mutual_matches(p.descriptors, q.descriptors)
-        ends = (p.keypoints[pairs[:, 0]], q.keypoints[pairs[:, 1]])
-        proposed = ransac_hypotheses(*ends, threshold=_THRESHOLD[solver], hypotheses=hypotheses, seed=seed)
-        return proposed, pairs
-    pairs, both = one_sided_matches(p.descriptors, q.descriptors)
-    ends = (p.keypoints[pairs[:, 0]], q.keypoints[pairs[:, 1]])
-    weights = torch.where(both, 1.0, _ONE_SIDED_WEIGHT)
-    return consensus(*ends, weights=weights, threshold=_THRESHOLD[solver], hypotheses=hypotheses), pairs
 
 
 def verify_hypotheses(
@@ -171,23 +168,51 @@ def verify_hypotheses(
     *,
     refined: int = 4,
     refine: bool = True,
+    prior: PosePrior | None = None,
 ) -> list[Candidate]:
-    """Rank hypotheses by surfaces and free space, and refine the best; return those that differ."""
+    """Rank hypotheses by surfaces and free space, and refine the best; return those that differ.
+
+    Candidates that contradict the prior are dropped.
+    """
     poses = np.reshape([h.T_target_source.numpy() for h in proposed], (-1, 4, 4))
     distance = 2 * OVERLAP_DISTANCE * INDOOR_RESOLUTION  # hypotheses are off by some centimetres
     scores = verify(*surfaces, poses, distance)
     contradictions = _free_space(surfaces, images, poses, refined=False)
     ranks = [score_hypothesis(s) * _agreement(free) for s, free in zip(scores, contradictions, strict=True)]
-    order = sorted(range(len(proposed)), key=lambda k: -ranks[k])[:refined]
+    order = sorted(range(len(proposed)), key=lambda k: -ranks[k])
+    if prior is not None:
+        order = [k for k in order if prior.allows_overlap(scores[k], refined=False)]
+    order = order[:refined]
     improve = refine_poses if refine else evaluate
     results = improve(*surfaces, poses[order], INDOOR_RESOLUTION)
+    if prior is not None:
+        order, results = _agreeing(prior, order, results, surfaces, refined=refine)
     refined_poses = np.reshape([result.T_target_source for result in results], (-1, 4, 4))
     seen = _free_space(surfaces, images, refined_poses, refined=refine)
     candidates = [
         Candidate(proposed[k], result, matches, surfaces, free)
         for k, result, free in zip(order, results, seen, strict=True)
     ]
-    return _distinct(sorted(candidates, key=lambda c: -score_candidate(c.refined.score)))
+    return _distinct(candidates)
+
+
+def _agreeing(
+    prior: PosePrior,
+    order: list[int],
+    results: list[RefinedPose],
+    surfaces: tuple[Surface, Surface],
+    *,
+    refined: bool,
+) -> tuple[list[int], list[RefinedPose]]:
+    """Keep the poses that agree with the prior, without their tilt if an axis is known."""
+    poses = np.reshape([result.T_target_source for result in results], (-1, 4, 4))
+    kept = np.flatnonzero(prior.allows(poses, refined=refined)).tolist()
+    order, results = [order[k] for k in kept], [results[k] for k in kept]
+    if prior.upright is not None and prior.upright.exact:
+        level = [prior.upright.level(result.T_target_source, result.information) for result in results]
+        results = evaluate(*surfaces, np.reshape(level, (-1, 4, 4)), INDOOR_RESOLUTION)
+    kept = [k for k, result in enumerate(results) if prior.allows_overlap(result.score, refined=refined)]
+    return [order[k] for k in kept], [results[k] for k in kept]
 
 
 def _free_space(
@@ -215,9 +240,9 @@ def _with_probabilities(candidates: list[Candidate]) -> list[Candidate]:
 
 
 def _distinct(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Keep the candidates that differ from all better ones."""
+    """Keep the candidates that differ from all better ones; best first."""
     kept: list[Candidate] = []
-    for candidate in candidates:
+    for candidate in sorted(candidates, key=lambda c: -score_candidate(c.refined.score)):
         if all(better.differs(candidate) for better in kept):
             kept.append(candidate)
     return kept

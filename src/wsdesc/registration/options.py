@@ -6,13 +6,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
-from wsdesc.core.options import NameOrPath, Options, Position
+from wsdesc.core.options import NameOrPath, Position
 from wsdesc.descriptor.options import DEFAULT_MODEL
+from wsdesc.registration.prior_options import PriorOptions
 
 Solver = Literal["consensus", "ransac"]
 
 
-class RegisterOptions(Options):
+class RegisterOptions(PriorOptions):
     """Options of the registration of two scans. The defaults suit most scans."""
 
     model: NameOrPath = Field(

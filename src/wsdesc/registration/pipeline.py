@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from numpy.typing import ArrayLike
 
 from wsdesc.alignment.surface import Surface, make_surfaces
 from wsdesc.cloud.convert import Scan
@@ -23,9 +24,12 @@ from wsdesc.core.progress import ProgressHook, StepTimer
 from wsdesc.descriptor.description import Description, cleaned_points, load_model, prepare_scans
 from wsdesc.descriptor.options import DEFAULT_MODEL
 from wsdesc.registration.advice import as_sentence
+from wsdesc.registration.local_search import rounds, search_near
 from wsdesc.registration.options import RegisterOptions, Solver
+from wsdesc.registration.prior import make_prior, unreachable
+from wsdesc.registration.prior_options import DirectionOption
 from wsdesc.registration.result import Registration
-from wsdesc.registration.rounds import failed_result, register_round
+from wsdesc.registration.rounds import explain_prior, failed_result, register_round
 
 
 def register(
@@ -37,6 +41,13 @@ def register(
     keypoints: int | Sequence[int] = (300, 1200, 4000),
     source_viewpoint: ViewpointOption = None,
     target_viewpoint: ViewpointOption = None,
+    initial: ArrayLike | None = None,
+    search_radius: float | None = None,
+    max_angle: float | None = None,
+    up: DirectionOption = None,
+    axis: DirectionOption = None,
+    max_tilt: float = 5.0,
+    overlap_at_least: float = 0.0,
     solver: Solver = "consensus",
     hypotheses: int = 12,
     refined: int = 4,
@@ -64,6 +75,20 @@ def register(
             around it contradicts wrong poses. None takes it from the file, or detects whether it is the
             origin; "none" uses no free space of this scan.
         target_viewpoint: Position of the target's scanner, in the target's coordinates, in the same forms.
+        initial: Initial pose T_target_source (4, 4), in the scans' coordinates and unit. It and poses around
+            it are searched without descriptors, which works where descriptors fail.
+        search_radius: Largest distance from the initial pose, measured at the middle of the source, in the
+            scans' unit; None for no limit. Zero, with `max_angle=0`, refines the initial pose and describes
+            nothing. Refinement moves a pose by up to 8 resolutions also then.
+        max_angle: Largest rotation from the initial pose, in degrees; None for no limit. Refinement rotates
+            a pose by up to 10° also if this is less.
+        up: Up in both scans, as gravity gives it: "x", "y", "z", "-x", "-y", "-z" or a vector (3,), for both
+            scans, or a pair of these for source and target. Poses that tilt by more than `max_tilt` are
+            dropped. A smaller tilt remains in the pose; see `Registration.tilt`.
+        axis: The same for a rotation axis that is known exactly, as of a turntable or of levelled scanners.
+            The tilt is removed: the pose has four degrees of freedom.
+        max_tilt: Largest tilt against `up` or `axis`, in degrees.
+        overlap_at_least: Least overlap, 0 … 1, of the scan that overlaps more. Poses with less are dropped.
         solver: Pose solver, "consensus" or "ransac".
         hypotheses: Number of hypotheses that the solver proposes. The last of several rounds considers five
             times as many.
@@ -88,6 +113,13 @@ def register(
             "keypoints": keypoints,
             "source_viewpoint": source_viewpoint,
             "target_viewpoint": target_viewpoint,
+            "initial": initial,
+            "search_radius": search_radius,
+            "max_angle": max_angle,
+            "up": up,
+            "axis": axis,
+            "max_tilt": max_tilt,
+            "overlap_at_least": overlap_at_least,
             "solver": solver,
             "hypotheses": hypotheses,
             "refined": refined,
@@ -120,13 +152,20 @@ def register(
         p, q = prepare_scans(clouds, resolution, name, o.seed, o.keypoints, where)
     with timer("surfaces"):
         surfaces = make_surfaces(p.points, q.points)
-    for number, count in enumerate(o.keypoints):
+    prior = make_prior(o, p, q)
+    if reason := unreachable(prior, p, q):
+        return failed_result(resolution, [reason], timer, (p.viewpoint, q.viewpoint)).of_files(source, target)
+    near = search_near(prior, p, q, surfaces, o, timer)
+    counts = rounds(o, prior)
+    for number, count in enumerate(counts):
         p, q = p.with_keypoints(count, o.seed), q.with_keypoints(count, o.seed)
         with timer("describe", p.missing(count) + q.missing(count)) as advance:
             p, q = p.extend(network, count, advance), q.extend(network, count, advance)
-        result = register_round(p, q, surfaces, o, timer, thorough=0 < number == len(o.keypoints) - 1)
+        last = len(o.keypoints) > 1 and number == len(counts) - 1
+        result = register_round(p, q, surfaces, o, timer, thorough=last, prior=prior, near=near)
         if result.success or max(len(p.descriptors), len(q.descriptors)) < count:
             break
+    explain_prior(result, prior, p, q, surfaces, o, timer)
     return result.of_files(source, target)
 
 
@@ -134,6 +173,13 @@ def register_described(
     source: Description,
     target: Description,
     *,
+    initial: ArrayLike | None = None,
+    search_radius: float | None = None,
+    max_angle: float | None = None,
+    up: DirectionOption = None,
+    axis: DirectionOption = None,
+    max_tilt: float = 5.0,
+    overlap_at_least: float = 0.0,
     solver: Solver = "consensus",
     hypotheses: int = 12,
     refined: int = 4,
@@ -148,6 +194,14 @@ def register_described(
     Args:
         source: Description of the scan to align, from `wsdesc.describe`.
         target: Description of the other scan, of the same model and resolution.
+        initial: Initial pose T_target_source (4, 4), in the scans' coordinates. This and the next six options
+            are those of `register`.
+        search_radius: Largest distance from the initial pose, in the scans' unit; None for no limit.
+        max_angle: Largest rotation from the initial pose, in degrees; None for no limit.
+        up: Up in both scans, or a pair of directions.
+        axis: Axis of the rotation in both scans, or a pair of directions.
+        max_tilt: Largest tilt against `up` or `axis`, in degrees.
+        overlap_at_least: Least overlap, 0 … 1, of the scan that overlaps more.
         solver: Pose solver, "consensus" or "ransac".
         hypotheses: Number of hypotheses that the solver proposes.
         refined: Number of hypotheses that are refined, those that fit the surfaces best.
@@ -165,6 +219,13 @@ def register_described(
     """
     o = RegisterOptions.read(
         {
+            "initial": initial,
+            "search_radius": search_radius,
+            "max_angle": max_angle,
+            "up": up,
+            "axis": axis,
+            "max_tilt": max_tilt,
+            "overlap_at_least": overlap_at_least,
             "solver": solver,
             "hypotheses": hypotheses,
             "refined": refined,
@@ -185,7 +246,13 @@ def _register_described(
 ) -> Registration:
     source.check_comparable(target)
     surfaces = surfaces or make_surfaces(source.points, target.points)
-    return register_round(source, target, surfaces, o, StepTimer(progress))
+    timer, prior = StepTimer(progress), make_prior(o, source, target)
+    if reason := unreachable(prior, source, target):
+        return failed_result(source.resolution, [reason], timer, (source.viewpoint, target.viewpoint))
+    near = search_near(prior, source, target, surfaces, o, timer)
+    result = register_round(source, target, surfaces, o, timer, prior=prior, near=near)
+    explain_prior(result, prior, source, target, surfaces, o, timer)
+    return result
 
 
 def both_described(source: Any, target: Any) -> tuple[Description, Description]:

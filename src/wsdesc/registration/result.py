@@ -67,6 +67,8 @@ class Registration(PoseMethods, NotebookDisplay):
         described: Both scans with keypoints and descriptors; None if no pose was found.
         matched: Matches between the keypoints of `described`, and which of them are inliers; None if no pose
             was found.
+        tilt: Angle in degrees between `up` (or `axis`) of the source and of the target under the pose; None
+            if they are not known.
         files: Files of source and target; None where the scan was not given as a file.
     """
 
@@ -92,6 +94,7 @@ class Registration(PoseMethods, NotebookDisplay):
     described: tuple[Description, Description] | None = None
     matched: MatchedKeypoints | None = None
     files: Files = (None, None)
+    tilt: float | None = None
 
     @property
     def displacement(self) -> float:

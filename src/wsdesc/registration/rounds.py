@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from wsdesc.alignment.covariance import estimate_covariance
+from wsdesc.alignment.prior import PosePrior
 from wsdesc.alignment.surface import Surface
 from wsdesc.cloud.local_frame import in_scan_frames
 from wsdesc.cloud.units import INDOOR_RESOLUTION
@@ -15,10 +16,13 @@ from wsdesc.descriptor.description import Description
 from wsdesc.registration.advice import no_alignment_found, warnings_about
 from wsdesc.registration.candidates import Candidate, find_candidates
 from wsdesc.registration.options import RegisterOptions
+from wsdesc.registration.prior import contradictions, name_priors
 from wsdesc.registration.result import PLAUSIBLE, SUCCESS, AlternativePose, Pose, Registration, Viewpoints
 
 # Factors of the last of several rounds: the right pose was perhaps not among the hypotheses before.
 MORE_HYPOTHESES, MORE_REFINED = 5, 3
+
+_WORTH_NAMING = 0.5  # confidence of a pose that contradicts what is known
 
 
 def register_round(
@@ -29,8 +33,13 @@ def register_round(
     timer: StepTimer,
     *,
     thorough: bool = False,
+    prior: PosePrior | None = None,
+    near: Sequence[Candidate] = (),
 ) -> Registration:
-    """Register the description p to q; `thorough` considers more hypotheses."""
+    """Register the description p to q; `thorough` considers more hypotheses.
+
+    `prior` and `near` are those of `find_candidates`.
+    """
     found = find_candidates(
         p,
         q,
@@ -40,6 +49,8 @@ def register_round(
         refined=o.refined * (MORE_REFINED if thorough else 1),
         refine=o.refine,
         seed=o.seed,
+        prior=prior,
+        near=near,
         timer=timer,
     )
     if not found.ranked:
@@ -63,6 +74,7 @@ def register_round(
         inliers=int(best.hypothesis.inliers.sum()),
         matches=found.matches,
         resolution=p.resolution,
+        tilt=prior.tilt(best.refined.T_target_source) if prior else None,
         scale=scale.factor,
         scale_deviation=scale.factor * scale.deviation,
         covariance=exactness.matrix if exactness else None,
@@ -76,6 +88,35 @@ def register_round(
         described=(p.to("cpu"), q.to("cpu")),
         matched=found.matched(best),
     )
+
+
+def explain_prior(
+    result: Registration,
+    prior: PosePrior | None,
+    p: Description,
+    q: Description,
+    surfaces: tuple[Surface, Surface],
+    o: RegisterOptions,
+    timer: StepTimer,
+) -> None:
+    """Add warnings to a result without success: whether the prior may be the reason."""
+    if prior is None or result.success:
+        return
+    if result.evidence is None:
+        result.warnings.insert(0, f"No pose that was found agrees with {name_priors(o)}.")
+    if len(p.descriptors) == 0:
+        return
+    with timer("search without prior"):
+        found = find_candidates(p, q, surfaces, solver=o.solver, refine=o.refine, seed=o.seed)
+    if not found.ranked or found.ranked[0].confidence < max(_WORTH_NAMING, result.confidence):
+        return
+    best = found.ranked[0]
+    reasons = contradictions(prior, best, p.unit)
+    if reasons:
+        result.warnings.append(
+            f"The best pose without {name_priors(o)} has a confidence of {best.confidence:.2f}, but it "
+            f"{' and '.join(reasons)}. Check what is known beforehand."
+        )
 
 
 def _pose_of_scans(candidate: Candidate, p: Description, q: Description) -> Pose:

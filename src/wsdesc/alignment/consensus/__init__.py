@@ -14,7 +14,7 @@ from torch import Tensor
 
 from wsdesc.alignment.consensus import cpu, cuda
 from wsdesc.alignment.correspondences import match_weights, matched_points
-from wsdesc.alignment.hypotheses import Hypothesis, check_count
+from wsdesc.alignment.hypotheses import Filter, Hypothesis, check_count
 from wsdesc.core.errors import InputError
 
 __all__ = ["consensus"]
@@ -28,6 +28,7 @@ def consensus(
     threshold: float = 0.05,
     hypotheses: int = 8,
     limit: int = 5000,
+    allow: Filter | None = None,
 ) -> list[Hypothesis]:
     """Find distinct rigid poses of matched points source[i] ↔ target[i], best first.
 
@@ -44,6 +45,8 @@ def consensus(
         hypotheses: largest number of poses.
         limit: largest number of matches that propose poses: those of largest weight, or evenly spaced ones if
             all weights are equal. All matches vote in the end. Time and memory grow with its square.
+        allow: tells which poses T_target_source (H, 4, 4) are allowed: (H,) bool. Others are dropped before
+            they are counted. None allows all.
 
     Raises:
         InputError: an argument has a wrong shape or value.
@@ -57,5 +60,5 @@ def consensus(
         raise InputError(f"limit must be at least 3, not {limit}")
     if source.is_cuda:
         on_device = torch.from_numpy(w).to(source.device)
-        return cuda.consensus(source, target.to(source), on_device, threshold, hypotheses, limit)
-    return cpu.consensus(p, q, w, threshold, hypotheses, limit)
+        return cuda.consensus(source, target.to(source), on_device, threshold, hypotheses, limit, allow)
+    return cpu.consensus(p, q, w, threshold, hypotheses, limit, allow)

@@ -17,30 +17,39 @@ from wsdesc.alignment.consensus.compatibility import (
 )
 from wsdesc.alignment.consensus.constants import DECISIVE_SIZE, MIN_EDGE, STARTS, refitted_poses
 from wsdesc.alignment.correspondences import centred, most_weighted
-from wsdesc.alignment.hypotheses import Hypothesis, best_distinct, distinct, uncentre
+from wsdesc.alignment.hypotheses import Filter, Hypothesis, best_distinct, centred_filter, distinct, uncentre
 from wsdesc.alignment.rigid import rigid_from_moments
 from wsdesc.core.geometry import Floats
 from wsdesc.core.kernels import inline, kernel, run_in_chunks
 
 
 def consensus(
-    p: Floats, q: Floats, w: Floats, threshold: float, hypotheses: int, limit: int
+    p: Floats,
+    q: Floats,
+    w: Floats,
+    threshold: float,
+    hypotheses: int,
+    limit: int,
+    allow: Filter | None = None,
 ) -> list[Hypothesis]:
     """Solve matches (3, M) with weights (M,); see `wsdesc.alignment.consensus.consensus`."""
     used = most_weighted(w, limit)
     if len(used) < 3:
         return []
     p, q, mean_p, mean_q = centred(p, q)
+    allow = centred_filter(allow, mean_p, mean_q)
     proposing = (p[:, used], q[:, used], w[used])
-    poses = _clique_poses(*proposing, threshold, refitted_poses(hypotheses))
-    best = best_distinct(poses, *proposing, threshold, hypotheses)
+    poses = _clique_poses(*proposing, threshold, refitted_poses(hypotheses), allow)
+    best = best_distinct(poses, *proposing, threshold, hypotheses, allow)
     if best and len(used) < len(w):  # all matches vote, but only on the best poses
         poses = np.stack([hypothesis.T_target_source.numpy() for hypothesis in best])
-        best = best_distinct(poses, p, q, w, threshold, hypotheses)
+        best = best_distinct(poses, p, q, w, threshold, hypotheses, allow)
     return [uncentre(hypothesis, mean_p, mean_q) for hypothesis in best]
 
 
-def _clique_poses(p: Floats, q: Floats, w: Floats, threshold: float, count: int) -> Floats:
+def _clique_poses(
+    p: Floats, q: Floats, w: Floats, threshold: float, count: int, allow: Filter | None
+) -> Floats:
     """Fit distinct poses (S, 4, 4), at most `count`, to cliques; most votes first."""
     p, q = np.ascontiguousarray(p), np.ascontiguousarray(q)
     matches = p.shape[1]
@@ -55,6 +64,7 @@ def _clique_poses(p: Floats, q: Floats, w: Floats, threshold: float, count: int)
     across = np.linalg.svd(cross, compute_uv=False)[:, 1]
     determined = (sizes >= 3) & (across >= threshold * threshold)
     poses = rigid_from_moments(*(torch.from_numpy(x[determined]) for x in (*means, cross))).numpy()
+    poses = poses if allow is None else poses[allow(poses)]
     votes = np.zeros(len(poses))
     run_in_chunks(_vote, len(poses), poses, p, q, w, threshold * threshold, votes)
     poses = poses[np.argsort(-votes, kind="stable")]

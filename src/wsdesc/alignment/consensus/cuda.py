@@ -20,7 +20,9 @@ from wsdesc.alignment.hypotheses import (
     SAME_ANGLE,
     SAME_DISTANCE,
     WIDE_BAND,
+    Filter,
     Hypothesis,
+    centred_filter,
     distinct,
     uncentre,
 )
@@ -32,7 +34,13 @@ _CHECK_INTERVAL = 8  # steps between two checks whether any clique still grows
 
 
 def consensus(
-    source: Tensor, target: Tensor, weights: Tensor, threshold: float, hypotheses: int, limit: int
+    source: Tensor,
+    target: Tensor,
+    weights: Tensor,
+    threshold: float,
+    hypotheses: int,
+    limit: int,
+    allow: Filter | None = None,
 ) -> list[Hypothesis]:
     """Solve matches (M, 3) with weights (M,) on any device; see `wsdesc.alignment.consensus.consensus`."""
     p, q, w = source.double(), target.double(), weights.double()
@@ -41,20 +49,23 @@ def consensus(
         return []
     mean_p, mean_q = p.mean(0), q.mean(0)
     p, q = p - mean_p, q - mean_q
+    means = [mean[:, None].cpu().numpy() for mean in (mean_p, mean_q)]
+    allow = centred_filter(allow, *means)
     proposing = (p, q, w)
     if len(chosen) < len(w):
         used = torch.from_numpy(chosen).to(p.device)
         proposing = (p[used], q[used], w[used])
-    poses = _clique_poses(*proposing, threshold, refitted_poses(hypotheses))
-    best = _best_distinct(poses, *proposing, threshold, hypotheses)
+    poses = _clique_poses(*proposing, threshold, refitted_poses(hypotheses), allow)
+    best = _best_distinct(poses, *proposing, threshold, hypotheses, allow)
     if best and len(chosen) < len(w):  # all matches vote, but only on the best poses
         poses = torch.stack([hypothesis.T_target_source for hypothesis in best]).to(p.device)
-        best = _best_distinct(poses, p, q, w, threshold, hypotheses)
-    means = [mean[:, None].cpu().numpy() for mean in (mean_p, mean_q)]
+        best = _best_distinct(poses, p, q, w, threshold, hypotheses, allow)
     return [uncentre(hypothesis, *means) for hypothesis in best]
 
 
-def _clique_poses(p: Tensor, q: Tensor, w: Tensor, threshold: float, count: int) -> Tensor:
+def _clique_poses(
+    p: Tensor, q: Tensor, w: Tensor, threshold: float, count: int, allow: Filter | None
+) -> Tensor:
     """Fit distinct poses (S, 4, 4), at most `count`, to cliques; most votes first."""
     length_p, length_q = (squared_distances(x, x).sqrt_() for x in (p.float(), q.float()))  # (M, M)
     stretch = ((length_p - length_q) / threshold).square_()
@@ -75,6 +86,8 @@ def _clique_poses(p: Tensor, q: Tensor, w: Tensor, threshold: float, count: int)
     cross = arms[1].mT @ arms[0]
     determined = (sizes >= 3) & (torch.linalg.svdvals(cross)[:, 1] >= threshold * threshold)
     poses = rigid_from_moments(means[0], means[1], cross)
+    if allow is not None:
+        determined &= torch.from_numpy(allow(poses.cpu().numpy())).to(determined.device)
     votes = _votes(poses, p, q, w, threshold).masked_fill(~determined, -1.0)
     order = votes.argsort(descending=True, stable=True)
     return _distinct(poses[order], votes[order] >= 0, p, q, threshold, count)
@@ -145,7 +158,13 @@ def _distinct(poses: Tensor, remaining: Tensor, p: Tensor, q: Tensor, threshold:
 
 
 def _best_distinct(
-    poses: Tensor, p: Tensor, q: Tensor, weights: Tensor, threshold: float, count: int
+    poses: Tensor,
+    p: Tensor,
+    q: Tensor,
+    weights: Tensor,
+    threshold: float,
+    count: int,
+    allow: Filter | None,
 ) -> list[Hypothesis]:
     """See `hypotheses.best_distinct`."""
     if len(poses) == 0:
@@ -156,6 +175,7 @@ def _best_distinct(
     poses, votes, inliers = poses.cpu(), votes.cpu(), inliers.cpu()
     order = np.argsort(-votes.numpy(), kind="stable")
     order = order[enough[order]]
+    order = order if allow is None else order[allow(poses.numpy()[order])]
     mean_p, mean_q = (x.mean(0)[:, None].cpu().numpy() for x in (p, q))
     order = order[distinct(poses.numpy()[order], mean_p, mean_q, threshold, count)]
     return [Hypothesis(poses[k], inliers[k], float(votes[k])) for k in order]

@@ -1,0 +1,90 @@
+"""Search around a guess: candidates that need no descriptors."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+from scipy.spatial.transform import Rotation
+
+from wsdesc.alignment.hypotheses import Hypothesis
+from wsdesc.alignment.prior import REACH, REACH_ANGLE, PosePrior
+from wsdesc.alignment.surface import Surface
+from wsdesc.core.geometry import Floats
+from wsdesc.core.progress import StepTimer
+from wsdesc.descriptor.description import Description
+from wsdesc.registration.candidates import Candidate, verify_hypotheses
+from wsdesc.registration.options import RegisterOptions
+
+_SAMPLES = 48  # poses around the guess
+_COVERED = 2.0  # reaches of the refinement, up to which the samples leave no gap
+_NO_INLIERS = torch.zeros(0, dtype=torch.bool)
+
+
+def search_near(
+    prior: PosePrior | None,
+    p: Description,
+    q: Description,
+    surfaces: tuple[Surface, Surface],
+    o: RegisterOptions,
+    timer: StepTimer,
+) -> list[Candidate]:
+    """Verify and refine the guess of a prior and poses around it; none without a guess."""
+    if prior is None or prior.near is None:
+        return []
+    with timer("search near"):
+        poses = poses_around(prior)
+        proposed = [Hypothesis(torch.from_numpy(T), _NO_INLIERS, 0.0) for T in poses]
+        images = (p.range_image, q.range_image)
+        return verify_hypotheses(
+            proposed, surfaces, images, 0, refined=o.refined, refine=o.refine, prior=prior
+        )
+
+
+def rounds(o: RegisterOptions, prior: PosePrior | None) -> tuple[int, ...]:
+    """Return the keypoints of each round; a round of 0 keypoints only searches around the guess."""
+    if o.search_radius == 0 and o.max_angle == 0:
+        return (0,)
+    near = prior and prior.near
+    if near and near.radius <= _COVERED * REACH and near.angle <= _COVERED * REACH_ANGLE:
+        return (0, *o.keypoints)
+    return o.keypoints
+
+
+def poses_around(prior: PosePrior) -> Floats:
+    """Return the guess and poses (H, 4, 4) that cover its surroundings evenly; those that the prior allows.
+
+    Without a limit, the guess is not varied: samples in a large space hit nothing.
+    """
+    near = prior.near
+    assert near is not None
+    radius = near.radius if math.isfinite(near.radius) else 0.0
+    angle = near.angle if near.angle < math.pi else 0.0
+    poses = [near.guess]
+    if radius > REACH / 2 or angle > REACH_ANGLE / 2:
+        for shift, turn in _even_samples(_SAMPLES):
+            if prior.upright is not None:
+                turn = prior.upright.target * turn[0]
+            T = near.guess.copy()
+            T[:3, :3] = Rotation.from_rotvec(angle * turn).as_matrix() @ T[:3, :3]
+            T[:3, 3] += radius * shift
+            poses.append(T)
+    stacked = np.stack(poses)
+    return stacked[prior.allows(stacked)]
+
+
+def _even_samples(count: int) -> list[tuple[Floats, Floats]]:
+    """Return points that fill the product of two unit balls evenly, as pairs of vectors (3,)."""
+    ratio = 2.0
+    for _ in range(50):  # the root of x⁷ = x + 1, whose powers make an even sequence in six dimensions
+        ratio = (1 + ratio) ** (1 / 7)
+    steps = ratio ** -np.arange(1.0, 7.0)
+    samples: list[tuple[Floats, Floats]] = []
+    number = 0
+    while len(samples) < count:
+        number += 1
+        shift, turn = np.split(2 * ((0.5 + number * steps) % 1) - 1, 2)
+        if max(shift @ shift, turn @ turn) <= 1:
+            samples.append((shift, turn))
+    return samples
