@@ -1,11 +1,10 @@
-"""Transformations, normals and cell keys: invariances, batches against single calls, hostile input."""
+"""Transformations and cell keys: invariances, batches against single calls, hostile input."""
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.spatial import cKDTree
 from scipy.spatial.transform import Rotation
 
 from wsdesc.core.errors import InputError
@@ -15,8 +14,6 @@ from wsdesc.core.geometry import (
     check_rigid,
     inverse,
     is_rigid,
-    local_planes,
-    normals,
     pack_cell,
     rotate,
     transform,
@@ -145,47 +142,6 @@ def test_wrong_lengths_are_refused(length):
     check_length(1e-9, "resolution")
     with pytest.raises(InputError, match=f"^resolution must be a positive length, not {length}$"):
         check_length(length, "resolution")
-
-
-class TestNormals:
-    def test_plane(self):
-        points = np.random.default_rng(0).uniform(size=(500, 3)) * (1, 1, 0)
-        planes = local_planes(points)
-        np.testing.assert_allclose(np.abs(planes.normals[:, 2]), 1, atol=1e-9)
-        np.testing.assert_allclose(planes.curvature, 0, atol=1e-12)
-
-    def test_sphere(self):
-        points = random_points(2000)
-        points /= np.linalg.norm(points, axis=1, keepdims=True)
-        cosine = np.abs(np.einsum("ni,ni->n", normals(points), points))
-        assert np.quantile(cosine, 0.05) > 0.99
-
-    def test_follow_the_points(self):
-        points, T = random_points(200) * (1, 1, 0.05), random_poses(1, distance=1.0)[0]
-        cosine = np.einsum("ni,ni->n", normals(transform(points, T)), rotate(normals(points), T))
-        np.testing.assert_allclose(np.abs(cosine), 1, atol=1e-6)
-        np.testing.assert_allclose(
-            local_planes(transform(points, T)).curvature, local_planes(points).curvature, atol=1e-9
-        )
-
-    def test_a_given_tree_changes_nothing(self):
-        points = random_points(100)
-        np.testing.assert_array_equal(normals(points, cKDTree(points)), normals(points))
-
-    @pytest.mark.parametrize("count", [0, 1, 2])
-    def test_too_few_points(self, count):
-        planes = local_planes(random_points(count))
-        assert planes.normals.shape == (count, 3)
-        assert not planes.normals.any()
-        assert not planes.curvature.any()
-
-    @pytest.mark.parametrize(
-        "points", [np.zeros((30, 3)), np.outer(np.arange(30.0), (1, 2, 3)), np.full((30, 3), 1e6)]
-    )
-    def test_points_and_lines_have_no_normal(self, points):
-        planes = local_planes(points)
-        assert not planes.normals.any()
-        assert not planes.curvature.any()
 
 
 @kernel

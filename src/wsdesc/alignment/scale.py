@@ -20,7 +20,8 @@ from wsdesc.alignment.surface import CpuSurface, CudaSurface, Surface, for_backe
 from wsdesc.alignment.surface.cuda import transform_with_normals
 from wsdesc.core.geometry import Floats
 
-STAGES = ((8.0, 3), (3.0, 3), (2.0, 5))  # search distance in resolutions, steps
+# Search distance in resolutions, steps, on the coarse samples or not.
+STAGES = ((8.0, 3, True), (3.0, 3, True), (2.0, 5, False))
 # Chosen on 251 pairs of indoor training scans, whose scale is 1: their errors have a variance of about 1.
 INDEPENDENT = 15  # contact pairs with independent errors
 SYSTEMATIC = 0.015  # deviation of scans that fusion has distorted
@@ -63,9 +64,9 @@ def estimate_scale(
     find_pairs = for_backend(source, target, cpu=_pairs_on_cpu, cuda=_pairs_on_cuda)
     S = np.array(T_target_source, dtype=np.float64)  # similarity: the rotation times exp(log_scale)
     log_scale, deviation = 0.0, math.inf
-    for distance, steps in STAGES:
+    for distance, steps, coarse in STAGES:
         for _ in range(steps):
-            pairs = find_pairs(source, target, S, math.exp(log_scale), distance * resolution)
+            pairs = find_pairs(source, target, S, math.exp(log_scale), distance * resolution, coarse)
             step = _solve(pairs, distance * resolution)
             if step is None:
                 return RelativeScale(1.0, math.inf)
@@ -89,11 +90,14 @@ class _Step(NamedTuple):
     deviation: float  # of the logarithm, if one pair alone determined it
 
 
-def _pairs_on_cpu(source: CpuSurface, target: CpuSurface, S: Floats, scale: float, distance: float) -> _Pairs:
+def _pairs_on_cpu(
+    source: CpuSurface, target: CpuSurface, S: Floats, scale: float, distance: float, coarse: bool
+) -> _Pairs:
     A, t = S[:3, :3], S[:3, 3]
-    p = np.einsum("ij,nj->ni", A, source.points[source.sample]) + t  # (S, 3)
+    p_sample, q_sample = (x.coarse_sample if coarse else x.full_sample for x in (source, target))
+    p = np.einsum("ij,nj->ni", A, p_sample.points) + t  # (S, 3)
     near_p, at_q = target.tree.query(p, distance_upper_bound=distance)
-    q = target.points[target.sample]
+    q = q_sample.points
     in_source = np.einsum("ji,nj->ni", A, q - t) / scale**2  # AᵀA = scale² I
     near_q, at_p = source.tree.query(in_source, distance_upper_bound=distance / scale)
     forth, back = np.isfinite(near_p), np.isfinite(near_q)
@@ -104,22 +108,25 @@ def _pairs_on_cpu(source: CpuSurface, target: CpuSurface, S: Floats, scale: floa
         np.einsum(
             "ij,nj->ni",
             A / scale,
-            np.concatenate([source.normals[source.sample][forth], source.normals[at_p]]),
+            np.concatenate([p_sample.normals[forth], source.normals[at_p]]),
         ),
-        np.concatenate([target.normals[at_q], target.normals[target.sample][back]]),
+        np.concatenate([target.normals[at_q], q_sample.normals[back]]),
     )
 
 
 def _pairs_on_cuda(
-    source: CudaSurface, target: CudaSurface, S: Floats, scale: float, distance: float
+    source: CudaSurface, target: CudaSurface, S: Floats, scale: float, distance: float, coarse: bool
 ) -> _Pairs:
+    p_sample, q_sample = (
+        x.coarse_with_normals if coarse else x.sample_with_normals for x in (source, target)
+    )
     T = torch.from_numpy(S).to(source.points.device)[None]  # (1, 4, 4)
     back = torch.from_numpy(np.linalg.inv(S)).to(source.points.device)[None]
-    p = transform_with_normals(source.sample_with_normals, T)[0]  # (S, 6)
+    p = transform_with_normals(p_sample, T)[0]  # (S, 6)
     q = target.points_with_normals[target.nearest_to(p[None, :, :3])[0]]
-    at_p = source.nearest_to(transform_with_normals(target.sample_with_normals, back)[..., :3])[0]
+    at_p = source.nearest_to(transform_with_normals(q_sample, back)[..., :3])[0]
     p = torch.cat([p, transform_with_normals(source.points_with_normals[at_p], T)[0]])
-    q = torch.cat([q, target.sample_with_normals])
+    q = torch.cat([q, q_sample])
     near = (p[:, :3] - q[:, :3]).square().sum(1) < distance * distance
     source_points, target_points = p[near].cpu().numpy(), q[near].cpu().numpy()  # (M, 6)
     return _compatible(

@@ -9,7 +9,7 @@ from wsdesc import __version__
 from wsdesc.cli.output import Rows, print_table
 from wsdesc.core.errors import EXTRAS, install_command
 
-_PACKAGES = ("torch", "triton", "numba", "numpy", "scipy", "small_gicp")
+_PACKAGES = ("torch", "triton", "numba", "numpy", "scipy")
 
 
 def info() -> None:

@@ -6,7 +6,7 @@ points take NumPy arrays or torch tensors and return the same kind.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 Array = NDArray[Any]
 
-NEIGHBOURS = 20  # points of a local plane: a disc of radius 2.5 voxels on a downsampled surface
-LINE_RATIO = 1e-6  # middle over largest variance below which neighbours form a line, not a surface
 CELL_BITS = 21  # bits of each coordinate in a cell key: three fit into 64 bits
 
 _RIGID_TOLERANCE = 1e-3  # admits matrices that were written with four digits
@@ -109,51 +107,6 @@ def check_length(length: float, name: str) -> None:
     """
     if not 0 < length < np.inf:
         raise InputError(f"{name} must be a positive length, not {length}")
-
-
-class LocalPlanes(NamedTuple):
-    """Planes fitted to the neighbours of each point."""
-
-    normals: Floats  # (N, 3) unit vectors of arbitrary sign; zero where the neighbours form no surface
-    curvature: Floats  # (N,) from 0 on a plane to 1 where neighbours spread equally in all directions
-
-
-def local_planes(points: Floats, tree: Any = None, neighbours: int = NEIGHBOURS) -> LocalPlanes:
-    """Fit a plane to the nearest neighbours of each point.
-
-    Args:
-        points: (N, 3) float64.
-        tree: a `scipy.spatial.cKDTree` of the points; built if it is not given.
-        neighbours: number of nearest points of each plane, the point itself included.
-    """
-    count = min(neighbours, len(points))
-    if count < 3:
-        return LocalPlanes(np.zeros_like(points), np.zeros(len(points)))
-    if tree is None:
-        from scipy.spatial import cKDTree
-
-        tree = cKDTree(points)
-    near = tree.query(points, count)[1]  # (N, count)
-    offsets = points[near]
-    offsets -= offsets.mean(axis=1, keepdims=True)
-    # One entry at a time takes a third of the time of a product of small matrices.
-    x, y, z = np.ascontiguousarray(np.moveaxis(offsets, 2, 0))  # (N, count) each
-    covariance = np.empty((len(points), 3, 3))
-    for (i, a), (j, b) in (((0, x), (0, x)), ((1, y), (0, x)), ((1, y), (1, y)),
-                           ((2, z), (0, x)), ((2, z), (1, y)), ((2, z), (2, z))):  # fmt: skip
-        covariance[:, i, j] = np.einsum("nk,nk->n", a, b)  # eigh reads the lower triangle
-    values, vectors = np.linalg.eigh(covariance)  # ascending
-    values = np.maximum(values, 0.0)
-    total = values.sum(axis=1)
-    surface = values[:, 1] > LINE_RATIO * values[:, 2]
-    normals = np.where(surface[:, None], vectors[:, :, 0], 0.0)
-    curvature = np.where(surface, 3 * values[:, 0] / np.where(total > 0, total, 1.0), 0.0)
-    return LocalPlanes(normals, curvature)
-
-
-def normals(points: Floats, tree: Any = None, neighbours: int = NEIGHBOURS) -> Floats:
-    """Estimate surface normals (N, 3) from nearest neighbours; arguments as in `local_planes`."""
-    return local_planes(points, tree, neighbours).normals
 
 
 def pack_cell(x: Any, y: Any, z: Any) -> Any:

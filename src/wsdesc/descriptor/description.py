@@ -259,28 +259,27 @@ def prepare_scans(
     resolution: float,
     model: str,
     seed: int,
-    keypoints: Sequence[int],
+    keypoints: int,
     device: str | torch.device = "cpu",
 ) -> list[Description]:
-    """Prepare scans for description on `device`; see `prepare_scan`.
+    """Prepare scans for description on `device`, on the CPU in parallel; see `prepare_scan`.
 
     Args:
         clouds: Cleaned scans.
         resolution: Working resolution, in the scans' unit.
         model: Name or path of the weights.
         seed: Seed of the first keypoint of each scan.
-        keypoints: Numbers of keypoints that the rounds of a registration describe. The CPU chooses the
-            largest number at once, the scans in parallel. CUDA chooses the first number, one scan after
-            the other; `Description.with_keypoints` chooses more when they are needed.
+        keypoints: Keypoints to choose at first; `Description.with_keypoints` chooses more.
         device: Where to compute and keep the tensors.
 
     Returns:
         Descriptions without descriptors, one per scan.
     """
-    if torch.device(device).type == "cpu":
-        largest = max(keypoints)
-        return run_each(lambda cloud: prepare_scan(cloud, resolution, model, seed, largest, device), clouds)
-    return [prepare_scan(cloud, resolution, model, seed, keypoints[0], device) for cloud in clouds]
+
+    def prepare(cloud: Cleaned) -> Description:
+        return prepare_scan(cloud, resolution, model, seed, keypoints, device)
+
+    return run_each(prepare, clouds) if torch.device(device).type == "cpu" else list(map(prepare, clouds))
 
 
 def prepare_scan(

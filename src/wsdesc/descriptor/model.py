@@ -53,7 +53,8 @@ class WSDesc(nn.Module):
         super().__init__()
         self.options = DescriptorOptions.read(options)
         self.support = make_support(self.options)
-        self.network = DescriptorNetwork(self.options.width, self.options.dimension, self.options.resolution)
+        o = self.options
+        self.network = DescriptorNetwork(o.width, o.dimension, o.resolution, o.layers)
         self._precision: Precision = "float32"
         self._compiled = False
 

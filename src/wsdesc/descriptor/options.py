@@ -11,6 +11,7 @@ from wsdesc.core.options import NameOrPath, Options, Position
 DEFAULT_MODEL = "indoor-fast"
 
 SupportKind = Literal["universal", "fixed", "local", "global"]
+NetworkLayers = Literal["paper", "compact"]
 
 
 class DescriptorOptions(Options):
@@ -37,6 +38,9 @@ class DescriptorOptions(Options):
         gt=0,
         lt=0.5,
         description="Smallest probability of a point in a voxel that counts; None: all of them.",
+    )
+    layers: NetworkLayers = Field(
+        "paper", description="Convolutions of the network: paper (six), or compact (four, fast on a CPU)."
     )
     width: float = Field(1.0, gt=0, le=16, description="Factor on the number of channels of the network.")
     dimension: int = Field(32, ge=1, le=4096, description="Length of a descriptor.")

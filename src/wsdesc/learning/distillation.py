@@ -24,6 +24,8 @@ from wsdesc.learning.trainer import PreparedPair, Trainer
 from wsdesc.learning.training import Scans, change, resolve_options
 from wsdesc.learning.validation import compare_with_teacher
 
+_VOXEL_FIELDS = ("sigma", "cutoff")  # in which the voxel grids of student and teacher may differ
+
 
 def distill(
     teacher: str | Path | WSDesc,
@@ -190,6 +192,9 @@ class Distiller(Trainer):
         self.teacher = _copy(teacher).to(self.device).eval().requires_grad_(False)
         if self._on_cuda:
             self.teacher.accelerate(options.precision, options.compile)
+        self._same_voxels = all(
+            getattr(teacher.options, name) == getattr(self.model.options, name) for name in _VOXEL_FIELDS
+        )
         rate, decay = options.learning_rate, self.distill_options.weight_decay
         network = list(self.model.network.parameters())
         self.optimizers = {
@@ -222,9 +227,12 @@ class Distiller(Trainer):
         """
         rows = []
         for p, q in pairs:
-            with torch.no_grad():  # the support is constant, so both networks share the voxel grids
+            with torch.no_grad():  # the support is constant
                 voxels = torch.cat([self.model.voxels(p), self.model.voxels(q)])
-                target = self.teacher.describe(voxels)
+                seen = voxels
+                if not self._same_voxels:
+                    seen = torch.cat([self.teacher.voxels(p), self.teacher.voxels(q)])
+                target = self.teacher.describe(seen)
             row = self._compute_loss(voxels, target)
             (row[0] / len(pairs)).backward()
             rows.append(row.detach())
@@ -283,10 +291,12 @@ def _copy(model: WSDesc) -> WSDesc:
 
 
 def _check_same_descriptor(teacher: WSDesc, student: WSDesc) -> None:
-    """Raise InputError unless both models differ in width only."""
-    ours, theirs = (m.options.model_dump(exclude={"width", "support_start"}) for m in (teacher, student))
+    """Raise InputError unless both models differ only in the network and in the softness of voxels."""
+    free = {"layers", "width", "support_start", *_VOXEL_FIELDS}
+    ours, theirs = (m.options.model_dump(exclude=free) for m in (teacher, student))
     differ = [name for name in ours if ours[name] != theirs[name]]
     if differ:
         raise InputError(
-            f"a student may differ from its teacher only in width, got other {', '.join(differ)}"
+            "a student may differ from its teacher only in layers, width, sigma and cutoff, got other "
+            f"{', '.join(differ)}"
         )

@@ -176,7 +176,7 @@ def verify_hypotheses(
     """
     poses = np.reshape([h.T_target_source.numpy() for h in proposed], (-1, 4, 4))
     distance = 2 * OVERLAP_DISTANCE * INDOOR_RESOLUTION  # hypotheses are off by some centimetres
-    scores = verify(*surfaces, poses, distance)
+    scores = verify(*surfaces, poses, distance, coarse=True)
     contradictions = _free_space(surfaces, images, poses, refined=False)
     ranks = [score_hypothesis(s) * _agreement(free) for s, free in zip(scores, contradictions, strict=True)]
     order = sorted(range(len(proposed)), key=lambda k: -ranks[k])

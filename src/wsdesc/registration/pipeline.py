@@ -149,7 +149,7 @@ def register(
             failed = failed_result(resolution, [as_sentence(unit_warning)], timer, viewpoints)
             return failed.of_files(source, target)
         network, name = load_model(o.model, o.device)
-        p, q = prepare_scans(clouds, resolution, name, o.seed, o.keypoints, where)
+        p, q = prepare_scans(clouds, resolution, name, o.seed, o.keypoints[0], where)
     with timer("surfaces"):
         surfaces = make_surfaces(p.points, q.points)
     prior = make_prior(o, p, q)

@@ -13,7 +13,8 @@ from numpy.typing import ArrayLike
 from wsdesc.cloud.convert import Scan, as_cloud
 from wsdesc.core.atomic import atomic_write
 from wsdesc.core.errors import InputError
-from wsdesc.core.geometry import Floats, check_rigid, normals, transform
+from wsdesc.core.geometry import Floats, check_rigid, transform
+from wsdesc.core.planes import normals
 from wsdesc.view.geometry import NORMAL_NEIGHBOURS, median_spacing, principal_axes
 
 _SOURCE = np.array([0.95, 0.50, 0.10])

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from wsdesc.cloud.convert import Scan, as_cloud
 from wsdesc.core.errors import InputError
-from wsdesc.core.geometry import Floats, check_rigid, normals, transform
+from wsdesc.core.geometry import Floats, check_rigid, transform
+from wsdesc.core.planes import normals
 from wsdesc.view.geometry import (
     NORMAL_NEIGHBOURS,
     QuaternionPose,

@@ -52,7 +52,7 @@ def _count(
 
 
 @kernel
-def _count_poses(start, stop, points, neighbours, poses, viewpoint, free, margin, counts):  # type: ignore[no-untyped-def]
+def _count_poses(start, stop, points, neighbours, poses, viewpoint, free, margin, counts):
     cells = free.shape[1]
     ranges = free.ravel()
     violates = np.empty(len(points), np.bool_)

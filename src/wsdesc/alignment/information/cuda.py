@@ -15,6 +15,7 @@ from torch import Tensor
 from wsdesc.alignment.information.matrix import (
     SAME_SIDE,
     Information,
+    centre_moments,
     information_from_product,
     no_information,
 )
@@ -34,10 +35,14 @@ class ContactPairs(NamedTuple):
     from_source: int  # number of the M pairs that the sample of the source gave; they are the first
 
 
-def contact_pairs(source: CudaSurface, target: CudaSurface, poses: Floats, distance: float) -> ContactPairs:
+def contact_pairs(
+    source: CudaSurface, target: CudaSurface, poses: Floats, distance: float, *, coarse: bool = False
+) -> ContactPairs:
     """Pair the samples of both surfaces with their nearest points in poses T_target_source (H, 4, 4)."""
     T_target_source, T_source_target = poses_and_inverses(poses, source)
-    p_sample, q_sample = source.sample_with_normals, target.sample_with_normals
+    p_sample, q_sample = (
+        surface.coarse_with_normals if coarse else surface.sample_with_normals for surface in (source, target)
+    )
     in_target = target.nearest_to(transform_with_normals(p_sample, T_target_source)[..., :3])  # (H, S)
     in_source = source.nearest_to(transform_with_normals(q_sample, T_source_target)[..., :3])
     shape = len(poses), -1, -1
@@ -74,26 +79,6 @@ def twist_responses(points: Tensor, directions: Tensor) -> Tensor:
 def weighted_products(weights: Tensor, a: Tensor, b: Tensor) -> Tensor:
     """Sum w a bᵀ over pairs, of weights (H, M), a (H, M, A) and b (H, M, B): (H, A, B)."""
     return (weights[..., None] * a).mT @ b
-
-
-class CentredMoments(NamedTuple):
-    """Centre and spread of an overlap, and the change of twists to its centre."""
-
-    centre: Floats  # (3,)
-    extent: float  # root mean square distance from the centre
-    covariance: Floats  # (3, 3)
-    change: Floats  # (6, 6) from twists about the origin to twists about the centre in units of the extent
-
-
-def centre_moments(first: Floats, second: Floats) -> CentredMoments:
-    """Centre moments of points: the mean (3,) and the mean outer product (3, 3)."""
-    covariance = second - np.outer(first, first)
-    extent = float(np.sqrt(max(np.trace(covariance), 0.0)))
-    x, y, z = first
-    change = np.eye(6)
-    change[3:, :3] = [[0, z, -y], [-z, 0, x], [y, -x, 0]]  # − centre ×
-    change[3:] /= extent or 1.0
-    return CentredMoments(first, extent, covariance, change)
 
 
 def compute_information(

@@ -52,3 +52,23 @@ def information_from_product(
     values, vectors = np.linalg.eigh((product + product.T) / 2)
     matrix = np.einsum("ik,k,jk->ij", vectors, np.maximum(values, 0.0), vectors)
     return Information(matrix, centre, extent, float(np.sqrt(max(least_variance, 0.0))), pairs)
+
+
+class CentredMoments(NamedTuple):
+    """Centre and spread of an overlap, and the change of twists to its centre."""
+
+    centre: Floats  # (3,)
+    extent: float  # root mean square distance from the centre
+    covariance: Floats  # (3, 3)
+    change: Floats  # (6, 6) from twists about the origin to twists about the centre in units of the extent
+
+
+def centre_moments(first: Floats, second: Floats) -> CentredMoments:
+    """Centre moments of points: the mean (3,) and the mean outer product (3, 3)."""
+    covariance = second - np.outer(first, first)
+    extent = float(np.sqrt(max(np.trace(covariance), 0.0)))
+    x, y, z = first
+    change = np.eye(6)
+    change[3:, :3] = [[0, z, -y], [-z, 0, x], [y, -x, 0]]  # − centre ×
+    change[3:] /= extent or 1.0
+    return CentredMoments(first, extent, covariance, change)

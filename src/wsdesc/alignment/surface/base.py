@@ -13,6 +13,7 @@ from wsdesc.core.errors import InputError
 from wsdesc.core.geometry import Floats, check_rigid
 
 SAMPLE_SIZE = 3000  # points of the sample; a share of them is then accurate to about 1 %
+COARSE_SIZE = 800  # points of the sample that rank hypotheses and bring poses near
 REFERENCE_SIZE = 400  # points that measure how frequent a direction of normals is
 SAMPLE_NEIGHBOURS = 4  # nearest points of the sample that tell whether a measurement there is isolated
 SHARPNESS = 16  # power of the cosine between normals of one direction: weight 1/2 at 17°
@@ -55,6 +56,10 @@ class Surface(Protocol):
         """(S, 4) positions in the sample of the nearest other points of the sample; fewer in tiny scans."""
 
     @property
+    def coarse(self) -> Any:
+        """(C,) ascending positions in the sample: a smaller sample, for a first look at a pose."""
+
+    @property
     def direction_weights(self) -> Any:
         """(S,) weights of the sample, sum 1, that give each direction of normals the same influence."""
 
@@ -73,6 +78,13 @@ def sample_order(points: Floats) -> NDArray[np.intp]:
         keys = (keys ^ cells[:, axis]) * np.uint64(0x9E3779B97F4A7C15)
         keys ^= keys >> np.uint64(32)
     return np.argsort(keys, kind="stable")
+
+
+def choose_samples(points: Floats) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]]:
+    """Choose the sample of points (N, 3), the positions of the coarse one in it, and reference points."""
+    order = sample_order(points)
+    sample = np.sort(order[:SAMPLE_SIZE])
+    return sample, np.searchsorted(sample, np.sort(order[:COARSE_SIZE])), order[:REFERENCE_SIZE]
 
 
 def for_backend(

@@ -12,15 +12,14 @@ from scipy.spatial import cKDTree
 
 from wsdesc.alignment.surface.base import (
     MIN_FREQUENCY,
-    REFERENCE_SIZE,
     SAMPLE_NEIGHBOURS,
-    SAMPLE_SIZE,
     SHARPNESS,
     Backend,
-    sample_order,
+    choose_samples,
 )
 from wsdesc.core.errors import InputError
-from wsdesc.core.geometry import NEIGHBOURS, Floats, local_planes
+from wsdesc.core.geometry import Floats
+from wsdesc.core.planes import local_planes
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +31,7 @@ class CpuSurface:
     curvature: Floats  # (N,)
     tree: Any  # cKDTree of the points
     sample: NDArray[np.intp]  # (S,)
+    coarse: NDArray[np.intp]  # (C,)
     direction_weights: Floats  # (S,)
 
     @property
@@ -47,11 +47,22 @@ class CpuSurface:
         if not np.isfinite(points).all():
             raise InputError("the points of a surface contain NaN or infinity: clean the scan first")
         tree = cKDTree(points)
-        normals, curvature = local_planes(points, tree, NEIGHBOURS)
-        order = sample_order(points)
-        sample = np.sort(order[:SAMPLE_SIZE])
-        weights = _direction_weights(normals[sample], normals[order[:REFERENCE_SIZE]])
-        return cls(points, normals, curvature, tree, sample, weights)
+        normals, curvature = local_planes(points, tree)
+        sample, coarse, reference = choose_samples(points)
+        weights = _direction_weights(normals[sample], normals[reference])
+        return cls(points, normals, curvature, tree, sample, coarse, weights)
+
+    @cached_property
+    def full_sample(self) -> Sample:
+        """The sample."""
+        points, normals, curvature = (x[self.sample] for x in (self.points, self.normals, self.curvature))
+        return Sample(points, normals, curvature, self.direction_weights)
+
+    @cached_property
+    def coarse_sample(self) -> Sample:
+        """The coarse sample."""
+        points, normals, curvature, weights = (x[self.coarse] for x in self.full_sample)
+        return Sample(points, normals, curvature, weights / max(weights.sum(), 1e-300))
 
     @cached_property
     def sample_neighbours(self) -> NDArray[np.intp]:
@@ -61,24 +72,14 @@ class CpuSurface:
         nearest = cKDTree(points).query(points, count + 1)[1]
         return np.asarray(nearest).reshape(len(points), count + 1)[:, 1:].copy()
 
-    @cached_property
-    def gicp(self) -> tuple[Any, Any]:
-        """All points with covariances, and their tree, for small_gicp; computed at the first refinement."""
-        import small_gicp
 
-        cloud = small_gicp.PointCloud(self.points)
-        tree = small_gicp.KdTree(cloud)
-        small_gicp.estimate_normals_covariances(cloud, tree, NEIGHBOURS, 1)
-        return cloud, tree
+class Sample(NamedTuple):
+    """Points of a surface that are searched in another one."""
 
-    @cached_property
-    def gicp_sample(self) -> Any:
-        """The sample with covariances of its own, wider neighbourhoods, for small_gicp."""
-        import small_gicp
-
-        cloud = small_gicp.PointCloud(self.points[self.sample])
-        small_gicp.estimate_normals_covariances(cloud, small_gicp.KdTree(cloud), NEIGHBOURS, 1)
-        return cloud
+    points: Floats  # (S, 3)
+    normals: Floats  # (S, 3)
+    curvature: Floats  # (S,)
+    weights: Floats  # (S,) direction weights, sum 1
 
 
 class Contacts(NamedTuple):
@@ -96,10 +97,7 @@ def find_contacts(
     sampled: CpuSurface, searched: CpuSurface, T_searched_sampled: Floats, max_distance: float
 ) -> Contacts:
     """Transform the sample of one surface and find its nearest points in the other."""
-    R, t = T_searched_sampled[:3, :3], T_searched_sampled[:3, 3]
-    # einsum, not core.geometry.transform: results must keep their bits on any number of threads.
-    points = np.einsum("ij,nj->ni", R, sampled.points[sampled.sample]) + t  # (S, 3)
-    normals = np.einsum("ij,nj->ni", R, sampled.normals[sampled.sample])
+    points, normals = move_sample(sampled.full_sample, T_searched_sampled)
     distance, partner = searched.tree.query(points, distance_upper_bound=max_distance)
     near = np.isfinite(distance)
     partner = np.where(near, partner, 0)
@@ -108,6 +106,13 @@ def find_contacts(
     plane_distance = np.where(near & partner_normals.any(axis=1), plane_distance, distance)
     cosine = np.where(near, np.abs(np.einsum("ni,ni->n", normals, partner_normals)), 0.0)
     return Contacts(points, normals, partner, distance, plane_distance, np.minimum(cosine, 1.0))
+
+
+def move_sample(sample: Sample, T: Floats) -> tuple[Floats, Floats]:
+    """Transform the points (S, 3) and normals (S, 3) of a sample."""
+    # einsum, not core.geometry.transform: results must keep their bits on any number of threads.
+    points = np.einsum("ij,nj->ni", T[:3, :3], sample.points) + T[:3, 3]
+    return points, np.einsum("ij,nj->ni", T[:3, :3], sample.normals)
 
 
 def _direction_weights(normals: Floats, reference: Floats) -> Floats:

@@ -15,16 +15,15 @@ from torch import Tensor
 
 from wsdesc.alignment.surface.base import (
     MIN_FREQUENCY,
-    REFERENCE_SIZE,
     SAMPLE_NEIGHBOURS,
-    SAMPLE_SIZE,
     SHARPNESS,
     Backend,
-    sample_order,
+    choose_samples,
 )
 from wsdesc.cloud.nearest import k_nearest, nearest
 from wsdesc.cloud.neighbours import NeighbourGrid, check_points
-from wsdesc.core.geometry import LINE_RATIO, NEIGHBOURS, Floats, inverse
+from wsdesc.core.geometry import Floats, inverse
+from wsdesc.core.planes import LINE_RATIO, NEIGHBOURS
 
 _MATRICES_AT_ONCE = 1 << 15  # some versions of the eigenvalue solver fail with more
 
@@ -37,6 +36,7 @@ class CudaSurface:
     normals: Tensor  # (N, 3)
     curvature: Tensor  # (N,)
     sample: Tensor  # (S,) int64
+    coarse: Tensor  # (C,) int64
     direction_weights: Tensor  # (S,)
 
     @property
@@ -48,10 +48,10 @@ class CudaSurface:
         """Prepare points (N, 3), N ≥ 1, finite and downsampled; any unit, any device."""
         grid = NeighbourGrid.of(check_points(points).detach().float())
         normals, curvature = _local_planes(grid)
-        order = torch.from_numpy(sample_order(points.detach().double().cpu().numpy())).to(points.device)
-        sample = order[:SAMPLE_SIZE].sort().values
-        weights = _direction_weights(normals[sample], normals[order[:REFERENCE_SIZE]])
-        return cls(points.detach().double(), normals, curvature, sample, weights)
+        samples = choose_samples(points.detach().double().cpu().numpy())
+        sample, coarse, reference = (torch.from_numpy(x).to(points.device) for x in samples)
+        weights = _direction_weights(normals[sample], normals[reference])
+        return cls(points.detach().double(), normals, curvature, sample, coarse, weights)
 
     @cached_property
     def search_points(self) -> Tensor:
@@ -67,6 +67,11 @@ class CudaSurface:
     def sample_with_normals(self) -> Tensor:
         """(S, 6) points and normals of the sample."""
         return self.points_with_normals[self.sample]
+
+    @cached_property
+    def coarse_with_normals(self) -> Tensor:
+        """(C, 6) points and normals of the coarse sample."""
+        return self.sample_with_normals[self.coarse]
 
     @cached_property
     def sample_neighbours(self) -> Tensor:
@@ -97,7 +102,7 @@ def poses_and_inverses(poses: Floats, surface: CudaSurface) -> tuple[Tensor, Ten
 
 
 def _local_planes(grid: NeighbourGrid) -> tuple[Tensor, Tensor]:
-    """Fit planes as `core.geometry.local_planes`: normals (N, 3) and curvature (N,) in the scan's order."""
+    """Fit planes as `core.planes.local_planes`: normals (N, 3) and curvature (N,) in the scan's order."""
     points = grid.points.double()
     normals, curvature = torch.zeros_like(points), torch.zeros_like(points[:, 0])
     count = min(NEIGHBOURS, len(points))

@@ -12,7 +12,9 @@ from wsdesc.core.geometry import check_length
 __all__ = ["PoseScore", "score_candidate", "score_hypothesis", "score_refinement", "verify"]
 
 
-def verify(source: Surface, target: Surface, poses: ArrayLike, distance: float) -> list[PoseScore]:
+def verify(
+    source: Surface, target: Surface, poses: ArrayLike, distance: float, *, coarse: bool = False
+) -> list[PoseScore]:
     """Measure how well two surfaces fit under each pose.
 
     Args:
@@ -20,10 +22,11 @@ def verify(source: Surface, target: Surface, poses: ArrayLike, distance: float) 
         poses: T_target_source (H, 4, 4).
         distance: overlap distance in the unit of the points: points this close are the same place. Twice the
             working resolution suits scans downsampled to it.
+        coarse: compare the smaller samples of both surfaces, for a ranking of many poses.
 
     Raises:
         InputError: a pose is not rigid, the distance is not positive, or the surfaces are on two devices.
     """
     check_length(distance, "distance")
     implementation = for_backend(source, target, cpu=cpu.verify, cuda=cuda.verify)
-    return implementation(source, target, check_poses(poses), distance)
+    return implementation(source, target, check_poses(poses), distance, coarse=coarse)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
-from wsdesc.alignment.surface.cpu import Contacts, CpuSurface, find_contacts
+from wsdesc.alignment.surface.cpu import CpuSurface, move_sample
 from wsdesc.alignment.verify.score import (
     ALIGNED,
     CROSSED,
@@ -16,50 +18,74 @@ from wsdesc.alignment.verify.score import (
     combine_sides,
 )
 from wsdesc.core.geometry import Floats, inverse
-from wsdesc.core.kernels import run_each
+from wsdesc.core.kernels import kernel, run_each
 
 
-def verify(source: CpuSurface, target: CpuSurface, poses: Floats, distance: float) -> list[PoseScore]:
+def verify(
+    source: CpuSurface, target: CpuSurface, poses: Floats, distance: float, *, coarse: bool = False
+) -> list[PoseScore]:
     """Measure poses T_target_source (H, 4, 4); see `wsdesc.alignment.verify.verify`."""
-    return run_each(lambda T: verify_pose(source, target, T, distance), list(poses))
+
+    def verify_pose(T: Floats) -> PoseScore:
+        source_side = _sum_side(source, target, T, distance, coarse)
+        target_side = _sum_side(target, source, inverse(T), distance, coarse)
+        return combine_sides(source_side, target_side, distance)
+
+    return run_each(verify_pose, list(poses))
 
 
-def verify_pose(
-    source: CpuSurface, target: CpuSurface, T_target_source: Floats, distance: float
-) -> PoseScore:
-    """Measure one pose (4, 4)."""
-    T, farthest = T_target_source, HOVER_DISTANCE * distance
-    source_side = _sum_side(find_contacts(source, target, T, farthest), source, target, distance)
-    target_side = _sum_side(find_contacts(target, source, inverse(T), farthest), target, source, distance)
-    return combine_sides(source_side, target_side, distance)
+def _sum_side(
+    sampled: CpuSurface, searched: CpuSurface, T_searched_sampled: Floats, distance: float, coarse: bool
+) -> SideSums:
+    sample = sampled.coarse_sample if coarse else sampled.full_sample
+    points, normals = move_sample(sample, T_searched_sampled)
+    found, partner = searched.tree.query(points, distance_upper_bound=HOVER_DISTANCE * distance)
+    sums = np.zeros(len(SideSums._fields))
+    surface = (searched.points, searched.normals, searched.curvature)
+    _add_points(points, normals, sample.curvature, sample.weights, found, partner, *surface, distance, sums)
+    return SideSums(*sums.tolist())
 
 
-def _sum_side(c: Contacts, sampled: CpuSurface, searched: CpuSurface, distance: float) -> SideSums:
-    overlapping = c.distance <= distance
-    curvature, partner_curvature = sampled.curvature[sampled.sample], searched.curvature[c.partner]
-    has_normals = (
-        overlapping & sampled.normals[sampled.sample].any(axis=1) & searched.normals[c.partner].any(axis=1)
-    )
-    flat = has_normals & (np.maximum(curvature, partner_curvature) < FLAT)
-    hovering = np.isfinite(c.distance) & ~overlapping & (c.plane_distance > FACING * c.distance)
-    low, high = np.minimum(curvature, partner_curvature), np.maximum(curvature, partner_curvature)
-    curved = overlapping & (high >= FLAT)
-    level = sampled.direction_weights * (flat & (c.cosine > ALIGNED))
-    level_offset = level * np.sqrt(np.where(overlapping, c.plane_distance, 0.0))
-    return SideSums(
-        sampled=len(overlapping),
-        overlapping=overlapping.sum(),
-        weighted=sampled.direction_weights[overlapping].sum(),
-        aligned=(has_normals & (c.cosine > ALIGNED)).sum(),
-        flat=flat.sum(),
-        crossed=(flat & (c.cosine < CROSSED)).sum(),
-        level=level.sum(),
-        level_offset=np.where(level > 0, level_offset, 0.0).sum(),
-        hovering=hovering.sum(),
-        curvature_min=low[has_normals].sum(),
-        curvature_max=high[has_normals].sum(),
-        detail_min=low[curved].sum(),
-        detail_max=high[curved].sum() + (hovering & (curvature >= FLAT)).sum(),
-        plane_squared=np.square(c.plane_distance[overlapping]).sum(),
-        distance_squared=np.square(c.distance[overlapping]).sum(),
-    )
+@kernel
+def _add_points(
+    points, normals, curvatures, weights, found, partner,
+    other_points, other_normals, other_curvatures, distance, sums,
+):  # fmt: skip
+    """Add the points of a sample to `sums`, in the order of `SideSums`."""
+    for m in range(len(points)):
+        sums[0] += 1
+        if not found[m] < np.inf:
+            continue
+        j, overlapping = partner[m], found[m] <= distance
+        normal, other = normals[m], other_normals[j]
+        has_other = other[0] != 0 or other[1] != 0 or other[2] != 0
+        plane, cosine = 0.0, 0.0
+        for axis in range(3):
+            plane += (points[m, axis] - other_points[j, axis]) * other[axis]
+            cosine += normal[axis] * other[axis]
+        plane = abs(plane) if has_other else found[m]
+        cosine = min(abs(cosine), 1.0)
+        low, high = min(curvatures[m], other_curvatures[j]), max(curvatures[m], other_curvatures[j])
+        if not overlapping:
+            if plane > FACING * found[m]:  # hovering
+                sums[8] += 1
+                sums[12] += curvatures[m] >= FLAT
+            continue
+        sums[1] += 1
+        sums[2] += weights[m]
+        if high >= FLAT:
+            sums[11] += low
+            sums[12] += high
+        sums[13] += plane * plane
+        sums[14] += found[m] * found[m]
+        if not (has_other and (normal[0] != 0 or normal[1] != 0 or normal[2] != 0)):
+            continue
+        sums[3] += cosine > ALIGNED
+        sums[9] += low
+        sums[10] += high
+        if high < FLAT:
+            sums[4] += 1
+            sums[5] += cosine < CROSSED
+            if cosine > ALIGNED:
+                sums[6] += weights[m]
+                sums[7] += weights[m] * math.sqrt(plane)

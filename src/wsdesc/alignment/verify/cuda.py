@@ -19,22 +19,28 @@ from wsdesc.alignment.verify.score import (
 from wsdesc.core.geometry import Floats
 
 
-def verify(source: CudaSurface, target: CudaSurface, poses: Floats, distance: float) -> list[PoseScore]:
+def verify(
+    source: CudaSurface, target: CudaSurface, poses: Floats, distance: float, *, coarse: bool = False
+) -> list[PoseScore]:
     """Measure poses T_target_source (H, 4, 4); see `wsdesc.alignment.verify.verify`."""
     if len(poses) == 0:
         return []
     T_target_source, T_source_target = poses_and_inverses(poses, source)
-    source_sides = _sum_sides(source, target, T_target_source, distance)
-    target_sides = _sum_sides(target, source, T_source_target, distance)
+    source_sides = _sum_sides(source, target, T_target_source, distance, coarse)
+    target_sides = _sum_sides(target, source, T_source_target, distance, coarse)
     rows = torch.stack([source_sides, target_sides], dim=1).tolist()  # H times two sides
     return [combine_sides(SideSums(*a), SideSums(*b), distance) for a, b in rows]
 
 
 def _sum_sides(
-    sampled: CudaSurface, searched: CudaSurface, T_searched_sampled: Tensor, distance: float
+    sampled: CudaSurface, searched: CudaSurface, T_searched_sampled: Tensor, distance: float, coarse: bool
 ) -> Tensor:
     """Sum over the sample in each of H poses: (H, fields of `SideSums`)."""
-    moved = transform_with_normals(sampled.sample_with_normals, T_searched_sampled)  # (H, S, 6)
+    sample, weights = sampled.sample, sampled.direction_weights
+    if coarse:
+        sample, weights = sample[sampled.coarse], weights[sampled.coarse]
+        weights = weights / weights.sum().clamp(min=1e-300)
+    moved = transform_with_normals(sampled.points_with_normals[sample], T_searched_sampled)  # (H, S, 6)
     partner = searched.nearest_to(moved[..., :3])  # (H, S)
     partner_normals, gap = searched.normals[partner], moved[..., :3] - searched.points[partner]
     distances = gap.square().sum(-1).sqrt()
@@ -42,16 +48,16 @@ def _sum_sides(
     plane_distance = torch.where(partner_normals.any(-1), (gap * partner_normals).sum(-1).abs(), distances)
     cosine = (moved[..., 3:] * partner_normals).sum(-1).abs()  # 0 where one has no normal
 
-    curvature, partner_curvature = sampled.curvature[sampled.sample], searched.curvature[partner]
-    has_normals = overlapping & sampled.normals[sampled.sample].any(-1) & partner_normals.any(-1)
+    curvature, partner_curvature = sampled.curvature[sample], searched.curvature[partner]
+    has_normals = overlapping & sampled.normals[sample].any(-1) & partner_normals.any(-1)
     low, high = torch.minimum(curvature, partner_curvature), torch.maximum(curvature, partner_curvature)
     flat, curved = has_normals & (high < FLAT), overlapping & (high >= FLAT)
-    level = sampled.direction_weights * (flat & (cosine > ALIGNED))
+    level = weights * (flat & (cosine > ALIGNED))
     hovering = near & ~overlapping & (plane_distance > FACING * distances)
     sums = {
         "sampled": torch.ones_like(overlapping),
         "overlapping": overlapping,
-        "weighted": sampled.direction_weights * overlapping,
+        "weighted": weights * overlapping,
         "aligned": has_normals & (cosine > ALIGNED),
         "flat": flat,
         "crossed": flat & (cosine < CROSSED),

@@ -103,8 +103,8 @@ def combine_sides(source: SideSums, target: SideSums, distance: float) -> PoseSc
     return PoseScore(
         overlap_source=_share(source.overlapping, source.sampled),
         overlap_target=_share(target.overlapping, target.sampled),
-        weighted_overlap_source=float(source.weighted),
-        weighted_overlap_target=float(target.weighted),
+        weighted_overlap_source=min(float(source.weighted), 1.0),  # a sum of rounded weights
+        weighted_overlap_target=min(float(target.weighted), 1.0),
         aligned_normals=_share(both.aligned, both.overlapping),
         uncrossed=_share(both.flat - both.crossed, both.flat),
         not_hovering=_share(both.overlapping, both.overlapping + both.hovering),

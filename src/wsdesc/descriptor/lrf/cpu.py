@@ -10,6 +10,7 @@ from torch import Tensor
 
 from wsdesc.cloud.neighbours import LEAF, NeighbourGrid, walk_leaves
 from wsdesc.core.kernels import inline, kernel, run_in_chunks
+from wsdesc.core.planes import diagonalise
 from wsdesc.descriptor.lrf.reference import FLATNESS, MIN_NEIGHBOURS, SHARPNESS, LocalFrames
 
 
@@ -70,45 +71,12 @@ def _frames(
 
 @inline
 def smallest_eigenvector(cov, vec):
-    """Compute the eigenvector of the smallest eigenvalue by Jacobi rotations.
+    """Compute the eigenvector of the smallest eigenvalue of a symmetric matrix.
 
     `cov` (3, 3) needs its upper half only, and is overwritten. The eigenvector is written to vec[0]. Returns
     whether the eigenvalue is unique.
     """
-    for m in range(9):
-        vec[m // 3, m % 3] = m % 4 == 0
-    for _ in range(12):
-        off = cov[0, 1] ** 2 + cov[0, 2] ** 2 + cov[1, 2] ** 2
-        if off <= 1e-30 * (cov[0, 0] + cov[1, 1] + cov[2, 2]) ** 2:
-            break
-        for k in range(3):
-            i, j = int(k == 0), 2 - (k == 2)  # the rotation in the plane of i < j does not change k
-            if cov[i, j] == 0:
-                continue
-            theta = (cov[j, j] - cov[i, i]) / (2 * cov[i, j])
-            t = math.copysign(1.0, theta) / (abs(theta) + math.sqrt(theta * theta + 1))
-            c = 1 / math.sqrt(t * t + 1)
-            s = t * c
-            cov[i, i] -= t * cov[i, j]
-            cov[j, j] += t * cov[i, j]
-            cov[i, j] = 0.0
-            i0, i1, j0, j1 = min(i, k), max(i, k), min(j, k), max(j, k)
-            a, b = cov[i0, i1], cov[j0, j1]
-            cov[i0, i1] = c * a - s * b
-            cov[j0, j1] = s * a + c * b
-            for m in range(3):  # rows of vec are the eigenvectors
-                a, b = vec[i, m], vec[j, m]
-                vec[i, m] = c * a - s * b
-                vec[j, m] = s * a + c * b
-    smallest = 0
-    for m in range(1, 3):
-        if cov[m, m] < cov[smallest, smallest]:
-            smallest = m
-    for m in range(3):
-        vec[0, m], vec[smallest, m] = vec[smallest, m], vec[0, m]
-    low = cov[smallest, smallest]
-    high = max(cov[0, 0], cov[1, 1], cov[2, 2])
-    middle = cov[0, 0] + cov[1, 1] + cov[2, 2] - low - high
+    low, middle, high = diagonalise(cov, vec)
     return middle - low > SHARPNESS * high
 
 
