@@ -7,6 +7,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from wsdesc.adaptation.pipeline import adapt
+    from wsdesc.adaptation.result import Adaptation
     from wsdesc.cloud.cloud import Cloud
     from wsdesc.cloud.convert import as_cloud
     from wsdesc.cloud.files import read_cloud, read_points, write_points
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 __version__ = "0.3.0"
 
 _MODULE_OF = {
+    "Adaptation": "adaptation.result",
     "AlternativePose": "registration.result",
     "BatchHardLoss": "learning.losses",
     "Cloud": "cloud.cloud",
@@ -45,6 +48,7 @@ _MODULE_OF = {
     "WSDesc": "descriptor.model",
     "WSDescError": "core.errors",
     "ablate": "learning.ablations",
+    "adapt": "adaptation.pipeline",
     "as_cloud": "cloud.convert",
     "describe": "descriptor.description",
     "distill": "learning.distillation",
@@ -61,11 +65,12 @@ _MODULE_OF = {
     "write_points": "cloud.files",
 }
 _PACKAGES = (
-    "alignment", "cloud", "core", "datasets", "descriptor", "evaluation", "learning", "matching", "peers",
-    "reconstruction", "registration", "view",
+    "adaptation", "alignment", "cloud", "core", "datasets", "descriptor", "evaluation", "learning",
+    "matching", "peers", "reconstruction", "registration", "view",
 )  # fmt: skip
 
 __all__ = [  # the keys of _MODULE_OF, spelled out for editors
+    "Adaptation",
     "AlternativePose",
     "BatchHardLoss",
     "Cloud",
@@ -79,6 +84,7 @@ __all__ = [  # the keys of _MODULE_OF, spelled out for editors
     "WSDesc",
     "WSDescError",
     "ablate",
+    "adapt",
     "as_cloud",
     "describe",
     "distill",

@@ -13,6 +13,7 @@ import typer
 
 from wsdesc import __version__
 from wsdesc.cli.ablate import ablate
+from wsdesc.cli.adapt import adapt
 from wsdesc.cli.benchmark import app as benchmark
 from wsdesc.cli.demo import demo
 from wsdesc.cli.describe import describe
@@ -40,6 +41,8 @@ Examples:
   wsdesc view a.ply b.ply T.json --matches --save page.html   write the page to a file
   wsdesc demo                                 register two scans of a synthetic room
   wsdesc demo --seed 7 --out d7               another room, another folder
+  wsdesc adapt scans/ -o mine                 adapt the descriptor to unlabelled scans of your own
+  wsdesc adapt scans/ -o mine --minutes 10    the same with less time
   wsdesc train scans/ --out run               train a descriptor on unlabelled, overlapping scans
   wsdesc train --out run --resume             continue an interrupted training
   wsdesc distill indoor scans/ --out fast     train a small network to imitate a large one
@@ -83,7 +86,20 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-for command in (register, describe, match, reconstruct, view, demo, train, distill, pairs, ablate, info):
+for command in (
+    register,
+    describe,
+    match,
+    reconstruct,
+    view,
+    demo,
+    adapt,
+    train,
+    distill,
+    pairs,
+    ablate,
+    info,
+):
     app.command(cls=_Command)(command)
 app.add_typer(benchmark, name="benchmark")
 

@@ -71,7 +71,7 @@ def training_display() -> Iterator[TrainingDisplay]:
     console = Console(stderr=True)
     with (
         Progress(*columns, console=console, disable=not console.is_terminal) as bars,
-        _printed_messages(),
+        printed_messages(),
     ):
 
         @contextmanager
@@ -84,9 +84,9 @@ def training_display() -> Iterator[TrainingDisplay]:
 
 
 @contextmanager
-def _printed_messages() -> Iterator[None]:
-    """Print the log messages of `wsdesc.learning` to the standard output."""
-    logger = logging.getLogger("wsdesc.learning")
+def printed_messages(package: str = "wsdesc.learning") -> Iterator[None]:
+    """Print the log messages of a package to the standard output."""
+    logger = logging.getLogger(package)
     handler = logging.StreamHandler(sys.stdout)
     level, propagate = logger.level, logger.propagate
     logger.addHandler(handler)

@@ -202,6 +202,10 @@ class Distiller(Trainer):
         }
         self._compute_loss = torch.compile(self._imitation_loss) if self._compiles else self._imitation_loss
 
+    def load_start(self, start: WSDesc) -> None:
+        """Take the network of another student; the support stays the teacher's."""
+        self.model.network.load_state_dict(start.network.state_dict())
+
     def set_learning_rates(self, step: int) -> None:
         """Set the learning rate of a step: a linear warm-up, then as of every trainer."""
         super().set_learning_rates(step)

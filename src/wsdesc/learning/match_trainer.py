@@ -84,7 +84,7 @@ class MatchTrainer(Trainer):
         """
         grids = [self.grid(cloud, generator) for cloud in (p, q)]
         rows = [
-            _rows_in_grid(grid)[column.to(self.device)] for grid, column in zip(grids, matches.T, strict=True)
+            rows_in_grid(grid)[column.to(self.device)] for grid, column in zip(grids, matches.T, strict=True)
         ]
         sampled = farthest_points(grids[0].points[rows[0]], self.options.keypoints, generator)
         prepared = [
@@ -116,7 +116,7 @@ class MatchTrainer(Trainer):
         return descriptors
 
 
-def _rows_in_grid(grid: NeighbourGrid) -> Tensor:
+def rows_in_grid(grid: NeighbourGrid) -> Tensor:
     """Return the row in the grid of each point of the original cloud: (N,) int64."""
     rows = torch.empty_like(grid.order)
     rows[grid.order] = torch.arange(len(rows), device=rows.device)

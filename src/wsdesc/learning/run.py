@@ -177,7 +177,7 @@ def _load_start(trainer: Trainer) -> None:
     differ = [key for key in current if current[key] != saved[key]]
     if differ:
         raise InputError(f"{name}: descriptor options differ from those of the training: {', '.join(differ)}")
-    trainer.model.load_state_dict(start.state_dict())
+    trainer.load_start(start)
 
 
 def _run_steps(

@@ -30,47 +30,27 @@ _MAX_ATTEMPTS = 50  # rejected pairs before the training gives up
 _CACHED_PAIRS = 4096
 
 
-class SelfMatchedPairs:
-    """Pairs of a source with the matches that a model proposes.
-
-    A rejected pair is replaced by the one at the preceding index.
+class MatchProposer:
+    """Register two clouds with a model, and match the points that coincide under the pose.
 
     Args:
-        source: pairs of overlapping clouds (N, 3), in metres.
         model: trained model on the device to use; it is copied.
         options: acceptance of a pose.
     """
 
-    def __init__(self, source: PairSource, model: WSDesc, options: OverlapOptions = ACCEPTANCE) -> None:
-        self.source, self.options = source, options
+    def __init__(self, model: WSDesc, options: OverlapOptions = ACCEPTANCE) -> None:
+        self.options = options
         # Without gradients, autocast keeps no copies of the weights that threads would share.
         self.model = deepcopy(model).requires_grad_(False)
         self._grids = cached_grids(next(model.parameters()).device)
-        self._matches = IdentityCache(self._propose_matches, _CACHED_PAIRS)
+        self._matches = IdentityCache(self._propose, _CACHED_PAIRS)
 
-    def pair(self, index: int) -> MatchedPair:
-        """See `MatchedPairSource`.
-
-        Raises:
-            InputError: if the model registers none of 50 pairs.
-        """
-        for attempt in range(_MAX_ATTEMPTS):
-            p, q = self.source.pair(abs(index - attempt))
-            matches = self._matches.get(p, q)
-            if matches is not None:
-                return p, q, matches
-        raise InputError(
-            f"self-training: the model of `start` registered none of {_MAX_ATTEMPTS} pairs; "
-            "train it on these scans first"
-        )
-
-    def close(self) -> None:
-        """Close the source."""
-        self.source.close()
+    def propose(self, p: Tensor, q: Tensor) -> Tensor | None:
+        """Match clouds (N, 3) and (M, 3), in metres: (K, 2), or None if the pose is rejected. Cached."""
+        return self._matches.get(p, q)
 
     @torch.no_grad()
-    def _propose_matches(self, p: Tensor, q: Tensor) -> Tensor | None:
-        """Match two clouds (N, 3) and (M, 3): (K, 2), or None if the pose is rejected."""
+    def _propose(self, p: Tensor, q: Tensor) -> Tensor | None:
         grids = [self._grids.get(cloud) for cloud in (p, q)]
         keypoints = [
             g.points[farthest_points(g.points, self.options.keypoints, generator_of(7))] for g in grids
@@ -95,6 +75,40 @@ class SelfMatchedPairs:
         if len(matches) < MIN_MATCHES:
             return None
         return torch.stack([sampled[matches[:, 0]], matches[:, 1]], dim=1)
+
+
+class SelfMatchedPairs:
+    """Pairs of a source with the matches that a model proposes.
+
+    A rejected pair is replaced by the one at the preceding index.
+
+    Args:
+        source: pairs of overlapping clouds (N, 3), in metres.
+        model, options: see `MatchProposer`.
+    """
+
+    def __init__(self, source: PairSource, model: WSDesc, options: OverlapOptions = ACCEPTANCE) -> None:
+        self.source, self.proposer = source, MatchProposer(model, options)
+
+    def pair(self, index: int) -> MatchedPair:
+        """See `MatchedPairSource`.
+
+        Raises:
+            InputError: if the model registers none of 50 pairs.
+        """
+        for attempt in range(_MAX_ATTEMPTS):
+            p, q = self.source.pair(abs(index - attempt))
+            matches = self.proposer.propose(p, q)
+            if matches is not None:
+                return p, q, matches
+        raise InputError(
+            f"self-training: the model of `start` registered none of {_MAX_ATTEMPTS} pairs; "
+            "train it on these scans first"
+        )
+
+    def close(self) -> None:
+        """Close the source."""
+        self.source.close()
 
 
 def self_training_source(

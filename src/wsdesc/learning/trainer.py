@@ -58,6 +58,10 @@ class Trainer:
         self._grids = cached_grids(self.device)
         self._compute_terms = torch.compile(self._terms) if self._compiles else self._terms
 
+    def load_start(self, start: WSDesc) -> None:
+        """Take the weights of another model of the same descriptor."""
+        self.model.load_state_dict(start.state_dict())
+
     @property
     def _on_cuda(self) -> bool:
         return self.device.type == "cuda"

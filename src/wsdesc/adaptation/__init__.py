@@ -1,0 +1,1 @@
+"""Adapt the descriptor to one's own scans: reconstruct, teach, distil, check."""

@@ -1,0 +1,199 @@
+"""Judge weights without ground truth: by the poses of a reconstruction, on pairs of scans.
+
+Each scan is described once. A pair is matched with few keypoints, its pose is found by RANSAC and by the
+registration, and both are compared with the pose of the reconstruction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from wsdesc.adaptation.scans import TaughtScan
+from wsdesc.adaptation.teachers import TeacherPair
+from wsdesc.alignment.ransac import ransac
+from wsdesc.alignment.surface import Surface, make_surface
+from wsdesc.cloud.sampling import farthest_points
+from wsdesc.cloud.units import INDOOR_RESOLUTION
+from wsdesc.core.geometry import Floats
+from wsdesc.core.progress import ProgressHook, no_progress
+from wsdesc.descriptor.description import Description, load_model
+from wsdesc.descriptor.model import WSDesc
+from wsdesc.evaluation.metrics import inlier_ratio
+from wsdesc.matching.mutual import mutual_matches
+from wsdesc.registration.candidates import find_candidates
+from wsdesc.registration.result import SUCCESS
+
+KEYPOINTS = 500  # of the inlier ratio and of RANSAC
+REGISTERED_KEYPOINTS = 1200  # of the registration
+MAX_ERROR = 0.2  # metres: root mean square displacement of the overlap of a right pose
+MIN_GAIN = 0.005  # inlier ratio that an adaptation must gain
+MAX_LOSS = 0.02  # recall that it may lose: RANSAC is random
+MAX_FORGOTTEN = 0.02  # inlier ratio that it may lose on synthetic scenes
+
+
+@dataclass(frozen=True)
+class PairFigures:
+    """Figures of one pair; the pose of the reconstruction counts as right."""
+
+    p: int
+    q: int
+    overlap: float
+    inlier_ratio: float
+    ransac_right: bool  # pose of RANSAC
+    registered: bool  # the pair was also registered; the others were not
+    right: bool = False  # pose of the registration
+    success: bool = False  # the registration calls it a success
+    confidence: float = 0.0
+
+
+class Summary(NamedTuple):
+    """Means over pairs; None where no pair was registered."""
+
+    pairs: int
+    inlier_ratio: float
+    ransac_recall: float
+    registered: int
+    recall: float | None
+    success: float | None
+    confidence: float | None
+
+
+def measure(
+    weights: str | Path,
+    scans: Sequence[TaughtScan],
+    pairs: Sequence[TeacherPair],
+    *,
+    registered: int,
+    device: str,
+    seed: int = 0,
+    progress: ProgressHook = no_progress,
+    step: str = "check",
+) -> list[PairFigures]:
+    """Measure weights on pairs of scans.
+
+    Args:
+        weights: Name or path of the weights.
+        scans: Scans of the pairs.
+        pairs: Pairs with the poses that count as right.
+        registered: Largest number of pairs that are also registered, spread evenly over the pairs.
+        device: Device of the computation.
+        seed: Seed of keypoints and RANSAC.
+        progress: Hook that is entered around the step.
+        step: Name of the step.
+    """
+    model, _ = load_model(weights, device)
+    described: dict[int, Description] = {}
+    surfaces: dict[int, Surface] = {}
+    chosen = {round(k) for k in np.linspace(0, len(pairs) - 1, min(registered, len(pairs)))}
+    figures = []
+    with progress(step, len(pairs)) as advance:
+        for number, pair in enumerate(pairs):
+            for k in (pair.p, pair.q):
+                if k not in described:
+                    described[k] = _describe(scans[k], model, device, seed)
+                    surfaces[k] = make_surface(described[k].points)
+            p, q = described[pair.p], described[pair.q]
+            ratio, T = _match(p, q, pair.T_q_p, seed + number)
+            overlapping = _overlap_points(scans[pair.p], scans[pair.q], pair.T_q_p)
+            base = PairFigures(
+                pair.p, pair.q, pair.overlap, ratio, _agree(T, pair.T_q_p, overlapping), number in chosen
+            )
+            if base.registered:
+                base = _register(base, p, q, (surfaces[pair.p], surfaces[pair.q]), pair.T_q_p, overlapping)
+            figures.append(base)
+            advance(1)
+    return figures
+
+
+def _describe(scan: TaughtScan, model: WSDesc, device: str, seed: int) -> Description:
+    points = scan.points.to(device)
+    description = Description(
+        points=points,
+        order=farthest_points(points, REGISTERED_KEYPOINTS, torch.Generator().manual_seed(seed)),
+        descriptors=points.new_empty(0, 0),
+        frames=points.new_empty(0, 3, 3),
+        resolution=INDOOR_RESOLUTION,
+        T_scan_local=np.eye(4),
+        model="",
+        range_image=scan.range_image,
+    )
+    return description.extend(model, REGISTERED_KEYPOINTS)
+
+
+def _match(p: Description, q: Description, T_q_p: Floats, seed: int) -> tuple[float, Floats]:
+    """Match few keypoints; return the inlier ratio and the pose of RANSAC."""
+    matches = mutual_matches(p.descriptors[:KEYPOINTS], q.descriptors[:KEYPOINTS])
+    ends = p.keypoints[matches[:, 0]], q.keypoints[matches[:, 1]]
+    ratio = inlier_ratio(p.keypoints, q.keypoints, matches, T_q_p)
+    return ratio, ransac(ends[0].cpu(), ends[1].cpu(), seed=seed).T_target_source.numpy()
+
+
+def _overlap_points(p: TaughtScan, q: TaughtScan, T_q_p: Floats) -> Floats:
+    """Return points (M, 3) of p that have a partner in q."""
+    points = p.points[p.sample(1000)].double().numpy()
+    distance, _ = q.tree.query(points @ T_q_p[:3, :3].T + T_q_p[:3, 3], distance_upper_bound=0.1)
+    near: Floats = points[np.isfinite(distance)]
+    return near if len(near) else points
+
+
+def _agree(T: Floats, T_true: Floats, points: Floats) -> bool:
+    """Return whether two poses move the points to nearly the same positions."""
+    D = T - T_true
+    return bool(np.sqrt(np.square(points @ D[:3, :3].T + D[:3, 3]).sum(1).mean()) <= MAX_ERROR)
+
+
+def _register(
+    base: PairFigures,
+    p: Description,
+    q: Description,
+    surfaces: tuple[Surface, Surface],
+    T_q_p: Floats,
+    points: Floats,
+) -> PairFigures:
+    found = find_candidates(p, q, surfaces)
+    if not found.ranked:
+        return base
+    best = found.ranked[0]
+    right = _agree(best.refined.T_target_source, T_q_p, points)
+    values = asdict(base) | {"right": right, "confidence": best.confidence}
+    return PairFigures(**values | {"success": best.confidence >= SUCCESS})
+
+
+def summarise(figures: Iterable[PairFigures]) -> Summary:
+    """Average the figures of pairs."""
+    rows = list(figures)
+    registered = [row for row in rows if row.registered]
+
+    def mean(values: list[float]) -> float | None:
+        return float(np.mean(values)) if values else None
+
+    return Summary(
+        len(rows),
+        mean([row.inlier_ratio for row in rows]) or 0.0,
+        mean([float(row.ransac_right) for row in rows]) or 0.0,
+        len(registered),
+        mean([float(row.right) for row in registered]),
+        mean([float(row.success and row.right) for row in registered]),
+        mean([row.confidence for row in registered]),
+    )
+
+
+def compare(before: Sequence[PairFigures], after: Sequence[PairFigures]) -> str | None:
+    """Return why the weights after an adaptation are not better than those before it; None if they are."""
+    old, new = summarise(before), summarise(after)
+    if new.inlier_ratio < old.inlier_ratio + MIN_GAIN:
+        return f"the inlier ratio went from {100 * old.inlier_ratio:.1f} to {100 * new.inlier_ratio:.1f} %"
+    if new.ransac_recall < old.ransac_recall - MAX_LOSS:
+        return (
+            f"RANSAC registered {100 * new.ransac_recall:.1f} % of the pairs, "
+            f"{100 * old.ransac_recall:.1f} % before"
+        )
+    if (new.recall or 0.0) < (old.recall or 0.0) - MAX_LOSS:
+        return f"{100 * (new.recall or 0):.1f} % were registered, {100 * (old.recall or 0):.1f} % before"
+    return None

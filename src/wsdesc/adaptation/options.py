@@ -1,0 +1,111 @@
+"""Options of `wsdesc.adapt`. Without torch, so that the CLI checks options at once."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from pydantic import Field
+
+from wsdesc.core.options import NameOrPath, Options
+
+DEFAULT_START = "indoor"
+FULL_WEIGHTS = (
+    "full.safetensors"  # file of an adaptation's folder; the fast weights are its model.safetensors
+)
+
+
+class AdaptOptions(Options):
+    """Options of an adaptation to a folder of scans. The defaults suit most scans."""
+
+    start: NameOrPath = Field(
+        DEFAULT_START,
+        description="Weights to start from: indoor, the folder of an adaptation, or a file of weights.",
+    )
+    rounds: int = Field(
+        2, ge=1, description="Largest number of rounds; another round follows if more scans are placed."
+    )
+    steps: int | None = Field(
+        None, ge=1, description="Teaching steps (default: 2400 on a GPU; 400 on the CPU)."
+    )
+    distill_steps: int | None = Field(
+        None,
+        ge=0,
+        description="Distillation steps to the fast network (default: 2000 on a GPU). 0 teaches the fast "
+        "network alone, the default on the CPU.",
+    )
+    fast_steps: int | None = Field(
+        None,
+        ge=0,
+        description="Teaching steps of the fast network after the distillation (default: 800 on a GPU).",
+    )
+    minutes: float | None = Field(
+        None,
+        gt=0,
+        description="Time for all training steps of a round; fewer steps are made if they do not fit "
+        "(default: 40 on the CPU, no limit on a GPU).",
+    )
+    keypoints: int | None = Field(
+        None, ge=16, description="Keypoints per scan and step (default: 512 on a GPU, 192 on the CPU)."
+    )
+    learning_rate: float = Field(5e-4, gt=0, description="Learning rate of the network.")
+    min_overlap: float = Field(
+        0.05, ge=0, lt=1, description="Smallest overlap of a pair that gives matches, at the found poses."
+    )
+    synthetic: float = Field(
+        0.35, ge=0, lt=1, description="Share of steps on synthetic scenes, so that nothing is forgotten."
+    )
+    rigidity: float = Field(
+        0.1, ge=0, lt=1, description="Share of steps with the weakly supervised loss on the scans."
+    )
+    keep_out: float = Field(
+        0.2,
+        gt=0,
+        le=0.5,
+        description="Share of placed scans that the check uses and the teaching leaves out.",
+    )
+    resolution: float | None = Field(
+        None, gt=0, description="Working resolution in the scans' unit (default: derived from all scans)."
+    )
+    reconstruct_keypoints: int = Field(2000, ge=3, description="Keypoints per scan of the reconstruction.")
+    replay: NameOrPath | None = Field(
+        None, description="Folder of synthetic scenes that several adaptations share (default: their own)."
+    )
+    wrong_teachers: float = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        description="Share of pairs that receive a wrong pose: an experiment on wrong reconstructions.",
+    )
+    check_teachers: bool = Field(
+        True, description="Leave out pairs that contradict triangles of pairs or free space."
+    )
+    device: str = Field("auto", description="Device: cpu, cuda, or auto (CUDA where available).")
+    seed: int = Field(0, ge=0, description="Seed of all random choices.")
+
+
+class Plan(NamedTuple):
+    """Numbers of steps and sizes of an adaptation on a device."""
+
+    steps: int  # of teaching, on all scans but those kept out and then on all scans
+    distill_steps: int  # 0: the fast network is taught itself
+    fast_steps: int  # of teaching the fast network after the distillation
+    keypoints: int  # per scan and step
+    scenes: int  # synthetic ones
+    minutes: float | None  # for all steps of a round
+    registered_pairs: int  # largest number of pairs that the check registers
+
+    def limited(self, share: float) -> Plan:
+        """Return the plan with this share of the steps, at most all."""
+        if share >= 1:
+            return self
+        steps, distilled, fast = (max(1, round(share * n)) if n else 0 for n in self[:3])
+        return self._replace(steps=steps, distill_steps=distilled, fast_steps=fast)
+
+
+def make_plan(options: AdaptOptions, on_gpu: bool) -> Plan:
+    """Fill the options that depend on the device."""
+    plan = Plan(2400, 2000, 800, 512, 72, None, 60) if on_gpu else Plan(400, 0, 0, 192, 16, 40.0, 16)
+    names = ("steps", "distill_steps", "fast_steps", "keypoints", "minutes")
+    given = {name: value for name in names if (value := getattr(options, name)) is not None}
+    plan = plan._replace(**given)
+    return plan if plan.distill_steps else plan._replace(fast_steps=0)

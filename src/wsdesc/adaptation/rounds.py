@@ -1,0 +1,342 @@
+"""One round of an adaptation: each step stores its result in the folder of the round."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from wsdesc.adaptation.check import MAX_FORGOTTEN, PairFigures, compare, measure, summarise
+from wsdesc.adaptation.keep_out import MIN_PLACED, checked_pairs, choose_kept_out, limited
+from wsdesc.adaptation.options import AdaptOptions, Plan
+from wsdesc.adaptation.replay import ReplayPool
+from wsdesc.adaptation.result import Comparison, Round
+from wsdesc.adaptation.scans import TaughtScan, load_scans, overlap_at, relative_pose
+from wsdesc.adaptation.sources import DescribedPairs, TaughtPairs
+from wsdesc.adaptation.teachers import OVERLAP_DISTANCE, TeacherPair, Teachers, find_teachers
+from wsdesc.adaptation.trainer import AdaptTrainer
+from wsdesc.adaptation.weights import WeightFiles
+from wsdesc.core.atomic import atomic_write
+from wsdesc.core.errors import FileFormatError, InputError
+from wsdesc.core.folders import make_folder
+from wsdesc.core.progress import StepTimer
+from wsdesc.core.rng import generator_of
+from wsdesc.descriptor.model import WSDesc
+from wsdesc.descriptor.pretrained import RUN_WEIGHTS
+from wsdesc.learning.distillation import run_distillation, student_options
+from wsdesc.learning.options import TrainOptions
+from wsdesc.learning.run import StepHook, TrainingProgress, run_training
+from wsdesc.learning.self_training import MatchProposer
+from wsdesc.reconstruction.pipeline import reconstruct
+from wsdesc.reconstruction.result import Reconstruction
+
+logger = logging.getLogger(__name__)
+
+KEPT_OUT_SHARE = 2 / 3  # of the teaching steps, before the check; the others use all scans
+SUPPORT_RATE = 0.2  # learning rate of the support, relative to the network's
+COMPILED_STEPS = 600  # a training of fewer steps is done before the compiler is
+_COMPARED_PAIRS = 80
+_PROBED_STEPS = 3
+
+
+class RoundRunner:
+    """Run the steps of a round. Steps whose result is in the folder are not repeated.
+
+    Args:
+        folder: Folder of the round.
+        options: Options of the adaptation.
+        plan: Numbers of steps.
+        device: Device of the computation.
+        pool: Synthetic scenes.
+        timer: Measures the steps and passes them on to the progress hook.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        options: AdaptOptions,
+        plan: Plan,
+        device: str,
+        pool: ReplayPool,
+        timer: StepTimer,
+    ) -> None:
+        make_folder(folder)
+        self.folder, self.options, self.plan = folder, options, plan
+        self.device, self.pool, self.timer = device, pool, timer
+        self.scans: list[TaughtScan] = []
+        self.teachers = Teachers([], [], {}, [])
+
+    def reconstruct(self, paths: Sequence[Path], weights: Path) -> Reconstruction:
+        """Find the poses of the scans with the given weights."""
+        o = self.options
+        reconstruction = reconstruct(
+            list(paths),
+            self.folder / "reconstruction",
+            model=weights,
+            resolution=o.resolution,
+            keypoints=o.reconstruct_keypoints,
+            more_keypoints=2 * o.reconstruct_keypoints,
+            device=self.device,
+            seed=o.seed,
+            progress=self.timer,
+        )
+        sizes = ", ".join(f"{len(names)}" for names in reconstruction.components) or "none"
+        logger.info("%d of %d scans placed; frames: %s", len(reconstruction.T_world_scan), len(paths), sizes)
+        return reconstruction
+
+    def run(self, reconstruction: Reconstruction, start: WeightFiles) -> tuple[Round, WeightFiles | None]:
+        """Teach and check.
+
+        Returns:
+            What was done, and the new weights; None if they are not better.
+        """
+        self._find_teachers(reconstruction)
+        kept_out = choose_kept_out(self.teachers, self.options.keep_out, self.options.seed)
+        part = self.teachers.without(kept_out)
+        checked = checked_pairs(self.teachers, kept_out, self.options.seed)
+        if not part.pairs or not checked:
+            raise InputError(
+                f"{len(self.teachers.pairs)} overlapping pairs of {len(self.teachers.placed)} scans are too "
+                "few to learn from some of them and check with the others: more scans are needed"
+            )
+        logger.info(
+            "%d pairs teach, %d without poses beside them; %d scans kept out for the check",
+            len(part.pairs), len(part.neighbours), len(kept_out),
+        )  # fmt: skip
+        first = start.full if self.plan.distill_steps and start.full is not None else start.fast
+        plan = self._plan(part, first)
+        steps = round(KEPT_OUT_SHARE * plan.steps)
+        taught = self._teach("teach", part, first, max(1, steps))
+        check = self._compared("check", first, taught, checked)
+        rejection = compare(check.before, check.after)
+        adapted: WeightFiles | None = None
+        final, synthetic = Comparison([], []), (0.0, 0.0)
+        if rejection is None:
+            complete = self._teach("teach on all scans", self.teachers, taught, max(1, plan.steps - steps))
+            adapted = self._distilled(plan, complete, start)
+            final = self.compare(start.fast, adapted.fast)
+            synthetic = self._measure_synthetic(start.fast, adapted.fast)
+            rejection = compare(final.before, final.after)
+            if rejection is None and synthetic[1] < synthetic[0] - MAX_FORGOTTEN:
+                rejection = (
+                    f"the inlier ratio on synthetic scenes fell from {100 * synthetic[0]:.1f} to "
+                    f"{100 * synthetic[1]:.1f} %"
+                )
+        used = taught if adapted is None else adapted.full or adapted.fast
+        done = Round(
+            placed=len(reconstruction.T_world_scan),
+            components=[len(names) for names in reconstruction.components],
+            pairs=len(self.teachers.pairs),
+            wrong_pairs=sum(pair.wrong for pair in self.teachers.pairs),
+            neighbours=len(self.teachers.neighbours),
+            left_out=self.teachers.left_out,
+            kept_out=sorted(self.scans[k].name for k in kept_out),
+            steps=(plan.steps, plan.distill_steps, plan.fast_steps),
+            support=(_support(first), _support(used)),
+            check=check,
+            final=final,
+            synthetic=synthetic,
+            rejection=rejection,
+        )
+        return done, None if rejection else adapted
+
+    def compare(self, before: Path, after: Path) -> Comparison:
+        """Compare weights on all pairs of the round."""
+        pairs = limited(self.teachers.pairs, _COMPARED_PAIRS, self.options.seed)
+        return self._compared(f"compare with {_label(before)}", before, after, pairs)
+
+    def _find_teachers(self, reconstruction: Reconstruction) -> None:
+        o = self.options
+        with self.timer("read scans again"):
+            self.scans = load_scans(reconstruction.paths, reconstruction.resolution)
+        with self.timer("find teachers"):
+            self.teachers = find_teachers(
+                self.scans, reconstruction,
+                min_overlap=o.min_overlap, wrong=o.wrong_teachers, check=o.check_teachers, seed=o.seed,
+            )  # fmt: skip
+        if len(self.teachers.placed) < MIN_PLACED:
+            raise InputError(
+                f"an adaptation needs {MIN_PLACED} scans that overlap; {len(reconstruction.T_world_scan)} of "
+                f"{len(reconstruction.paths)} were placed. `wsdesc reconstruct` names the reasons; the "
+                "weights are unchanged"
+            )
+
+    def _plan(self, teachers: Teachers, start: Path) -> Plan:
+        """Reduce the steps to the available time, and store how many there are."""
+        file = self.folder / "plan.json"
+        if file.is_file():
+            return Plan(*_read(file))
+        plan = self.plan
+        if plan.minutes is not None:
+            with self.timer("measure a step"):
+                seconds = self._probe(teachers, start)
+            total = plan.steps + 0.5 * plan.distill_steps + plan.fast_steps
+            plan = plan.limited(60 * plan.minutes / max(seconds * total, 1e-9))
+            expected = seconds * (plan.steps + 0.5 * plan.distill_steps + plan.fast_steps) / 60
+            logger.info("expected time: %d steps, about %.0f minutes", sum(plan[:3]), max(expected, 1))
+        _write(file, list(plan))
+        return plan
+
+    def _probe(self, teachers: Teachers, start: Path) -> float:
+        """Measure the seconds of a teaching step."""
+        options = self._teach_options(start, _PROBED_STEPS)
+        trainer, source = AdaptTrainer(options, self.device), self._source(teachers, start, synthetic=0.0)
+        trainer.load_start(WSDesc.from_pretrained(start))
+        seconds = []
+        for step in range(_PROBED_STEPS):
+            begin = time.perf_counter()
+            trainer.step([trainer.prepare(*source.pair(step), generator_of(step))])
+            seconds.append(time.perf_counter() - begin)
+        return min(seconds)
+
+    def _teach(self, name: str, teachers: Teachers, start: Path, steps: int) -> Path:
+        """Teach the network of `start`; return the file of the new weights."""
+        folder = self.folder / name.replace(" ", "_")
+        if (folder / RUN_WEIGHTS).is_file():
+            return folder / RUN_WEIGHTS
+        with self.timer(name, steps) as advance:
+            run = run_training(
+                self._teach_options(start, steps),
+                self._source(teachers, start),
+                folder,
+                device=self.device,
+                resume=True,
+                on_step=_advance_to(advance),
+                make_trainer=AdaptTrainer,
+            )
+        assert run.weights is not None
+        return run.weights
+
+    def _teach_options(self, start: Path, steps: int) -> TrainOptions:
+        o = self.options
+        return TrainOptions.read(
+            {
+                "descriptor": WSDesc.from_pretrained(start).options.model_dump(),
+                "start": str(start),
+                "self_training": "infonce",
+                "steps": steps,
+                "keypoints": self.plan.keypoints,
+                "learning_rate": o.learning_rate,
+                "support_learning_rate": SUPPORT_RATE * o.learning_rate,
+                "cooldown": 0.8,
+                "checkpoint_minutes": 1.0,
+                "compile": steps >= COMPILED_STEPS,
+                "seed": o.seed,
+            }
+        )
+
+    def _source(self, teachers: Teachers, start: Path, synthetic: float | None = None) -> TaughtPairs:
+        o = self.options
+        proposer = WSDesc.from_pretrained(start, self.device).accelerate("bf16", compile=False)
+        return TaughtPairs(
+            self.scans,
+            teachers,
+            self.pool,
+            MatchProposer(proposer),
+            synthetic=o.synthetic if synthetic is None else synthetic,
+            rigidity=o.rigidity,
+            seed=o.seed,
+        )
+
+    def _distilled(self, plan: Plan, taught: Path, start: WeightFiles) -> WeightFiles:
+        """Distil the taught network to the fast one, and teach that; return both."""
+        if not plan.distill_steps:
+            return WeightFiles(taught, None)
+        folder = self.folder / "distill"
+        if not (folder / RUN_WEIGHTS).is_file():
+            student, teacher = WSDesc.from_pretrained(start.fast), WSDesc.from_pretrained(taught)
+            options = student_options(
+                teacher,
+                student.options.width,
+                start=str(start.fast),
+                steps=plan.distill_steps,
+                keypoints=max(16, plan.keypoints // 2),
+                learning_rate=1e-3,
+                checkpoint_minutes=1.0,
+                compile=plan.distill_steps >= COMPILED_STEPS,
+                seed=self.options.seed,
+                distill={"teacher": str(taught), "warmup_steps": min(100, plan.distill_steps // 10)},
+            )
+            clouds = [scan.points for scan in self.scans]
+            source = DescribedPairs(clouds, self.pool, self.options.synthetic, self.options.seed)
+            with self.timer("distil", plan.distill_steps) as advance:
+                run_distillation(
+                    teacher, source, options, folder,
+                    device=self.device, resume=True, on_step=_advance_to(advance),
+                )  # fmt: skip
+        fast = folder / RUN_WEIGHTS
+        if plan.fast_steps:
+            fast = self._teach("teach the fast network", self.teachers, fast, plan.fast_steps)
+        return WeightFiles(fast, taught)
+
+    def _compared(self, name: str, before: Path, after: Path, pairs: list[TeacherPair]) -> Comparison:
+        """Measure weights before and after, or read the figures that an earlier run measured."""
+        file = self.folder / f"{name.replace(' ', '_')}.json"
+        if file.is_file():
+            return Comparison.read(_read(file))
+        sides: list[list[PairFigures]] = []
+        for weights, when in ((before, "before"), (after, "after")):
+            sides.append(
+                measure(
+                    weights, self.scans, pairs,
+                    registered=self.plan.registered_pairs, device=self.device, seed=self.options.seed,
+                    progress=self.timer, step=f"{name.split(' with ')[0]}, {when}",
+                )
+            )  # fmt: skip
+        result = Comparison(*sides)
+        _write(file, asdict(result))
+        return result
+
+    def _measure_synthetic(self, before: Path, after: Path) -> tuple[float, float]:
+        """Measure the inlier ratio on synthetic scenes that were not used for training."""
+        scans: list[TaughtScan] = []
+        pairs = []
+        for p, q in self.pool.checked_pairs():
+            scans += [TaughtScan("", scan.points, scan.T_world_local, 1.0) for scan in (p, q)]
+            T_q_p = relative_pose(p.T_world_local, q.T_world_local)
+            overlap = overlap_at(scans[-2], scans[-1], T_q_p, OVERLAP_DISTANCE)
+            pairs.append(TeacherPair(len(scans) - 2, len(scans) - 1, T_q_p, overlap))
+        sides = [
+            measure(weights, scans, pairs, registered=0, device=self.device, progress=self.timer,
+                    step="synthetic scenes, " + when)
+            for weights, when in ((before, "before"), (after, "after"))
+        ]  # fmt: skip
+        return summarise(sides[0]).inlier_ratio, summarise(sides[1]).inlier_ratio
+
+
+def _advance_to(advance: Callable[[int], None]) -> StepHook:
+    """Return a step hook that also counts the steps of an earlier process."""
+    done = 0
+
+    def hook(progress: TrainingProgress) -> None:
+        nonlocal done
+        advance(progress.step - done)
+        done = progress.step
+
+    return hook
+
+
+def _label(weights: Path) -> str:
+    return f"{weights.parent.parent.name} {weights.parent.name}" if weights.name == RUN_WEIGHTS else "start"
+
+
+def _support(weights: Path) -> float:
+    """Return the support in metres of the model; 0 if each keypoint has its own."""
+    size = getattr(WSDesc.from_pretrained(weights).support, "size", None)
+    return 0.0 if size is None else float(size.detach())
+
+
+def _read(file: Path) -> Any:
+    try:
+        return json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise FileFormatError(f"{file}: damaged; delete it to repeat the step") from error
+
+
+def _write(file: Path, values: Any) -> None:
+    with atomic_write(file) as temporary:
+        temporary.write_text(json.dumps(values), encoding="utf-8")

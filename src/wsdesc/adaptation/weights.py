@@ -1,0 +1,55 @@
+"""The weights that an adaptation starts from: a full network and the fast one beside it, or one network."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from wsdesc.adaptation.options import FULL_WEIGHTS
+from wsdesc.core.atomic import atomic_write
+from wsdesc.core.errors import FileFormatError
+from wsdesc.descriptor import pretrained
+from wsdesc.descriptor.model import WSDesc
+
+_FAST = "-fast"  # end of the name of the fast one of two shipped networks
+
+
+class WeightFiles(NamedTuple):
+    """Files of weights."""
+
+    fast: Path  # what commands use
+    full: Path | None  # teacher of the fast network; None if there is only one network
+
+
+def find_start(name_or_path: str) -> WeightFiles:
+    """Find the weights to start from, and check that this version can read them.
+
+    Args:
+        name_or_path: Shipped name, folder of an adaptation or of a training run, or file.
+
+    Raises:
+        FileFormatError: The weights do not exist, or cannot be read.
+    """
+    name = name_or_path.removesuffix(_FAST)
+    shipped = pretrained.available()
+    if name in shipped and name + _FAST in shipped:
+        files = WeightFiles(pretrained.find(name + _FAST), pretrained.find(name))
+    else:
+        fast = pretrained.find(name_or_path)
+        full = Path(name_or_path) / FULL_WEIGHTS
+        files = WeightFiles(fast.absolute(), full.absolute() if full.is_file() else None)
+    for path in files:
+        if path is not None:
+            WSDesc.from_pretrained(path)
+    return files
+
+
+def copy_weights(source: Path, target: Path) -> Path:
+    """Copy a file of weights atomically."""
+    try:
+        content = source.read_bytes()
+    except OSError as error:
+        raise FileFormatError(f"{source}: cannot be read: {error.strerror or error}") from error
+    with atomic_write(target) as temporary:
+        temporary.write_bytes(content)
+    return target
