@@ -69,7 +69,7 @@ def test_extending_equals_describing_at_once(
 
 def test_prepare_scans_equals_prepare_scan(points: np.ndarray) -> None:
     clouds = [clean(points), clean(points[::2])]
-    prepared = prepare_scans(clouds, RESOLUTION, "name", 3, 25)
+    prepared = prepare_scans(clouds, (RESOLUTION, RESOLUTION), "name", 3, 25)
     for scan, cloud in zip(prepared, clouds, strict=True):
         single = prepare_scan(cloud, RESOLUTION, "name", 3, 25)
         assert torch.equal(scan.points, single.points)
@@ -243,7 +243,7 @@ def test_cuda_describes_as_the_cpu(
 
 @pytest.mark.gpu
 def test_prepare_scans_on_cuda(points: np.ndarray) -> None:
-    (scan,) = prepare_scans([clean(points)], RESOLUTION, "name", 0, 10, "cuda")
+    (scan,) = prepare_scans([clean(points)], (RESOLUTION,), "name", 0, 10, "cuda")
     assert scan.points.is_cuda
     assert len(scan.order) == 10
     assert len(scan.with_keypoints(25, 0).order) == 25

@@ -8,6 +8,7 @@ the scale as a seventh unknown.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -48,6 +49,14 @@ class RelativeScale(NamedTuple):
         return abs(math.log(self.factor)) > SUSPICION * self.deviation
 
 
+class SimilarityFit(NamedTuple):
+    """A similarity transformation that was fitted to an overlap."""
+
+    S_target_source: Floats  # (4, 4) similarity: the rotation times the factor, and the translation
+    factor: float
+    deviation: float  # standard deviation of the factor, relative, if one contact pair alone determined it
+
+
 def estimate_scale(
     source: Surface, target: Surface, T_target_source: Floats, resolution: float
 ) -> RelativeScale:
@@ -61,19 +70,47 @@ def estimate_scale(
     Raises:
         InputError: the surfaces are on two devices.
     """
+    fit = fit_similarity(source, target, T_target_source, resolution)
+    if fit is None:
+        return RelativeScale(1.0, math.inf)
+    deviation = math.hypot(fit.deviation / math.sqrt(INDEPENDENT), SYSTEMATIC)
+    return RelativeScale(1 / fit.factor, deviation)
+
+
+def fit_similarity(
+    source: Surface,
+    target: Surface,
+    T_target_source: Floats,
+    resolution: float,
+    stages: Sequence[tuple[float, int, bool]] = STAGES,
+) -> SimilarityFit | None:
+    """Fit a similarity transformation to the overlap of two surfaces, near a rigid pose.
+
+    Args:
+        source, target: surfaces of one backend.
+        T_target_source: (4, 4) rigid pose to start from.
+        resolution: point spacing of the surfaces, in their unit.
+        stages: search distance in resolutions, number of steps, and whether on the coarse samples.
+
+    Returns:
+        The similarity; None if the surfaces overlap too little.
+
+    Raises:
+        InputError: the surfaces are on two devices.
+    """
     find_pairs = for_backend(source, target, cpu=_pairs_on_cpu, cuda=_pairs_on_cuda)
-    S = np.array(T_target_source, dtype=np.float64)  # similarity: the rotation times exp(log_scale)
+    S = np.array(T_target_source, dtype=np.float64)  # the rotation times exp(log_scale)
     log_scale, deviation = 0.0, math.inf
-    for distance, steps, coarse in STAGES:
+    for distance, steps, coarse in stages:
         for _ in range(steps):
             pairs = find_pairs(source, target, S, math.exp(log_scale), distance * resolution, coarse)
             step = _solve(pairs, distance * resolution)
             if step is None:
-                return RelativeScale(1.0, math.inf)
+                return None
             S = step.S_target_target @ S
             log_scale += step.log_scale
             deviation = step.deviation
-    return RelativeScale(math.exp(-log_scale), math.hypot(deviation / math.sqrt(INDEPENDENT), SYSTEMATIC))
+    return SimilarityFit(S, math.exp(log_scale), deviation)
 
 
 class _Pairs(NamedTuple):

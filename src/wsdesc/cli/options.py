@@ -43,6 +43,10 @@ AsJson = Annotated[bool, typer.Option("--json", help="JSON on stdout instead of 
 Model = Annotated[str, field_option(RegisterOptions, "model")]
 Resolution = Annotated[float | None, field_option(RegisterOptions, "resolution")]
 ScanResolution = Annotated[float | None, field_option(DescribeOptions, "resolution")]
+RelativeScale = Annotated[
+    str,
+    typer.Option("--scale", metavar="FACTOR", help=RegisterOptions.model_fields["scale"].description),
+]
 Device = Annotated[str, field_option(RegisterOptions, "device")]
 Seed = Annotated[int, field_option(RegisterOptions, "seed")]
 PoseSolver = Annotated[Solver, field_option(RegisterOptions, "solver")]

@@ -18,6 +18,7 @@ from wsdesc.cli.options import (
     PoseFile,
     PoseSolver,
     Refine,
+    RelativeScale,
     Resolution,
     SavePage,
     ScanFile,
@@ -62,6 +63,7 @@ def register(
         int | None,
         typer.Option(min=3, help=f"Keypoints per scan (default: {_ROUNDS} if there is no success)."),
     ] = None,
+    scale: RelativeScale = "1",
     viewpoint: Annotated[
         list[str] | None,
         typer.Option(
@@ -80,7 +82,7 @@ def register(
     Exit code: 0 for a success (confidence of at least 0.9), 1 for no success, 2 for bad input.
     """
     options: dict[str, Any] = {"model": model, "resolution": resolution, "solver": solver}
-    options |= {"refine": refine, "device": device, "seed": seed}
+    options |= {"scale": scale, "refine": refine, "device": device, "seed": seed}
     if keypoints is not None:
         options["keypoints"] = (keypoints,)
     options |= read_viewpoints(viewpoint)
@@ -121,7 +123,8 @@ def register(
                 from wsdesc.view.pictures import before_after
 
                 title = f"after: confidence {result.confidence:.2f}"
-                before_after(clouds[0].points, clouds[1].points, result.T_target_source, picture, title)
+                rigid, scaled = result.as_rigid(), result.factor * clouds[0].points
+                before_after(scaled, clouds[1].points, rigid.T_target_source, picture, title)
             if view or save is not None:
                 scene = _draw(result, clouds, (source, target), save)
     print_registration(result, (source, target), [out, aligned, picture, save], as_json, all_poses)
@@ -161,7 +164,7 @@ def _print_table(result: Registration, files: tuple[Path, Path]) -> None:
         print_table("registration", [*rows, ("result", "no alignment found")])
         return
     T = result.T_target_source
-    degrees = float(np.degrees(Rotation.from_matrix(T[:3, :3]).magnitude()))
+    degrees = float(np.degrees(Rotation.from_matrix(result.rotation).magnitude()))
     print(f"T_target_source\n{_matrix_rows(T)}\n")
     verdict = "success" if result.success else "NO success"
     steps = ", ".join(f"{name} {seconds:.2f}" for name, seconds in result.timings.items())
@@ -175,7 +178,7 @@ def _print_table(result: Registration, files: tuple[Path, Path]) -> None:
         ("overlap", f"{result.overlap:.0%} of the source, rmse {result.rmse:.3g}"),
         ("matches", f"{result.matches}, of which {result.inliers} are inliers"),
         ("resolution", f"{result.resolution:.4g}"),
-        ("scale", f"{result.scale:.3f} ± {result.scale_deviation:.3f}"),
+        ("scale", f"{result.scale:.4g} ± {result.scale_deviation:.2g}"),
         ("viewpoints", result.viewpoints_text),
         ("alternatives", result.alternatives_text),
         ("seconds", f"{sum(result.timings.values()):.2f}: {steps}"),

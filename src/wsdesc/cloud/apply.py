@@ -13,13 +13,14 @@ from wsdesc.cloud.convert import Scan, as_cloud, is_array, is_table, to_numpy
 from wsdesc.cloud.files import read_cloud
 from wsdesc.cloud.formats.columns import xyz_names
 from wsdesc.core.errors import InputError
-from wsdesc.core.geometry import Floats, check_rigid, transform
+from wsdesc.core.geometry import Floats, transform
+from wsdesc.core.similarity import check_similarity, factor_of
 
 _MAX_COLUMNS = 100  # more are points side by side instead of one below the other
 
 
 def apply_pose(scan: Scan, T: Any) -> Any:
-    """Return a copy of a scan that is moved by the pose T (4, 4).
+    """Return a copy of a scan that is moved by the pose T (4, 4), a rigid transformation or a similarity.
 
     The computation is in float64. The form of the result follows the form of the scan:
 
@@ -33,10 +34,10 @@ def apply_pose(scan: Scan, T: Any) -> Any:
     - The path of a file, a table, laspy data or a message becomes a `Cloud`.
 
     Raises:
-        InputError: T is not a rigid transformation, or the object is not a scan.
+        InputError: T is not such a transformation, or the object is not a scan.
         FileFormatError: The file cannot be read.
     """
-    T = check_rigid(to_numpy(T), "T")
+    T = check_similarity(to_numpy(T), "T")
     if isinstance(scan, Cloud):
         return scan.transformed(T)
     if isinstance(scan, str | os.PathLike):
@@ -99,7 +100,10 @@ def _move_object(scan: Any, T: Floats) -> Any:
     geometry = any(hasattr(scan, name) for name in ("points", "vertices", "point", "vertex"))
     if hasattr(scan, "transform") and geometry:  # Open3D
         moved = scan.clone() if hasattr(scan, "clone") else copy.deepcopy(scan)
-        return moved.transform(T)
+        moved = moved.transform(T)
+        if factor_of(T) != 1 and hasattr(moved, "normalize_normals"):  # Open3D multiplies normals too
+            moved.normalize_normals()
+        return moved
     return as_cloud(scan).transformed(T)
 
 

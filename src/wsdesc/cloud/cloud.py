@@ -10,7 +10,8 @@ import numpy as np
 from wsdesc.cloud.formats.attributes import NORMAL_ARRAYS, NORMAL_COLUMNS
 from wsdesc.cloud.storage import Storage
 from wsdesc.core.errors import InputError
-from wsdesc.core.geometry import check_rigid, rotate, transform
+from wsdesc.core.geometry import rotate, transform
+from wsdesc.core.similarity import check_similarity, split_similarity
 
 
 @dataclass
@@ -40,10 +41,10 @@ class Cloud:
         """Return a copy that is moved by the pose T (4, 4). Normals among the attributes are rotated.
 
         Raises:
-            InputError: T is not a rigid transformation.
+            InputError: T is neither a rigid transformation nor a similarity.
         """
-        T = check_rigid(as_array(T), "T")
-        attributes = _rotate_normals(self.attributes, T)
+        T = check_similarity(as_array(T), "T")
+        attributes = _rotate_normals(self.attributes, split_similarity(T)[0])
         viewpoint = None if self.viewpoint is None else transform(self.viewpoint[None], T)[0]
         return replace(self, points=transform(self.points, T), attributes=attributes, viewpoint=viewpoint)
 

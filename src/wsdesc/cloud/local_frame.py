@@ -85,17 +85,18 @@ def to_local(points: Floats, T_scan_local: Floats, dtype: Any = np.float32) -> n
     return local
 
 
-def in_scan_frames(T_local: Any, T_source_local: Any, T_target_local: Any) -> Floats:
+def in_scan_frames(T_local: Any, T_source_local: Any, T_target_local: Any, factor: float = 1.0) -> Floats:
     """Convert a pose between the local frames of two scans to one between the scans' own coordinates.
 
     Args:
         T_local: (4, 4), maps local coordinates of the source to local coordinates of the target.
         T_source_local: (4, 4), `T_scan_local` of the source.
         T_target_local: (4, 4), `T_scan_local` of the target.
+        factor: from lengths of the source to lengths of the target; the source is multiplied by it first.
 
     Returns:
-        T_target_source (4, 4) float64. It has the precision of `T_local` at the scan, also for geographic
-        coordinates.
+        T_target_source (4, 4) float64, a similarity if the factor is not 1. It has the precision of `T_local`
+        at the scan, also for geographic coordinates.
 
     Raises:
         InputError: a matrix is not rigid.
@@ -109,6 +110,7 @@ def in_scan_frames(T_local: Any, T_source_local: Any, T_target_local: Any) -> Fl
         )
     )
     T_target_source = target @ T @ inverse(source)
+    T_target_source[:3, :3] *= factor
     # The translation of the rounded rotation: large coordinates then lose no digits.
     R = T_target_source[:3, :3]
     T_target_source[:3, 3] = target[:3, 3] + target[:3, :3] @ T[:3, 3] - R @ source[:3, 3]

@@ -82,6 +82,14 @@ def check_rigid(T: ArrayLike, name: str = "the pose", *, batch: bool = False) ->
     Raises:
         InputError: the shape is wrong, a number is not finite, or a matrix is not rigid.
     """
+    T = check_matrices(T, name, batch=batch)
+    if not is_rigid(T).all():
+        raise InputError(f"{name} must be rigid: a rotation and a translation, with the last row 0 0 0 1")
+    return T
+
+
+def check_matrices(T: ArrayLike, name: str, *, batch: bool = False) -> Floats:
+    """Return a finite matrix (4, 4) as float64; arguments and errors as in `check_rigid`."""
     try:
         T = np.asarray(T, dtype=np.float64)
     except (TypeError, ValueError, OverflowError) as error:
@@ -90,8 +98,6 @@ def check_rigid(T: ArrayLike, name: str = "the pose", *, batch: bool = False) ->
         raise InputError(f"{name} must be a 4 × 4 matrix, not an array of shape {T.shape}")
     if not np.isfinite(T).all():
         raise InputError(f"{name} contains NaN or infinity")
-    if not is_rigid(T).all():
-        raise InputError(f"{name} must be rigid: a rotation and a translation, with the last row 0 0 0 1")
     return T
 
 

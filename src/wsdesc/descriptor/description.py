@@ -256,7 +256,7 @@ def describe(
 
 def prepare_scans(
     clouds: Sequence[Cleaned],
-    resolution: float,
+    resolutions: Sequence[float],
     model: str,
     seed: int,
     keypoints: int,
@@ -266,7 +266,7 @@ def prepare_scans(
 
     Args:
         clouds: Cleaned scans.
-        resolution: Working resolution, in the scans' unit.
+        resolutions: Working resolution of each scan, in its unit.
         model: Name or path of the weights.
         seed: Seed of the first keypoint of each scan.
         keypoints: Keypoints to choose at first; `Description.with_keypoints` chooses more.
@@ -276,10 +276,11 @@ def prepare_scans(
         Descriptions without descriptors, one per scan.
     """
 
-    def prepare(cloud: Cleaned) -> Description:
-        return prepare_scan(cloud, resolution, model, seed, keypoints, device)
+    def prepare(scan: tuple[Cleaned, float]) -> Description:
+        return prepare_scan(*scan, model=model, seed=seed, keypoints=keypoints, device=device)
 
-    return run_each(prepare, clouds) if torch.device(device).type == "cpu" else list(map(prepare, clouds))
+    scans = list(zip(clouds, resolutions, strict=True))
+    return run_each(prepare, scans) if torch.device(device).type == "cpu" else list(map(prepare, scans))
 
 
 def prepare_scan(

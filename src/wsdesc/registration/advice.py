@@ -21,6 +21,30 @@ def no_alignment_found(resolution: float) -> str:
     )
 
 
+def no_scale_found(resolution: float) -> str:
+    """Explain a registration with unknown scale that found no pose."""
+    return (
+        "No alignment found at any scale. Do the scans overlap? Try another resolution (this one: "
+        f"{resolution:.4g}, in the target's unit), or give the scale if it is known."
+    )
+
+
+def scale_not_determined(scale: float, deviation: float) -> str:
+    """Explain that a similarity fits at many scales."""
+    return (
+        f"The overlap does not determine the scale ({scale:.3g} ± {deviation:.2g}), as a plane or a corner. "
+        "Give the scale if it is known, or scans that share more."
+    )
+
+
+def scales_compete(scale: float, other: float, probability: float) -> str:
+    """Explain that poses at two scales are plausible."""
+    return (
+        f"A pose at another scale is also plausible: {other:.3g} (probability {probability:.2f}) instead of "
+        f"{scale:.3g}. Give the scale if it is known."
+    )
+
+
 def warnings_about(candidate: Candidate, resolution: float) -> list[str]:
     """List the warnings about a pose; a success has at most those of its degeneracy and scale."""
     scale, degeneracy = candidate.scale, candidate.degeneracy

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from wsdesc.core.geometry import check_rigid, inverse
+from wsdesc.core.similarity import check_similarity, inverse_similarity
 from wsdesc.registration.plain_values import finite_or_none, float_or_none, infinite_if_none, nan_if_none
 from wsdesc.registration.pose import Pose, PoseMethods
 
@@ -17,10 +17,10 @@ class AlternativePose(PoseMethods):
     """Another plausible pose of a registered pair. At most one pose of a pair is right.
 
     Attributes:
-        T_target_source: (4, 4) rigid transformation from source to target coordinates, in the scans' unit.
+        T_target_source: (4, 4) transformation from source to target coordinates, as in `Registration`.
         probability: Probability that this pose is the right one, 0.01 … 1.
         overlap: Share of the source's points with a partner in the target, 0 … 1.
-        rmse: Root mean square point-to-plane distance in the overlap, in the scans' unit.
+        rmse: Root mean square point-to-plane distance in the overlap, in the target's unit.
         overlap_target: Share of the target's points with a partner in the source; None if unknown.
     """
 
@@ -33,10 +33,10 @@ class AlternativePose(PoseMethods):
     def inverse(self) -> AlternativePose:
         """Return the pose of the target in the frame of the source."""
         return AlternativePose(
-            T_target_source=inverse(self.T_target_source),
+            T_target_source=inverse_similarity(self.T_target_source),
             probability=self.probability,
             overlap=nan_if_none(self.overlap_target),
-            rmse=self.rmse,
+            rmse=self.rmse / self.factor,
             overlap_target=finite_or_none(self.overlap),
         )
 
@@ -54,7 +54,7 @@ class AlternativePose(PoseMethods):
     def from_dict(cls, values: dict[str, Any]) -> AlternativePose:
         """Read the values of `to_dict`."""
         return cls(
-            T_target_source=check_rigid(values["T_target_source"], "T_target_source"),
+            T_target_source=check_similarity(values["T_target_source"], "T_target_source"),
             probability=float(values["probability"]),
             overlap=nan_if_none(values["overlap"]),
             overlap_target=float_or_none(values.get("overlap_target")),

@@ -4,13 +4,30 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, PlainValidator, field_validator
 
 from wsdesc.core.options import NameOrPath, Position
 from wsdesc.descriptor.options import DEFAULT_MODEL
 from wsdesc.registration.prior_options import PriorOptions
 
 Solver = Literal["consensus", "ransac"]
+_FACTORS = (1e-9, 1e9)  # of lengths: from nanometres to metres and back
+
+
+def _check_scale(value: Any) -> Any:
+    if isinstance(value, str) and value == "estimate":
+        return value
+    try:
+        factor = float(value)
+    except (TypeError, ValueError):
+        factor = 0.0
+    if isinstance(value, bool) or not _FACTORS[0] <= factor <= _FACTORS[1]:
+        raise ValueError('a positive factor is needed, or "estimate"')
+    return factor
+
+
+Scale = Literal["estimate"] | float
+"""Factor of lengths by which the source is multiplied, or "estimate"."""
 
 
 class RegisterOptions(PriorOptions):
@@ -20,12 +37,17 @@ class RegisterOptions(PriorOptions):
         DEFAULT_MODEL, description="Weights: a name, a file, or the folder of a training run."
     )
     resolution: float | None = Field(
-        None, gt=0, description="Working resolution in the scans' unit (default: derived from both scans)."
+        None, gt=0, description="Working resolution in the target's unit (default: derived from both scans)."
     )
     keypoints: tuple[Annotated[int, Field(ge=3)], ...] = Field(
         (300, 1200, 4000),
         min_length=1,
         description="Keypoints per scan; each further number is a retry after a result without success.",
+    )
+    scale: Annotated[Scale, PlainValidator(_check_scale)] = Field(
+        1.0,
+        description="Factor of lengths by which the source is multiplied before it is aligned, as 0.3048 for "
+        "feet to metres. estimate: the factor is unknown; the pose then contains the estimated one.",
     )
     source_viewpoint: Position = Field(
         None,

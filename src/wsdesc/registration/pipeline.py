@@ -24,12 +24,14 @@ from wsdesc.core.progress import ProgressHook, StepTimer
 from wsdesc.descriptor.description import Description, cleaned_points, load_model, prepare_scans
 from wsdesc.descriptor.options import DEFAULT_MODEL
 from wsdesc.registration.advice import as_sentence
-from wsdesc.registration.local_search import rounds, search_near
-from wsdesc.registration.options import RegisterOptions, Solver
+from wsdesc.registration.local_search import search_near
+from wsdesc.registration.options import RegisterOptions, Scale, Solver
 from wsdesc.registration.prior import make_prior, unreachable
 from wsdesc.registration.prior_options import DirectionOption
 from wsdesc.registration.result import Registration
 from wsdesc.registration.rounds import explain_prior, failed_result, register_round
+from wsdesc.registration.schedule import register_prepared
+from wsdesc.registration.unknown_scale import register_unknown_scale
 
 
 def register(
@@ -39,6 +41,7 @@ def register(
     model: str | Path = DEFAULT_MODEL,
     resolution: float | None = None,
     keypoints: int | Sequence[int] = (300, 1200, 4000),
+    scale: Scale = 1.0,
     source_viewpoint: ViewpointOption = None,
     target_viewpoint: ViewpointOption = None,
     initial: ArrayLike | None = None,
@@ -59,8 +62,9 @@ def register(
 ) -> Registration:
     """Find the pose of `source` in the frame of `target`.
 
-    Both scans are in one unit, any unit, and in any pose. The same scans, options and device give the same
-    bits. Swapped scans give the inverse pose, within the tolerance of the refinement.
+    Both scans are in one unit, any unit, and in any pose; see `scale` if their units differ. The same scans,
+    options and device give the same bits. Swapped scans give the inverse pose, within the tolerance of the
+    refinement.
 
     Args:
         source: Scan to align: the path of a file, points (N, 3), or another form that `as_cloud` takes. Two
@@ -68,9 +72,12 @@ def register(
             viewpoints and `device` have no effect on them.
         target: Scan that `source` is aligned to, in the same forms.
         model: Weights by name or path.
-        resolution: Working resolution, in the scans' unit. None derives it from both scans.
+        resolution: Working resolution, in the target's unit. None derives it from both scans.
         keypoints: Keypoints per scan. Of several numbers, the next one is tried if the one before it gives
             no success.
+        scale: Factor of lengths by which the source is multiplied before it is aligned, as 0.3048 for feet
+            to metres. With "estimate" the factor is unknown, and the pose contains the estimated one. Either
+            way `T_target_source` then is a similarity of the source as it is given.
         source_viewpoint: Position (x, y, z) of the source's scanner, in the source's coordinates. Free space
             around it contradicts wrong poses. None takes it from the file, or detects whether it is the
             origin; "none" uses no free space of this scan.
@@ -111,6 +118,7 @@ def register(
             "model": model,
             "resolution": resolution,
             "keypoints": keypoints,
+            "scale": scale,
             "source_viewpoint": source_viewpoint,
             "target_viewpoint": target_viewpoint,
             "initial": initial,
@@ -131,6 +139,8 @@ def register(
     )
     if isinstance(source, Description) or isinstance(target, Description):
         p, q = both_described(source, target)
+        if o.scale != 1:
+            raise InputError("scale: descriptions have one scale: give the scans instead")
         return _register_described(p, q, o, None, progress)
     timer = StepTimer(progress)
     with timer("read"):
@@ -139,9 +149,12 @@ def register(
             (target, o.target_viewpoint, "target_viewpoint"),
         ]
         clouds = run_each(lambda scan: cleaned_points(*scan), scans)
+    if not isinstance(o.scale, float):
+        return register_unknown_scale(clouds, o, timer).of_files(source, target)
     with timer("prepare"):
         where = choose_device(o.device)
         points = [torch.from_numpy(cloud.points).to(where) for cloud in clouds]
+        points[0] = o.scale * points[0]
         unit_warning = different_units(*points)
         resolution = o.resolution or measure(*points).resolution
         if unit_warning and o.resolution is None:
@@ -149,24 +162,9 @@ def register(
             failed = failed_result(resolution, [as_sentence(unit_warning)], timer, viewpoints)
             return failed.of_files(source, target)
         network, name = load_model(o.model, o.device)
-        p, q = prepare_scans(clouds, resolution, name, o.seed, o.keypoints[0], where)
-    with timer("surfaces"):
-        surfaces = make_surfaces(p.points, q.points)
-    prior = make_prior(o, p, q)
-    if reason := unreachable(prior, p, q):
-        return failed_result(resolution, [reason], timer, (p.viewpoint, q.viewpoint)).of_files(source, target)
-    near = search_near(prior, p, q, surfaces, o, timer)
-    counts = rounds(o, prior)
-    for number, count in enumerate(counts):
-        p, q = p.with_keypoints(count, o.seed), q.with_keypoints(count, o.seed)
-        with timer("describe", p.missing(count) + q.missing(count)) as advance:
-            p, q = p.extend(network, count, advance), q.extend(network, count, advance)
-        last = len(o.keypoints) > 1 and number == len(counts) - 1
-        result = register_round(p, q, surfaces, o, timer, thorough=last, prior=prior, near=near)
-        if result.success or max(len(p.descriptors), len(q.descriptors)) < count:
-            break
-    explain_prior(result, prior, p, q, surfaces, o, timer)
-    return result.of_files(source, target)
+        resolutions = (resolution / o.scale, resolution)
+        p, q = prepare_scans(clouds, resolutions, name, o.seed, o.keypoints[0], where)
+    return register_prepared(p, q, network, o, timer).of_files(source, target)
 
 
 def register_described(

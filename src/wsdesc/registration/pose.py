@@ -11,6 +11,7 @@ from scipy.spatial.transform import Rotation
 from wsdesc.cloud.apply import apply_pose
 from wsdesc.cloud.convert import Scan
 from wsdesc.core.errors import InputError
+from wsdesc.core.similarity import factor_of
 
 Pose = NDArray[np.float64]  # (4, 4)
 
@@ -21,13 +22,18 @@ class PoseMethods:
     T_target_source: Pose
 
     @property
+    def factor(self) -> float:
+        """Factor by which the pose multiplies lengths: 1 for a rigid pose."""
+        return factor_of(self.T_target_source)
+
+    @property
     def rotation(self) -> NDArray[np.float64]:
         """Rotation matrix (3, 3), from directions in the source to directions in the target."""
-        return self.T_target_source[:3, :3].copy()
+        return self.T_target_source[:3, :3] / self.factor
 
     @property
     def translation(self) -> NDArray[np.float64]:
-        """Translation (3,), in the scans' unit: where the source's origin is in the target."""
+        """Translation (3,), in the target's unit: where the source's origin is in the target."""
         return self.T_target_source[:3, 3].copy()
 
     @property

@@ -11,6 +11,7 @@ from wsdesc.cloud.local_frame import in_local_frames
 from wsdesc.descriptor.description import Description
 from wsdesc.registration.candidates import Candidate
 from wsdesc.registration.prior_options import PriorOptions
+from wsdesc.registration.rigid_result import scaled_scan
 
 
 def make_prior(o: PriorOptions, p: Description, q: Description) -> PosePrior | None:
@@ -29,11 +30,12 @@ def make_prior(o: PriorOptions, p: Description, q: Description) -> PosePrior | N
 
 
 def _near(o: PriorOptions, p: Description, q: Description) -> Near:
-    guess = in_local_frames(o.initial, p.T_scan_local, q.T_scan_local)
-    guess[:3, 3] /= p.unit
+    source = scaled_scan(p, q.unit / p.unit)  # the guess is for the source in the target's unit
+    guess = in_local_frames(o.initial, source.T_scan_local, q.T_scan_local)
+    guess[:3, 3] /= q.unit
     return Near(
         guess,
-        radius=math.inf if o.search_radius is None else o.search_radius / p.unit,
+        radius=math.inf if o.search_radius is None else o.search_radius / q.unit,
         angle=math.pi if o.max_angle is None else math.radians(o.max_angle),
         size=float(p.points.double().square().sum(1).mean().sqrt()),
     )
@@ -48,7 +50,7 @@ def unreachable(prior: PosePrior | None, p: Description, q: Description) -> str 
     if gap <= max(prior.near.radius, REACH):
         return None
     return (
-        f"No pose agrees with initial and search_radius: initial puts the scans {gap * p.unit:.4g} apart. It "
+        f"No pose agrees with initial and search_radius: initial puts the scans {gap * q.unit:.4g} apart. It "
         "must map the source's own coordinates to the target's, in their unit."
     )
 

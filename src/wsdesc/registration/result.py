@@ -19,6 +19,7 @@ from wsdesc.cloud.viewpoint import Viewpoint
 from wsdesc.core.errors import InputError
 from wsdesc.core.geometry import inverse, transform
 from wsdesc.core.notebook import NotebookDisplay
+from wsdesc.core.similarity import inverse_similarity, scaled_first, split_similarity
 from wsdesc.descriptor.description import Description
 from wsdesc.registration import result_file
 from wsdesc.registration.alternative import PLAUSIBLE as PLAUSIBLE
@@ -27,6 +28,7 @@ from wsdesc.registration.matched import MatchedKeypoints
 from wsdesc.registration.plain_values import finite_or_none, nan_if_none
 from wsdesc.registration.pose import Pose as Pose
 from wsdesc.registration.pose import PoseMethods
+from wsdesc.registration.rigid_result import rigid_result
 
 Viewpoints = tuple[Viewpoint | None, Viewpoint | None]  # of source and target
 Files = tuple[Path | None, Path | None]  # of source and target
@@ -39,23 +41,26 @@ class Registration(PoseMethods, NotebookDisplay):
     """Pose of one scan in the frame of another, and its confidence.
 
     Attributes:
-        T_target_source: (4, 4) rigid transformation from source to target coordinates, in the scans' unit.
+        T_target_source: (4, 4) transformation from source to target coordinates. It is rigid, or with the
+            option `scale` a similarity: a rotation, a translation and a factor of lengths.
         success: True if confidence ≥ 0.9.
         confidence: Calibrated probability that the pose is right, 0 … 1.
         overlap: Share of the source's points with a partner in the target, 0 … 1.
         overlap_target: Share of the target's points with a partner in the source; None if unknown.
-        rmse: Root mean square point-to-plane distance in the overlap, in the scans' unit; infinite without
+        rmse: Root mean square point-to-plane distance in the overlap, in the target's unit; infinite without
             overlap.
         inliers: Matches that agree with the pose.
         matches: All matches between both scans.
-        resolution: Working resolution, in the scans' unit.
-        scale: Estimated size of the source relative to the target. A pose is no success if it differs from 1.
+        resolution: Working resolution, in the target's unit.
+        scale: Estimated factor from lengths of the source to lengths of the target. A pose is no success if
+            it differs from the factor of `T_target_source`: 1, or the option `scale`. With
+            `scale="estimate"`, both are equal.
         scale_deviation: Standard deviation of `scale`; infinite if the overlap does not determine it.
         alternatives: Other plausible poses, best first. Their probabilities and the confidence sum to at
             most 1.
         viewpoints: Viewpoints of source and target whose free space was used; None where it is not known.
         covariance: (6, 6) of the twist (v, ω) that moves this pose to the true one, if the pose is right:
-            a point x of the target's frame moves to centre + v + R(ω) (x − centre). v is in the scans' unit,
+            a point x of the target's frame moves to centre + v + R(ω) (x − centre). v is in target units,
             ω a rotation vector in radians. A motion that the overlap does not determine has the extent of
             the overlap as its standard deviation. None if no pose was found. See `covariance_at`.
         covariance_centre: (3,) that centre: the middle of the overlap, in target coordinates.
@@ -98,9 +103,12 @@ class Registration(PoseMethods, NotebookDisplay):
 
     @property
     def displacement(self) -> float:
-        """Distance by which the pose moves the middle of the source; of the origin if no scan is kept."""
+        """Distance by which the pose moves the middle of the source; of the origin if no scan is kept.
+
+        It is in the target's unit, and counts from the source multiplied by its `factor`.
+        """
         middle = self.described[0].T_scan_local[:3, 3] if self.described else np.zeros(3)
-        return float(np.linalg.norm(transform(middle[None], self.T_target_source)[0] - middle))
+        return float(np.linalg.norm(transform(middle[None], self.T_target_source)[0] - self.factor * middle))
 
     def inverse(self) -> Registration:
         """Return the registration of the swapped scans: the pose of the target in the frame of the source.
@@ -111,13 +119,15 @@ class Registration(PoseMethods, NotebookDisplay):
         covariance = None
         if self.covariance is not None and self.covariance_centre is not None:
             covariance = PoseCovariance(self.covariance, self.covariance_centre)
-            covariance = covariance.in_frame(inverse(self.T_target_source))
+            covariance = covariance.in_frame(*split_similarity(inverse_similarity(self.T_target_source)))
         information = self.information
         if information is not None and self.described is not None:
             information = information.seen_from_source(self._pose_of_descriptions(*self.described))
         return replace(
             self,
-            T_target_source=inverse(self.T_target_source),
+            T_target_source=inverse_similarity(self.T_target_source),
+            rmse=self.rmse / self.factor,
+            resolution=self.resolution / self.factor,
             overlap=nan_if_none(self.overlap_target),
             overlap_target=finite_or_none(self.overlap),
             scale=1 / self.scale,
@@ -137,11 +147,19 @@ class Registration(PoseMethods, NotebookDisplay):
         files = (Path(scan) if isinstance(scan, str | os.PathLike) else None for scan in (source, target))
         return replace(self, files=(next(files), next(files)))
 
+    def as_rigid(self) -> Registration:
+        """Return the registration of the source multiplied by `factor`: its `T_target_source` is rigid.
+
+        Tools that take only rigid poses need it: multiply the source's coordinates by `factor`, then apply
+        this pose. Alternatives with another factor are left out.
+        """
+        return rigid_result(self)
+
     def _pose_of_descriptions(self, source: Description, target: Description) -> Pose:
         """Return the pose between the local frames of both descriptions, in model metres."""
         T: Pose = inverse(target.T_scan_local) @ self.T_target_source @ source.T_scan_local
         T[:3, 3] /= target.unit
-        return T
+        return scaled_first(T, source.unit / target.unit)
 
     def covariance_at(self, point: ArrayLike) -> NDArray[np.float64]:
         """Return the covariance (6, 6) of the twist (v, ω) about another point.
@@ -214,14 +232,14 @@ class Registration(PoseMethods, NotebookDisplay):
 
     def __str__(self) -> str:
         T = self.T_target_source
-        degrees = float(np.degrees(Rotation.from_matrix(T[:3, :3]).magnitude()))
+        degrees = float(np.degrees(Rotation.from_matrix(self.rotation).magnitude()))
         rows = ["  " + " ".join(f"{value:12.6f}" for value in row) for row in T]
         lines = [
             f"Registration: {'success' if self.success else 'NO success'}, confidence {self.confidence:.3f}",
             f"  rotation {degrees:.2f}°, translation {self.displacement:.4g}",
             *([f"  deviation {self.deviation_text} at the overlap"] if self.covariance is not None else []),
             f"  overlap {_percent(self.overlap)} of the source, rmse {self.rmse:.3g}",
-            f"  scale {self.scale:.3f} ± {self.scale_deviation:.3f}",
+            f"  scale {self.scale:.4g} ± {self.scale_deviation:.2g}",
             f"  {self.inliers} inliers of {self.matches} matches, resolution {self.resolution:.4g}",
             f"  viewpoints: {self.viewpoints_text}",
             *([f"  {self.alternatives_text}"] if self.alternatives else []),

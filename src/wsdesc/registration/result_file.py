@@ -10,7 +10,7 @@ from wsdesc.cloud.viewpoint import Viewpoint
 from wsdesc.core.atomic import atomic_write
 from wsdesc.core.errors import FileFormatError, InputError
 from wsdesc.core.folders import file_of_name, relative_name
-from wsdesc.core.geometry import check_rigid
+from wsdesc.core.similarity import check_similarity
 from wsdesc.registration.alternative import AlternativePose
 from wsdesc.registration.plain_values import (
     array_or_none,
@@ -90,7 +90,7 @@ def _fields(values: dict[str, Any], folder: Path) -> dict[str, Any]:
         None if name is None else file_of_name(name, folder) for name in values.get("files", [None, None])
     )
     return {
-        "T_target_source": check_rigid(values["T_target_source"], "T_target_source"),
+        "T_target_source": check_similarity(values["T_target_source"], "T_target_source"),
         "success": bool(values["success"]),
         "confidence": float(values["confidence"]),
         "overlap": nan_if_none(values["overlap"]),

@@ -56,31 +56,32 @@ def register_round(
     if not found.ranked:
         viewpoints = (p.viewpoint, q.viewpoint)
         return failed_result(
-            p.resolution, [no_alignment_found(p.resolution)], timer, viewpoints, found.matches
+            q.resolution, [no_alignment_found(q.resolution)], timer, viewpoints, found.matches
         )
     best = found.ranked[0]
     with timer("scale"):
         scale = best.scale
+        factor = q.unit / p.unit / scale.factor
     with timer("covariance"):
         exactness = estimate_covariance(*best.surfaces, best.refined, INDOOR_RESOLUTION)
-        exactness = exactness and exactness.in_frame(q.T_scan_local, p.unit)
+        exactness = exactness and exactness.in_frame(q.T_scan_local, q.unit)
     return Registration(
         T_target_source=_pose_of_scans(best, p, q),
         success=best.confidence >= SUCCESS,
         confidence=best.confidence,
         overlap=best.refined.score.overlap_source,
         overlap_target=best.refined.score.overlap_target,
-        rmse=best.refined.rmse * p.unit,
+        rmse=best.refined.rmse * q.unit,
         inliers=int(best.hypothesis.inliers.sum()),
         matches=found.matches,
-        resolution=p.resolution,
+        resolution=q.resolution,
         tilt=prior.tilt(best.refined.T_target_source) if prior else None,
-        scale=scale.factor,
-        scale_deviation=scale.factor * scale.deviation,
+        scale=factor,
+        scale_deviation=factor * scale.deviation,
         covariance=exactness.matrix if exactness else None,
         covariance_centre=exactness.centre if exactness else None,
         alternatives=_alternatives(found.ranked[1:], p, q),
-        warnings=warnings_about(best, p.resolution),
+        warnings=warnings_about(best, q.resolution),
         timings=timer.seconds,
         viewpoints=(p.viewpoint, q.viewpoint),
         evidence=best.evidence,
@@ -111,7 +112,7 @@ def explain_prior(
     if not found.ranked or found.ranked[0].confidence < max(_WORTH_NAMING, result.confidence):
         return
     best = found.ranked[0]
-    reasons = contradictions(prior, best, p.unit)
+    reasons = contradictions(prior, best, q.unit)
     if reasons:
         result.warnings.append(
             f"The best pose without {name_priors(o)} has a confidence of {best.confidence:.2f}, but it "
@@ -122,8 +123,8 @@ def explain_prior(
 def _pose_of_scans(candidate: Candidate, p: Description, q: Description) -> Pose:
     """Convert the pose of a candidate to the unit and the frames of the scans."""
     T = candidate.refined.T_target_source.copy()
-    T[:3, 3] *= p.unit
-    return in_scan_frames(T, p.T_scan_local, q.T_scan_local)
+    T[:3, 3] *= q.unit
+    return in_scan_frames(T, p.T_scan_local, q.T_scan_local, q.unit / p.unit)
 
 
 def _alternatives(others: Sequence[Candidate], p: Description, q: Description) -> list[AlternativePose]:
@@ -134,7 +135,7 @@ def _alternatives(others: Sequence[Candidate], p: Description, q: Description) -
             probability=candidate.confidence,
             overlap=candidate.refined.score.overlap_source,
             overlap_target=candidate.refined.score.overlap_target,
-            rmse=candidate.refined.rmse * p.unit,
+            rmse=candidate.refined.rmse * q.unit,
         )
         for candidate in sorted(others, key=lambda candidate: -candidate.confidence)
         if candidate.confidence >= PLAUSIBLE

@@ -56,6 +56,9 @@ def registration_scene(
         names: Names of both scans.
         max_points: Largest number of points of both scans together.
     """
+    if result.factor != 1:  # the page moves scans rigidly
+        clouds = clouds and (result.factor * as_cloud(clouds[0]).points, clouds[1])
+        result = result.as_rigid()
     verdict = "success" if result.success else "NO success"
     facts = [
         f"confidence {result.confidence:.3f} ({verdict})",

@@ -1,0 +1,151 @@
+"""Register two scans whose relative scale is unknown.
+
+search scales → register at each plausible one → let the results compete → check that the overlap determines
+the scale. The registration at one scale is an ordinary one: the source is multiplied by a factor first.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+
+from wsdesc.alignment.surface import make_surfaces
+from wsdesc.cloud.clean import Cleaned
+from wsdesc.core.devices import choose_device
+from wsdesc.core.errors import InputError
+from wsdesc.core.progress import StepTimer
+from wsdesc.descriptor.description import Description, load_model, prepare_scans
+from wsdesc.registration.advice import no_scale_found, scale_not_determined, scales_compete
+from wsdesc.registration.candidates import AMBIGUOUS
+from wsdesc.registration.options import RegisterOptions
+from wsdesc.registration.prior import make_prior
+from wsdesc.registration.result import PLAUSIBLE, SUCCESS, AlternativePose, Registration
+from wsdesc.registration.rounds import failed_result, register_round
+from wsdesc.registration.scale_search import ScaleHypothesis, Sizes, search_scales
+from wsdesc.registration.schedule import register_prepared
+
+MAX_SCALES = 3  # scales that are registered
+COMPETING = 0.4  # score, relative to the best, from which on another scale is registered too
+MAX_DEVIATION = 0.05  # relative standard deviation above which the overlap does not determine the scale
+EXACT = 0.003  # change of the factor, relative, that needs no further round
+CORRECTIONS = 2  # rounds at most that correct the factor
+
+
+def register_unknown_scale(clouds: Sequence[Cleaned], o: RegisterOptions, timer: StepTimer) -> Registration:
+    """Find the similarity of the source in the frame of the target.
+
+    Args:
+        clouds: the cleaned source and target.
+        o: options of the registration.
+        timer: receives the steps.
+
+    Returns:
+        The registration. It is no success if several scales are plausible, or if the overlap does not
+        determine the scale.
+
+    Raises:
+        InputError: An initial pose is given, which has no meaning at an unknown scale.
+    """
+    if o.initial is not None:
+        raise InputError('initial: a guess needs a known scale: give the factor instead of scale="estimate"')
+    with timer("prepare"):
+        device = choose_device(o.device)
+        network, model = load_model(o.model, o.device)
+        points = [torch.from_numpy(cloud.points).to(device) for cloud in clouds]
+        sizes = Sizes.of(points[0], points[1])
+    found = search_scales(
+        clouds,
+        sizes,
+        network,
+        keypoints=o.keypoints[0],
+        resolution=o.resolution,
+        seed=o.seed,
+        device=device,
+        timer=timer,
+    )
+    results = []
+    for hypothesis in _plausible(found):
+        resolution = o.resolution or sizes.resolution(hypothesis.factor)
+        resolutions = (resolution / hypothesis.factor, resolution)
+        with timer("prepare"):
+            p, q = prepare_scans(clouds, resolutions, model, o.seed, o.keypoints[0], device)
+        result = register_prepared(p, q, network, o, timer)
+        results.append(_with_exact_scale(result, o, device, timer))
+    if not results:
+        viewpoints = (clouds[0].viewpoint, clouds[1].viewpoint)
+        resolution = o.resolution or sizes.resolution(sizes.extents[1] / sizes.extents[0])
+        return failed_result(resolution, [no_scale_found(resolution)], timer, viewpoints)
+    return _checked(_compete(results))
+
+
+def _plausible(found: Sequence[ScaleHypothesis]) -> list[ScaleHypothesis]:
+    """Select the scales that fit nearly as well as the best one."""
+    return [h for h in found[:MAX_SCALES] if h.score > 0 and h.score >= COMPETING * found[0].score]
+
+
+def _with_exact_scale(
+    result: Registration, o: RegisterOptions, device: str, timer: StepTimer
+) -> Registration:
+    """Register again with the estimated scale, until it changes no more; it then is that of the pose."""
+    for _ in range(CORRECTIONS):
+        change = result.scale / result.factor
+        if result.described is None or abs(math.log(change)) < EXACT:
+            break
+        source, target = (scan.to(device) for scan in result.described)
+        source = _stretched(source, change)
+        with timer("surfaces"):
+            surfaces = make_surfaces(source.points, target.points)
+        prior = make_prior(o, source, target)
+        result = register_round(source, target, surfaces, o, timer, prior=prior)
+    factor = result.factor
+    return replace(result, scale=factor, scale_deviation=result.scale_deviation * factor / result.scale)
+
+
+def _stretched(scan: Description, change: float) -> Description:
+    """Return a scan whose lengths in model metres grow by a few percent; its descriptors stay valid."""
+    return replace(
+        scan,
+        points=change * scan.points,
+        resolution=scan.resolution / change,
+        range_image=scan.range_image and scan.range_image.scaled(change),
+    )
+
+
+def _compete(results: Sequence[Registration]) -> Registration:
+    """Return the most probable of registrations at several scales, of which at most one is right."""
+    odds = [result.confidence / max(1 - result.confidence, 1e-9) for result in results]
+    probabilities = [value / (1 + sum(odds)) for value in odds]
+    order = sorted(range(len(results)), key=lambda k: (-probabilities[k], k))
+    best, confidence = results[order[0]], probabilities[order[0]]
+    rivals = [
+        AlternativePose(
+            results[k].T_target_source,
+            probabilities[k],
+            results[k].overlap,
+            results[k].rmse,
+            results[k].overlap_target,
+        )
+        for k in order[1:]
+        if probabilities[k] >= PLAUSIBLE
+    ]
+    warnings = list(best.warnings)
+    if rivals and rivals[0].probability > AMBIGUOUS:
+        warnings.append(scales_compete(best.factor, rivals[0].factor, rivals[0].probability))
+    return replace(
+        best,
+        confidence=confidence,
+        success=confidence >= SUCCESS,
+        alternatives=sorted([*best.alternatives, *rivals], key=lambda pose: -pose.probability),
+        warnings=warnings,
+    )
+
+
+def _checked(result: Registration) -> Registration:
+    """Refuse a success if the overlap does not determine the scale."""
+    if result.scale_deviation <= MAX_DEVIATION * result.scale:
+        return result
+    warnings = [scale_not_determined(result.scale, result.scale_deviation), *result.warnings]
+    return replace(result, confidence=0.0, success=False, warnings=warnings)

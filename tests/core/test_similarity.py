@@ -1,0 +1,64 @@
+"""Similarity transformations: a rotation, a translation and a factor of lengths."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.spatial.transform import Rotation
+
+from wsdesc.core.errors import InputError
+from wsdesc.core.geometry import inverse
+from wsdesc.core.similarity import (
+    check_similarity,
+    factor_of,
+    inverse_similarity,
+    scaled_first,
+    split_similarity,
+)
+
+
+def rigid_pose(seed: int = 0) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    T = np.eye(4)
+    T[:3, :3] = Rotation.random(random_state=seed).as_matrix()
+    T[:3, 3] = rng.normal(scale=10, size=3)
+    return T
+
+
+@pytest.mark.parametrize("factor", [1e-6, 0.3048, 2.5, 1000.0])
+def test_parts_and_inverse(factor):
+    T = rigid_pose()
+    S = check_similarity(scaled_first(T, factor))
+    rigid, found = split_similarity(S)
+    assert found == pytest.approx(factor, rel=1e-12)
+    np.testing.assert_allclose(rigid, T, atol=1e-12)
+    np.testing.assert_allclose(inverse_similarity(S) @ S, np.eye(4), atol=1e-9)
+    assert factor_of(inverse_similarity(S)) == pytest.approx(1 / factor, rel=1e-12)
+
+
+def test_rigid_poses_keep_their_bits():
+    T = rigid_pose(1)
+    assert factor_of(T) == 1
+    np.testing.assert_array_equal(split_similarity(T)[0], T)
+    np.testing.assert_array_equal(inverse_similarity(T), inverse(T))
+
+
+def test_matrices_with_few_digits_are_rigid():
+    assert factor_of(np.round(rigid_pose(2), 4)) == 1
+
+
+@pytest.mark.parametrize(
+    "matrix",
+    [
+        np.diag([1.0, 1.0, 2.0, 1.0]),  # stretched along one axis
+        np.diag([-2.0, 2.0, 2.0, 1.0]),  # mirrored
+        np.diag([0.0, 0.0, 0.0, 1.0]),
+        np.diag([2.0, 2.0, 2.0, 2.0]),
+        np.diag([2.0, 2.0, np.nan, 1.0]),
+        np.eye(3),
+        "text",
+    ],
+)
+def test_other_matrices_are_refused(matrix):
+    with pytest.raises(InputError, match="the pose"):
+        check_similarity(matrix)
