@@ -14,7 +14,7 @@ from wsdesc.reconstruction.options import ReconstructOptions
 from wsdesc.registration.options import RegisterOptions
 
 MODELS = [
-    ("register", RegisterOptions, {"keypoints"}),  # the command takes one number, the function several
+    ("register", RegisterOptions, {"keypoints", "scale"}),  # the command takes one number, and a text
     ("describe", DescribeOptions, set()),
     ("reconstruct", ReconstructOptions, set()),
 ]
