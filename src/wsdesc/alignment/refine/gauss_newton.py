@@ -16,12 +16,13 @@ from scipy.spatial.transform import Rotation
 from wsdesc.alignment.information.matrix import MIN_PAIRS, Information, centre_moments
 from wsdesc.alignment.refine.result import OVERLAP_DISTANCE, WEAK, RefinedPose, orthonormalise
 from wsdesc.alignment.verify.score import PoseScore, score_refinement
-from wsdesc.core.geometry import Floats
+from wsdesc.core.geometry import Floats, inverse
 
 NORMAL_VARIANCE = 1e-3  # of a point along its normal in generalised ICP, in units of that along its plane
 SUMS = 99  # numbers that `sum_equations` gives for a pose
 
 _SCORE_TOLERANCE = 0.01  # relative difference of scores that may come from the choice of the sample
+_EQUAL_SHIFT, _EQUAL_ANGLE = 1.0, 0.005  # resolutions and radians: closer poses have one minimum
 
 
 class Stage(NamedTuple):
@@ -35,11 +36,11 @@ class Stage(NamedTuple):
     isotropic: float = 0.0  # weight of distances in all directions
 
 
-STAGES = (
+COARSE_STAGES = (
     Stage(generalised=True, distance=8.0, max_steps=20, tolerance=0.03, weak=1e-9, isotropic=0.5),
     Stage(generalised=True, distance=3.0, max_steps=20, tolerance=0.03, weak=1e-9, isotropic=0.5),
-    Stage(generalised=False, distance=OVERLAP_DISTANCE, max_steps=12, tolerance=3e-4, weak=WEAK),
 )
+LAST_STAGE = Stage(generalised=False, distance=OVERLAP_DISTANCE, max_steps=12, tolerance=3e-4, weak=WEAK)
 
 
 class Backend(NamedTuple):
@@ -61,18 +62,22 @@ def refine(backend: Backend, source: Any, target: Any, poses: Floats, resolution
         return []
     distance = OVERLAP_DISTANCE * resolution
     T = poses
-    for stage in STAGES:
-        T, converged = _run_stage(backend, source, target, T, stage, resolution)
+    for stage in COARSE_STAGES:
+        T, _ = _run_stage(backend, source, target, T, stage, resolution)
+    group, first = _group_equal(T, resolution)  # several hypotheses often lead to one pose
+    T, converged = _run_stage(backend, source, target, T[first], LAST_STAGE, resolution)
     scores = backend.verify(source, target, np.concatenate([poses, T]), distance)
-    before, after = scores[: len(T)], scores[len(T) :]
+    before, after = scores[: len(poses)], scores[len(poses) :]
     limits = [(1 - _SCORE_TOLERANCE) * score_refinement(score, distance) for score in before]
-    worse = [score_refinement(a, distance) < limit for a, limit in zip(after, limits, strict=True)]
-    T = np.where(np.array(worse)[:, None, None], poses, T)
+    worse = [score_refinement(after[g], distance) < limit for g, limit in zip(group, limits, strict=True)]
+    kept = [k for k, is_worse in enumerate(worse) if is_worse]  # poses that stay as they were given
+    T_all = np.concatenate([T, poses[kept]])
+    informations = backend.compute_information(source, target, T_all, distance)
     results = []
-    for k, information in enumerate(backend.compute_information(source, target, T, distance)):
-        score = before[k] if worse[k] else after[k]
-        reliable = bool(converged[k]) and not worse[k]
-        results.append(RefinedPose(T[k], reliable, score.rmse_plane, information, score))
+    for k, g in enumerate(group):
+        at, score = (len(T) + kept.index(k), before[k]) if worse[k] else (g, after[g])
+        reliable = bool(converged[g]) and not worse[k]
+        results.append(RefinedPose(T_all[at], reliable, score.rmse_plane, informations[at], score))
     return results
 
 
@@ -113,6 +118,23 @@ def _run_stage(
         if not active:
             break
     return np.stack([orthonormalise(pose) for pose in T]), converged
+
+
+def _group_equal(poses: Floats, resolution: float) -> tuple[list[int], list[int]]:
+    """Group poses (H, 4, 4) that are nearly equal: the group of each, and the first pose of each group."""
+    group: list[int] = []
+    first: list[int] = []
+    for T in poses:
+        for g, k in enumerate(first):
+            D = inverse(poses[k]) @ T
+            angle = np.linalg.norm(Rotation.from_matrix(D[:3, :3]).as_rotvec())
+            if angle < _EQUAL_ANGLE and np.linalg.norm(D[:3, 3]) < _EQUAL_SHIFT * resolution:
+                group.append(g)
+                break
+        else:
+            first.append(len(group))
+            group.append(len(first) - 1)
+    return group, first
 
 
 def _solve_step(sums: Floats, stage: Stage) -> tuple[Floats | None, float]:
