@@ -93,6 +93,17 @@ def read_viewpoint(text: str | None) -> str | tuple[float, ...] | None:
     return position
 
 
+def read_directions(texts: Sequence[str] | None) -> list[str | list[str]] | None:
+    """Split directions "X,Y,Z" into numbers; names of axes stay. One text is for both scans.
+
+    The options check the directions themselves.
+    """
+    if not texts:
+        return None
+    given = [text.split(",") if "," in text else text for text in texts]
+    return given * 2 if len(given) == 1 else given
+
+
 def read_viewpoints(texts: Sequence[str] | None) -> dict[str, str | tuple[float, ...] | None]:
     """Read the viewpoints of source and target; one text is for both."""
     given = [read_viewpoint(text) for text in texts or ()] or [None]

@@ -13,19 +13,19 @@ from wsdesc.descriptor.options import DescribeOptions
 from wsdesc.registration.options import RegisterOptions, Solver
 
 
-def field_option(model: type[Options], name: str, *flags: str) -> Any:
+def field_option(model: type[Options], name: str, *flags: str, **settings: Any) -> Any:
     """Build the typer option of a model's field: its description is the help text, its bounds the limits.
 
-    Commands take the default from an instance of the model, so that it is written once.
+    `settings` are further arguments of `typer.Option`. Commands take the default from an instance of the
+    model, so that it is written once.
     """
     field = model.model_fields[name]
-    limits: dict[str, Any] = {}
     for bound in field.metadata:
         if isinstance(bound, Ge):
-            limits["min"] = bound.ge
+            settings["min"] = bound.ge
         if isinstance(bound, Le):
-            limits["max"] = bound.le
-    return typer.Option(*flags, help=field.description, **limits)
+            settings["max"] = bound.le
+    return typer.Option(*flags, help=field.description, **settings)
 
 
 ScanFile = Annotated[
@@ -51,6 +51,13 @@ Device = Annotated[str, field_option(RegisterOptions, "device")]
 Seed = Annotated[int, field_option(RegisterOptions, "seed")]
 PoseSolver = Annotated[Solver, field_option(RegisterOptions, "solver")]
 Refine = Annotated[bool, field_option(RegisterOptions, "refine", "--refine/--no-refine")]
+Initial = Annotated[Path | None, field_option(RegisterOptions, "initial")]
+SearchRadius = Annotated[float | None, field_option(RegisterOptions, "search_radius")]
+MaxAngle = Annotated[float | None, field_option(RegisterOptions, "max_angle")]
+Up = Annotated[list[str] | None, field_option(RegisterOptions, "up", metavar="DIRECTION")]
+Axis = Annotated[list[str] | None, field_option(RegisterOptions, "axis", metavar="DIRECTION")]
+MaxTilt = Annotated[float, field_option(RegisterOptions, "max_tilt")]
+OverlapAtLeast = Annotated[float, field_option(RegisterOptions, "overlap_at_least")]
 ScanViewpoint = Annotated[
     str | None,
     typer.Option("--viewpoint", metavar="X,Y,Z", help=DescribeOptions.model_fields["viewpoint"].description),

@@ -9,11 +9,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wsdesc.cli.checks import check_inputs, check_model_and_device, check_outputs, check_view, read_viewpoints
+from wsdesc.cli.checks import (
+    check_inputs,
+    check_model_and_device,
+    check_outputs,
+    check_view,
+    read_directions,
+    read_viewpoints,
+)
 from wsdesc.cli.options import (
     AsJson,
+    Axis,
     Device,
+    Initial,
+    MaxAngle,
+    MaxTilt,
     Model,
+    OverlapAtLeast,
     Port,
     PoseFile,
     PoseSolver,
@@ -22,7 +34,9 @@ from wsdesc.cli.options import (
     Resolution,
     SavePage,
     ScanFile,
+    SearchRadius,
     Seed,
+    Up,
     View,
 )
 from wsdesc.cli.output import exit_unless, print_table, print_warnings, print_written, progress_bars
@@ -72,6 +86,13 @@ def register(
             "target (default: from the file, or the origin if it looks like it). none: no free space.",
         ),
     ] = None,
+    initial: Initial = None,
+    search_radius: SearchRadius = _DEFAULTS.search_radius,
+    max_angle: MaxAngle = _DEFAULTS.max_angle,
+    up: Up = None,
+    axis: Axis = None,
+    max_tilt: MaxTilt = _DEFAULTS.max_tilt,
+    overlap_at_least: OverlapAtLeast = _DEFAULTS.overlap_at_least,
     solver: PoseSolver = _DEFAULTS.solver,
     refine: Refine = _DEFAULTS.refine,
     device: Device = _DEFAULTS.device,
@@ -86,6 +107,13 @@ def register(
     if keypoints is not None:
         options["keypoints"] = (keypoints,)
     options |= read_viewpoints(viewpoint)
+    if initial is not None:
+        from wsdesc.view.pose_file import read_pose
+
+        options["initial"] = read_pose(initial)
+    options |= {"search_radius": search_radius, "max_angle": max_angle, "max_tilt": max_tilt}
+    options |= {"up": read_directions(up), "axis": read_directions(axis)}
+    options["overlap_at_least"] = overlap_at_least
     RegisterOptions.read(options)
     check_inputs((source, target))
     check_outputs(
@@ -160,7 +188,7 @@ def _print_table(result: Registration, files: tuple[Path, Path]) -> None:
     from scipy.spatial.transform import Rotation
 
     rows = [("source", str(files[0])), ("target", str(files[1]))]
-    if not result.success and not result.inliers:
+    if result.evidence is None:
         print_table("registration", [*rows, ("result", "no alignment found")])
         return
     T = result.T_target_source
@@ -179,6 +207,7 @@ def _print_table(result: Registration, files: tuple[Path, Path]) -> None:
         ("matches", f"{result.matches}, of which {result.inliers} are inliers"),
         ("resolution", f"{result.resolution:.4g}"),
         ("scale", f"{result.scale:.4g} ± {result.scale_deviation:.2g}"),
+        *([("tilt", f"{result.tilt:.2f}° between the known directions")] if result.tilt is not None else []),
         ("viewpoints", result.viewpoints_text),
         ("alternatives", result.alternatives_text),
         ("seconds", f"{sum(result.timings.values()):.2f}: {steps}"),

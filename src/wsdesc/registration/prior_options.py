@@ -93,8 +93,8 @@ class PriorOptions(Options):
     )
     up: Directions = Field(
         None,
-        description="Up in the scans' coordinates: x, y, z, -x, -y, -z or X,Y,Z. Poses that tilt by more "
-        "than max_tilt are dropped.",
+        description="Up in the scans' coordinates: x, y, z, -x, -y, -z or X,Y,Z; two of them are for source "
+        "and target. Poses that tilt by more than max_tilt are dropped.",
     )
     axis: Directions = Field(
         None,
