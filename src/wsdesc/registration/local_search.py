@@ -17,7 +17,7 @@ from wsdesc.descriptor.description import Description
 from wsdesc.registration.candidates import Candidate, verify_hypotheses
 from wsdesc.registration.options import RegisterOptions
 
-_SAMPLES = 48  # poses around the guess
+_SAMPLES = 32  # poses around the guess; with 16, fewer right poses are found
 _COVERED = 2.0  # reaches of the refinement, up to which the samples leave no gap
 _NO_INLIERS = torch.zeros(0, dtype=torch.bool)
 
@@ -62,7 +62,7 @@ def poses_around(prior: PosePrior) -> Floats:
     radius = near.radius if math.isfinite(near.radius) else 0.0
     angle = near.angle if near.angle < math.pi else 0.0
     poses = [near.guess]
-    if radius > REACH / 2 or angle > REACH_ANGLE / 2:
+    if radius + angle * near.size > REACH:  # farther than refinement would move the points
         for shift, turn in _even_samples(_SAMPLES):
             if prior.upright is not None:
                 turn = prior.upright.target * turn[0]

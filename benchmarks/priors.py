@@ -1,0 +1,196 @@
+"""Measure what is gained if something about the pose is known beforehand.
+
+    python -m benchmarks.priors [DATA] [--sites 12] [--pairs 8] [--seed 0]
+
+Registers pairs of synthetic LiDAR sites and, of the folder DATA, pairs of `tls/building` and of
+`indoor/test/kitchen` with little overlap: without a prior, with right priors, and with wrong ones.
+
+- up: the direction of gravity in both scans, with an error of 1°. axis: the same without error.
+- near: an initial pose that is off by up to 20 resolutions and 15°, and these as limits.
+- refinement: an initial pose that is off by up to 4 resolutions and 2°, which is refined only.
+- overlap: at least 10 %.
+- wrong up: 90° away. wrong initial: off by 80 resolutions and 60°, with the limits of near.
+
+Prints one row per prior: the share of right poses (R1: errors below 5° and 12 resolutions at the middle of
+the source), of successes, the number of wrong successes, and the time relative to no prior. Times of one pair
+are taken one after the other, so that other work on the machine changes the ratios little.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.spatial.transform import Rotation
+
+import wsdesc
+from benchmarks.common import (
+    fragment_path,
+    make_parser,
+    percent,
+    print_machine,
+    print_rows,
+    read_truth,
+    run_command,
+    show_progress,
+)
+from wsdesc.core.geometry import Floats, inverse, transform
+from wsdesc.datasets.synthetic import site_scans
+from wsdesc.registration.result import Registration
+
+SITES = ("street", "courtyard", "hall", "warehouse", "building", "vegetation")
+SENSORS = ("lidar64", "lidar32", "terrestrial")
+OVERLAPS = (0.15, 0.5)  # wanted overlap of the synthetic pairs
+GRAVITY_ERROR = 1.0  # degrees
+NEAR, NEAR_ANGLE = 20.0, 15.0  # resolutions, degrees
+CLOSE, CLOSE_ANGLE = 4.0, 2.0  # the same of an initial pose that is only refined
+WRONG, WRONG_ANGLE = 80.0, 60.0
+MAX_ROTATION, MAX_DISTANCE = 5.0, 12.0  # errors of a right pose: degrees, resolutions
+
+
+class Pair(NamedTuple):
+    """Two scans, their true pose, and up in the target."""
+
+    source: Floats  # (N, 3)
+    target: Floats  # (M, 3)
+    T_target_source: Floats
+    up: Floats  # (3,)
+
+
+class Row(NamedTuple):
+    """One registration of a pair."""
+
+    right: bool
+    success: bool
+    seconds: float
+
+
+def main(arguments: argparse.Namespace) -> None:
+    sets = {"synthetic sites": synthetic_pairs(arguments.sites, arguments.seed)}
+    if arguments.data is not None:
+        sets["building"] = real_pairs(
+            arguments.data / "tls", "building", "building-evaluation", arguments.pairs, np.array([0, 0, 1.0])
+        )
+        sets["kitchen, low overlap"] = real_pairs(
+            arguments.data / "indoor/test",
+            "kitchen",
+            "kitchen-evaluation-lo",
+            arguments.pairs,
+            np.array([0, -1.0, 0]),
+        )
+    print_machine()
+    for name, pairs in sets.items():
+        rows: dict[str, list[Row]] = defaultdict(list)
+        total = arguments.sites if name == "synthetic sites" else arguments.pairs
+        for number, pair in enumerate(show_progress(pairs, name, total)):
+            for prior, row in register_with_priors(pair, np.random.default_rng([arguments.seed, number])):
+                rows[prior].append(row)
+        print(f"\n{name}, n = {len(rows['none'])}")
+        print_rows(table(rows))
+
+
+def synthetic_pairs(count: int, seed: int) -> Iterator[Pair]:
+    """Scan sites of each kind in turn."""
+    for k in range(count):
+        kind, sensor = SITES[k % len(SITES)], SENSORS[k // len(SITES) % len(SENSORS)]
+        a, b = site_scans(kind, 7000 + seed + k, 2, sensor, OVERLAPS)
+        T = inverse(b.T_world_scan) @ a.T_world_scan
+        yield Pair(a.points.astype(float), b.points.astype(float), T, b.T_world_scan[2, :3])
+
+
+def real_pairs(folder: Path, scene: str, evaluation: str, count: int, up: Floats) -> Iterator[Pair]:
+    """Read evenly spaced pairs of an evaluation; `up` is the direction in every target."""
+    truth = read_truth(folder / evaluation)
+    for k in np.unique(np.linspace(0, len(truth) - 1, count).astype(int)):
+        pair = truth[k]
+        source, target = (wsdesc.read_points(fragment_path(folder / scene, n)) for n in (pair.j, pair.i))
+        yield Pair(source, target, pair.T_i_j, up)
+
+
+def register_with_priors(pair: Pair, rng: np.random.Generator) -> Iterator[tuple[str, Row]]:
+    """Register a pair without a prior, then with each one."""
+    none, row = measure(pair, {})
+    yield "none", row
+    for name, options in priors(pair, none.resolution, rng).items():
+        yield name, measure(pair, options)[1]
+
+
+def priors(pair: Pair, resolution: float, rng: np.random.Generator) -> dict[str, dict[str, Any]]:
+    """Draw the options of each prior."""
+    T, up_source = pair.T_target_source, pair.T_target_source[:3, :3].T @ pair.up
+    rough = [up + np.radians(GRAVITY_ERROR) / 2**0.5 * rng.normal(size=3) for up in (up_source, pair.up)]
+    limits = {"search_radius": NEAR * resolution, "max_angle": NEAR_ANGLE}
+    across = np.cross(pair.up, rng.normal(size=3))
+    share = rng.random() ** (1 / 3)
+
+    def guess(resolutions: float, degrees: float) -> Floats:
+        return moved(T, pair.source, resolutions * resolution, degrees, rng)
+
+    return {
+        "up": {"up": rough},
+        "axis": {"axis": (up_source, pair.up)},
+        "near": {"initial": guess(share * NEAR, share * NEAR_ANGLE), **limits},
+        "refinement": {
+            "initial": guess(share * CLOSE, share * CLOSE_ANGLE),
+            "search_radius": 0,
+            "max_angle": 0,
+        },
+        "overlap": {"overlap_at_least": 0.1},
+        "wrong up": {"up": (up_source, across)},
+        "wrong initial": {"initial": guess(WRONG, WRONG_ANGLE), **limits},
+    }
+
+
+def moved(T: Floats, source: Floats, distance: float, degrees: float, rng: np.random.Generator) -> Floats:
+    """Move a pose by a distance and an angle, in random directions, about the middle of the source."""
+    shift, turn = (v / np.linalg.norm(v) for v in rng.normal(size=(2, 3)))
+    middle = source.mean(0)
+    step = np.eye(4)
+    step[:3, :3] = Rotation.from_rotvec(np.radians(degrees) * turn).as_matrix()
+    step[:3, 3] = middle - step[:3, :3] @ middle + distance * shift
+    return T @ step
+
+
+def measure(pair: Pair, options: dict[str, Any]) -> tuple[Registration, Row]:
+    """Register a pair, and compare the pose with the true one."""
+    start = time.perf_counter()
+    result = wsdesc.register(pair.source, pair.target, **options)
+    seconds = time.perf_counter() - start
+    T, middle = pair.T_target_source, pair.source.mean(0, keepdims=True)
+    difference = T[:3, :3].T @ result.rotation
+    degrees = np.degrees(Rotation.from_matrix(difference).magnitude())
+    distance = np.linalg.norm(transform(middle, result.T_target_source) - transform(middle, T))
+    right = result.evidence is not None and degrees < MAX_ROTATION
+    return result, Row(bool(right and distance < MAX_DISTANCE * result.resolution), result.success, seconds)
+
+
+def table(rows: dict[str, list[Row]]) -> list[list[str]]:
+    """Format the figures of each prior."""
+    reference = sum(row.seconds for row in rows["none"])
+    lines = [["prior", "R1, %", "success, %", "wrong successes", "time"]]
+    for name, measured in rows.items():
+        lines.append(
+            [
+                name,
+                percent(float(np.mean([row.right for row in measured]))),
+                percent(float(np.mean([row.success for row in measured]))),
+                str(sum(row.success and not row.right for row in measured)),
+                f"{sum(row.seconds for row in measured) / reference:.2f}",
+            ]
+        )
+    return lines
+
+
+if __name__ == "__main__":
+    parser = make_parser("priors", __doc__)
+    parser.add_argument("data", type=Path, nargs="?", help="folder of real scans, with indoor/ and tls/")
+    parser.add_argument("--sites", type=int, default=12, help="pairs of synthetic sites")
+    parser.add_argument("--pairs", type=int, default=8, help="pairs of each set of real scans")
+    parser.add_argument("--seed", type=int, default=0)
+    sys.exit(run_command(parser, main))
