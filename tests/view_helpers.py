@@ -13,6 +13,7 @@ from matplotlib.image import imread
 from scipy.spatial.transform import Rotation
 
 SIZE = (1000, 700)
+AXES = (115, 150)  # width and height of the axes in the lower left corner
 PANEL = 300  # pixels of the control panel at the right, which repeats the colours of the scans
 
 
@@ -42,9 +43,11 @@ class Browser:
         self.driver = driver
 
     def picture(self) -> np.ndarray:
-        """Return the page without its panel: (H, W, 3), 0 … 1."""
+        """Return the page without its panel and its coloured axes: (H, W, 3), 0 … 1."""
         shot = imread(BytesIO(self.driver.get_screenshot_as_png()))
-        return np.asarray(shot[:, : shot.shape[1] - PANEL, :3])
+        shot = shot[:, : shot.shape[1] - PANEL, :3].copy()
+        shot[-AXES[1] :, : AXES[0]] = 1.0
+        return np.asarray(shot)
 
     def wait(self, condition: Callable[[], Any], seconds: float = 60.0) -> Any:
         """Wait until a condition is true, and return its value."""

@@ -71,10 +71,10 @@ def test_info_lists_versions_devices_and_weights():
 
 
 def test_info_names_the_install_command_of_a_missing_extra(monkeypatch):
-    monkeypatch.setattr(info, "_version", lambda name: None if name == "viser" else "1.0")
+    monkeypatch.setattr(info, "_version", lambda name: None if name == "pye57" else "1.0")
     rows = dict(info._extras())
-    assert rows["view"] == 'not installed: viser; type: pip install "viser>=1.1,<2"'
-    assert rows["e57"] == "pye57 1.0"
+    assert rows["e57"] == 'not installed: pye57; type: pip install "pye57>=0.4.3,<0.5"'
+    assert rows["logs"] == "tensorboard 1.0"
     assert "dev" not in rows
 
 

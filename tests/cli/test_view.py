@@ -18,6 +18,7 @@ from wsdesc.core.errors import FileFormatError
 from wsdesc.core.geometry import inverse, transform
 from wsdesc.datasets.synthetic import room_pair
 from wsdesc.reconstruction.result import EdgeResult, Reconstruction
+from wsdesc.registration.result import Registration
 from wsdesc.view.pose_file import read_pose
 
 
@@ -28,6 +29,17 @@ def files(tmp_path_factory):
     write_points(folder / "b.ply", corner(seed=1))
     (folder / "T.json").write_text(json.dumps({"T_target_source": T_TARGET_SOURCE.tolist()}))
     return folder
+
+
+NAN_PLY = """ply
+format ascii 1.0
+element vertex 1
+property float x
+property float y
+property float z
+end_header
+nan nan nan
+"""
 
 
 @pytest.fixture
@@ -71,7 +83,77 @@ class Running:
 def test_help_begins_with_examples():
     done = run("view", "--help")
     assert done.exit_code == 0
-    assert done.stdout.startswith("Examples:\n  wsdesc view a.ply b.ply T.json")
+    assert done.stdout.startswith("Examples:\n  wsdesc view scan.ply")
+
+
+def saved(folder, *arguments):
+    """Return the text of the page that `wsdesc view` saves, and what it prints."""
+    done = run("view", *arguments, "--save", folder / "page.html")
+    assert done.exit_code == 0, done.output
+    return (folder / "page.html").read_text(encoding="utf-8"), done
+
+
+def test_one_scan_several_scans_and_a_folder_are_shown(files, tmp_path):
+    text, done = saved(tmp_path, files / "a.ply", "--unit", "m")
+    assert '"unit":"m"' in text
+    assert "all 4,000 points shown" in done.stdout
+    assert "size " in text
+    text, _ = saved(tmp_path, files / "a.ply", files / "b.ply", files / "a.ply")
+    assert "3 scans" in text
+    assert '"name":"a.ply (2)"' in text
+    assert "scans at the coordinates of their files" in text
+    scans = tmp_path / "scans"
+    scans.mkdir()
+    for name in ("1.ply", "2.ply", "3.ply"):
+        write_points(scans / name, corner())
+    (scans / "2.ply").write_bytes(b"ply")
+    text, done = saved(tmp_path, scans)
+    assert "2 scans" in text
+    assert done.stderr.splitlines() == ["warning: 2.ply cannot be read and is left out."]
+
+
+def test_single_point_and_thinned_points_are_said(files, tmp_path):
+    write_points(tmp_path / "one.ply", np.zeros((1, 3)))
+    _, done = saved(tmp_path, tmp_path / "one.ply")
+    assert "its only point is shown" in done.stdout
+    _, done = saved(tmp_path, files / "a.ply", "--points", 500)
+    assert "of 4,000 points shown" in done.stdout
+
+
+def test_result_file_is_shown_with_the_scans_that_it_names(files, tmp_path):
+    result = Registration(T_TARGET_SOURCE, True, 0.97, 0.5, 0.01, 30, 300, 0.1, ["Check the scale."])
+    result.of_files(files / "a.ply", files / "b.ply").save(tmp_path / "result.json")
+    text, done = saved(tmp_path, tmp_path / "result.json")
+    assert "confidence 0.970 (success)" in text
+    assert "30 inliers of 300 matches" in text
+    assert "Check the scale." in done.stderr
+    assert str(files) not in text
+    alone, _ = saved(tmp_path, files / "a.ply", files / "b.ply", tmp_path / "result.json")
+    assert alone == text
+
+
+def test_folder_of_a_reconstruction_is_shown(files, tmp_path, monkeypatch):
+    paths = {name: files / name for name in ("a.ply", "b.ply")}
+    edge = EdgeResult("a.ply", "b.ply", T_TARGET_SOURCE, 0.99, 0.5, 0, 2000, None, 1.0)
+    poses = {"a.ply": T_TARGET_SOURCE, "b.ply": np.eye(4)}
+    Reconstruction(poses, [["b.ply", "a.ply"]], {}, [edge], 0.1, paths).save(tmp_path / "model")
+    monkeypatch.chdir(tmp_path)  # the files are named relative to the folder
+    text, _ = saved(tmp_path, "model")
+    assert "all scans are placed in one frame" in text
+    assert "1 edges accepted of 1 registered pairs" in text
+    graph = json.loads((tmp_path / "model" / "poses.json").read_text())
+    graph["files"]["a.ply"] = "gone.ply"
+    (tmp_path / "model" / "poses.json").write_text(json.dumps(graph))
+    done = run("view", "model", "--save", "page.html")
+    assert done.exit_code == 2
+    assert "a scan of the reconstruction cannot be read: model/gone.ply: there is no such file" in done.stderr
+
+
+def test_different_units_are_named(files, tmp_path):
+    write_points(tmp_path / "mm.ply", 1000 * corner())
+    for others in ([files / "b.ply"], [files / "b.ply", files / "b.ply"]):
+        _, done = saved(tmp_path, tmp_path / "mm.ply", *others)
+        assert "different units: the extent of b.ply is" in done.stderr
 
 
 def test_saved_page_has_no_paths_of_this_machine(files, tmp_path):
@@ -148,13 +230,34 @@ def test_reconstruct_saves_and_shows_all_scans(files, tmp_path, monkeypatch):
         (["a.ply", "b.ply", "bad.json"], "bad.json: contains no pose"),
         (["a.ply", "b.ply", "T.json", "--save", "page.txt"], "page.txt: the name must end in .html"),
         (["a.ply", "b.ply", "T.json", "--save", "no/page.html"], "does not exist"),
-        (["a.ply", "b.ply", "--matches", "--save", "page.html"], "needs a pose"),
+        (["a.ply", "b.ply", "--matches", "--save", "page.html"], "matches need a pose"),
+        (["a.ply", "T.json"], "a pose needs two scans, source and target, found 1"),
+        (["T.json"], "T.json: holds a pose, but names no scans. Give them first: wsdesc view SOURCE TARGET"),
+        (["a.ply", "b.ply", "T.json", "bad.json"], "2 files with poses were given, at most one"),
+        (["empty"], "empty: no scans in this folder"),
+        (["broken.ply"], "broken.ply: "),
+        (["a.ply", "broken.ply"], "broken.ply: "),
+        (["broken.ply", "broken.ply", "broken.ply"], "broken.ply: "),
+        (["nan.ply"], "nan.ply: "),
+        (["moved.json"], "gone.ply: no such file, named in moved.json. If the scans were moved: wsdesc view"),
+        (["nameless.json"], "nameless.json: two scans are needed, and the file names none"),
+        (["damaged"], "damaged: not a result that `Reconstruction.save` wrote"),
+        (["a.ply", "--up", "north", "--save", "page.html"], "up must be one of auto, x"),
         (["a.ply", "b.ply", "--host", "192.0.2.1"], "cannot serve a page"),
     ],
 )
 def test_bad_input_is_one_line_and_exits_with_2(files, monkeypatch, arguments, message):
     monkeypatch.chdir(files)
     (files / "bad.json").write_text("{")
+    (files / "empty").mkdir(exist_ok=True)
+    (files / "broken.ply").write_bytes((files / "a.ply").read_bytes()[:1000])
+    (files / "nan.ply").write_text(NAN_PLY)
+    (files / "damaged").mkdir(exist_ok=True)
+    for name in ("poses.json", "graph.json"):
+        (files / "damaged" / name).write_text("{}")
+    result = Registration(T_TARGET_SOURCE, True, 0.97, 0.5, 0.01, 30, 300, 0.1)
+    result.save("nameless.json")
+    result.of_files("a.ply", "gone.ply").save("moved.json")
     done = run("view", *arguments)
     assert done.exit_code == 2
     (line,) = done.stderr.splitlines()
@@ -176,14 +279,6 @@ def test_port_in_use_is_reported_before_the_work(files, monkeypatch, command):
     assert done.exit_code == 2
     assert f"port {port} is in use" in done.stderr
     assert not (files / "model").exists()
-
-
-def test_without_viser_the_error_names_the_install_command(files, monkeypatch):
-    monkeypatch.setitem(sys.modules, "viser", None)  # imports as if not installed
-    done = run("view", files / "a.ply", files / "b.ply")
-    assert done.exit_code == 2
-    assert 'pip install "viser>=' in done.stderr
-    assert len(done.stderr.splitlines()) == 1
 
 
 def test_poses_are_read_from_json_and_text(tmp_path):

@@ -18,10 +18,8 @@ def test_optional_packages_are_those_of_pyproject():
 
 
 def test_a_missing_package_is_named_with_its_install_command():
-    error = MissingExtraError("the interactive page", "view")
-    assert str(error) == (
-        'the interactive page requires an optional package. Type: pip install "viser>=1.1,<2"'
-    )
+    error = MissingExtraError("reading E57", "e57")
+    assert str(error) == 'reading E57 requires an optional package. Type: pip install "pye57>=0.4.3,<0.5"'
     assert isinstance(error, WSDescError)
 
 

@@ -14,7 +14,7 @@ from wsdesc.cli.app import app
 from wsdesc.core.errors import FileFormatError
 from wsdesc.core.geometry import inverse, transform
 from wsdesc.datasets.synthetic import room_scans
-from wsdesc.view.pose_file import read_alternatives, read_pose
+from wsdesc.view.pose_file import read_pose
 
 
 def pose(vector, translation):
@@ -79,15 +79,12 @@ def test_json_file_keeps_alternatives(result, tmp_path):
     assert loaded.alternatives[1].rmse == float("inf")
     for a, b in zip(loaded.alternatives, result.alternatives, strict=True):
         np.testing.assert_array_equal(a.T_target_source, b.T_target_source)
-    alternatives, confidence = read_alternatives(tmp_path / "a.json")
-    assert (len(alternatives), confidence) == (2, 0.6)
 
 
 def test_json_files_of_earlier_versions_have_no_alternatives(result, tmp_path):
     values = {key: value for key, value in result.to_dict().items() if key != "alternatives"}
     (tmp_path / "a.json").write_text(json.dumps(values))
     assert Registration.load(tmp_path / "a.json").alternatives == []
-    assert read_alternatives(tmp_path / "a.json") == ([], 0.0)
 
 
 @pytest.mark.parametrize("values", [3, [3], [{}], [{"T_target_source": [[1]], "probability": 1}]])

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from view_helpers import SIZE, T_TARGET_SOURCE, Browser, corner, pose
 from wsdesc.core.geometry import inverse, transform
-from wsdesc.view.scene import MatchLines, SceneView, Supports, multi_scan_scene, pair_scene
+from wsdesc.view.build import multi_scan_scene, pair_scene
+from wsdesc.view.scene import MatchLines, SceneView, Supports
 
 
 @pytest.fixture(scope="session")
@@ -29,11 +31,11 @@ def pair() -> SceneView:
     axes, sides = np.tile(np.eye(3), (50, 1, 1)), np.full(50, 0.8)
     rotated = np.tile(T_TARGET_SOURCE[:3, :3].T, (50, 1, 1))
     supports = (Supports(matches.source, rotated, sides, grids), Supports(keypoints, axes, sides, grids))
-    facts = ["confidence 0.970 (success)"]
-    return pair_scene(
-        source, target, T_TARGET_SOURCE, names=("a.ply", "b.ply"), title="a pair", facts=facts,
-        matches=matches, supports=supports,
+    scene = pair_scene(
+        source, target, T_TARGET_SOURCE, names=("a.ply", "b.ply"), title="a pair", facts=["overlap 50%"],
+        matches=matches, supports=supports, unit="m",
     )  # fmt: skip
+    return replace(scene, success=True, verdict="confidence 0.970 (success)", warnings=["Check the scale."])
 
 
 @pytest.fixture(scope="session")

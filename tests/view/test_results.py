@@ -2,6 +2,7 @@
 
 import html
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,8 +16,8 @@ from wsdesc.descriptor.description import load_model, prepare_scan
 from wsdesc.descriptor.options import DEFAULT_MODEL
 from wsdesc.reconstruction.result import EdgeResult, Reconstruction
 from wsdesc.registration.pipeline import register
-from wsdesc.registration.result import Registration
-from wsdesc.view import results
+from wsdesc.registration.result import AlternativePose, Registration
+from wsdesc.view import keypoints, results
 from wsdesc.view.demo import displace
 from wsdesc.view.geometry import interpolate
 
@@ -60,19 +61,25 @@ def test_scene_of_a_registration(result, room):
     scene = results.registration_scene(result, (room.source, room.target), ("a.ply", "b.ply"))
     assert scene.title == "a.ply → b.ply"
     assert scene.scans[0].total == len(room.source)
-    assert scene.match_counts[0] > 20
+    assert scene.match_counts == (result.inliers, result.matches - result.inliers)  # as in the terminal
+    assert f"{result.inliers} inliers of {result.matches} matches" in scene.facts
     lines = scene.matches
     ends = [scan.end.apply(end) for scan, end in zip(scene.scans, lines, strict=False)]
     distance = np.linalg.norm(ends[0] - ends[1], axis=1)
-    assert distance[lines.inlier].max() < distance[~lines.inlier].min()
-    assert any("confidence" in fact for fact in scene.facts)
+    assert np.median(distance[lines.inlier]) < 0.5 * np.median(distance[~lines.inlier])
+    assert scene.success
+    assert "confidence" in scene.verdict
+    (distances,) = scene.scans[0].distances
+    assert distances.limit == pytest.approx(2 * result.resolution)
+    assert distances.share == pytest.approx(result.overlap, abs=0.15)
+    assert 0 < distances.median < distances.quantile(0.95) < result.resolution
 
 
 def test_support_cells_are_occupied_at_points(room):
     model, name = load_model(DEFAULT_MODEL, "cpu")
     cleaned = clean(2.0 * room.source + 1000.0)  # another unit, another origin
     description = prepare_scan(cleaned, 0.06, name, 0, 40)
-    supports = results.supports(description, 40)
+    supports = keypoints.supports(description, 40)
     points = transform(cleaned.points.astype(np.float64), cleaned.T_scan_local)
     h = supports.grids.shape[-1]
     side = 2.4 * model.support.size.item()  # 0.06 is 2.4 times the model's resolution
@@ -87,39 +94,44 @@ def test_support_cells_are_occupied_at_points(room):
 
 
 def test_unknown_model_has_no_supports(room):
-    assert results.supports(prepare_scan(clean(room.source), 0.05, "unknown", 0, 40), 40) is None
-
-
-def test_clouds_too_small_for_descriptors_are_shown():
-    scene = results.files_scene((corner(20), corner(20, seed=1)), pose((0, 0, 1), (1, 0, 0)))
-    assert [len(scan.points) for scan in scene.scans] == [20, 20]
-    assert "supports" in scene.facts[0]
-    assert scene.moves
-
-
-def test_scene_of_files(room):
-    scene = results.files_scene((room.source, room.target), room.T_target_source, keypoints=0)
-    assert scene.matches is None
-    assert all(len(scan.supports.keypoints) > 100 for scan in scene.scans)
-    with_matches = results.files_scene((room.source, room.target), room.T_target_source, keypoints=300)
-    assert with_matches.match_counts[0] > 10
+    assert keypoints.supports(prepare_scan(clean(room.source), 0.05, "unknown", 0, 40), 40) is None
 
 
 def test_scene_of_a_reconstruction_has_short_names(reconstruction):
     scene = results.reconstruction_scene(reconstruction)
     assert [scan.name for scan in scene.scans] == ["0/scan.ply", "1/scan.ply"]
     assert [(e.source, e.target, e.accepted) for e in scene.edges] == [(0, 1, True)]
-    assert "not placed: scan.ply" in scene.facts
+    assert scene.warnings == ["not placed: scan.ply: alone"]
+    assert scene.success is False
+    assert all(scan.distances[0].share > 0.05 for scan in scene.scans)
     moved = (
         interpolate(scene.scans[1].start, scene.scans[1].end, 1.0).position - scene.scans[1].start.position
     )
     assert np.linalg.norm(moved) > 0.05
 
 
+def test_alternatives_can_be_chosen_with_their_distances(result):
+    other = AlternativePose(pose((0, 0, 1), (1, 0, 0)), 0.04, 0.3, 0.02)
+    scan = results.registration_scene(replace(result, alternatives=[other])).scans[0]
+    assert [choice.probability for choice in scan.choices] == [result.confidence, 0.04]
+    assert scan.choices[1].name == "overlap 30%, rmse 0.02"
+    assert scan.distances[0].share > scan.distances[1].share
+
+
+def test_scene_of_a_failure_says_what_to_try(room):
+    failed = Registration(np.eye(4), False, 0.0, 0.0, float("inf"), 0, 300, 0.03, ["Do the scans overlap?"])
+    scene = results.registration_scene(failed, (room.source, room.target))
+    assert (scene.success, scene.verdict) == (False, "no alignment found")
+    assert scene.warnings == ["Do the scans overlap?"]
+    assert not scene.moves
+    assert scene.scans[0].choices == ()
+
+
 def test_short_names():
     assert results.short_names(["/x/a.ply", "/y/b.ply"]) == ["a.ply", "b.ply"]
     assert results.short_names(["/x/a.ply", "/y/a.ply"]) == ["x/a.ply", "y/a.ply"]
     assert results.short_names(["a.ply", "a.ply"]) == ["a.ply", "a.ply"]
+    assert results.short_names(["/x/a.ply", "/x/a.ply", "/x/b.ply"]) == ["a.ply", "a.ply", "b.ply"]
     assert results.short_names([]) == []
 
 

@@ -6,9 +6,10 @@ import pytest
 from view_helpers import T_TARGET_SOURCE, corner, pose
 from wsdesc.core.errors import InputError
 from wsdesc.core.geometry import inverse, transform
+from wsdesc.view.build import NamedPose, multi_scan_scene, pair_scene
+from wsdesc.view.frame import RADIUS
 from wsdesc.view.geometry import interpolate
-from wsdesc.view.pick import pick_keypoint, support_cells
-from wsdesc.view.scene import RADIUS, MatchLines, Supports, confidence_colour, multi_scan_scene, pair_scene
+from wsdesc.view.scene import MatchLines
 
 
 def drawn_points(scan, share):
@@ -52,7 +53,9 @@ def test_distant_scans_start_within_sight():
 def test_another_pose_of_the_source_can_be_chosen():
     source, target = corner(seed=2), corner(seed=1)
     poses = [pose((0, 0, 0), (0, 0, 0)), pose((0, 0, 1), (1, 0, 0))]
-    scene = pair_scene(source, target, poses[0], choices=[("first", poses[0]), ("second", poses[1])])
+    named = [NamedPose("first", poses[0], 0.7), NamedPose("second", poses[1], 0.2)]
+    scene = pair_scene(source, target, poses[0], choices=named)
+    assert [choice.probability for choice in scene.scans[0].choices] == [0.7, 0.2]
     assert [choice.name for choice in scene.scans[0].choices] == ["first", "second"]
     assert scene.scans[1].choices == ()
     other, alone = scene.with_choice(0, 1).scans, pair_scene(transform(source, poses[1]), target).scans
@@ -104,14 +107,6 @@ def test_unconnected_frames_are_drawn_side_by_side():
     assert len({scan.colour for scan in scene.scans}) == 3
 
 
-def test_confidence_colours():
-    red, green = confidence_colour(0.0), confidence_colour(1.0)
-    assert red[0] > 3 * red[1]
-    assert green[1] > 3 * green[0]
-    assert confidence_colour(-1.0) == red
-    assert confidence_colour(2.0) == green
-
-
 @pytest.mark.parametrize(
     "T",
     [np.eye(3), 2 * np.eye(4), np.diag([1.0, 1, -1, 1]), np.full((4, 4), np.nan), np.diag([1.0, 1, 1, 2])],
@@ -126,25 +121,41 @@ def test_scene_needs_a_placed_scan():
         multi_scan_scene({}, {})
 
 
-def test_ray_picks_the_nearest_keypoint_of_the_first_visible_scan():
-    """Two walls, one behind the other: which one a ray hits depends on its side and on visibility."""
-    wall = np.random.default_rng(0).uniform(-1, 1, (4000, 3)) * [1, 1, 0]
-    keys = np.array([[-0.5, -0.5, 0.0], [0.5, 0.5, 0.0]])
-    grids = np.zeros((2, 4, 4, 4), np.uint8)
-    grids[1, 3, 0, 2] = 255
-    behind = np.array([0, 0, 1.0])
-    supports = [
-        Supports(keys + k * behind, np.stack([np.eye(3)] * 2), np.full(2, 0.4), grids) for k in (0, 1)
-    ]
-    scene = pair_scene(wall, wall + behind, supports=tuple(supports))
-    aim = scene.scans[0].end.apply(scene.scans[0].supports.keypoints[1:])[0]
-    into = scene.scans[1].end.position - scene.scans[0].end.position
-    into /= np.linalg.norm(into)
-    assert pick_keypoint(scene, 1.0, [True, True], aim - 9 * into, into) == (0, 1)
-    assert pick_keypoint(scene, 1.0, [False, True], aim - 9 * into, into) == (1, 1)
-    assert pick_keypoint(scene, 1.0, [True, True], aim + 9 * into, -into) == (1, 1)
-    assert pick_keypoint(scene, 1.0, [True, True], aim - 9 * into, -into) is None
-    cells = support_cells(scene, pick_keypoint(scene, 1.0, [True, True], aim - 9 * into, into))
-    scale = cells.cube[1] / 0.4
-    assert cells.cell_side == pytest.approx(0.1 * scale)
-    np.testing.assert_allclose((cells.centres[0] - cells.cube[0]) / scale, [0.15, -0.15, 0.05], atol=1e-9)
+def test_scans_without_a_pose_stand_side_by_side():
+    scene = pair_scene(corner() + np.array([0, 1e6, 50]), corner(), side_by_side=True)
+    low = [drawn_points(scan, 1.0)[:, 0].min() for scan in scene.scans]
+    high = [drawn_points(scan, 1.0)[:, 0].max() for scan in scene.scans]
+    assert low[0] > high[1] or low[1] > high[0]
+    assert not scene.moves
+    assert scene.scans[0].distances == ()
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_few_points_are_drawn(count):
+    points = corner(count)
+    assert [len(scan.points) for scan in pair_scene(points, points + 1.0).scans] == [count, count]
+    assert len(multi_scan_scene({"a": points}, {"a": np.eye(4)}).scans) == 1
+    assert np.isfinite(pair_scene(points, points).spacing)
+
+
+def test_different_units_and_dropped_points_are_named():
+    broken = corner()
+    broken[:7] = np.nan
+    scene = pair_scene(broken, 1000 * corner(seed=1), names=("a.ply", "b.ply"))
+    assert scene.warnings[0] == "a.ply: 7 points that are not finite were ignored."
+    assert "different units: the extent of a.ply is" in scene.warnings[1]
+    assert pair_scene(corner(), corner(seed=1)).warnings == []
+
+
+def test_scaled_scans_coincide_at_the_end_and_have_their_own_size_at_the_start():
+    target, T = corner(), T_TARGET_SOURCE.copy()
+    T[:3, :3] *= 0.3048
+    source = transform(target, np.linalg.inv(T))
+    scene = pair_scene(source, target, T)
+    a, b = scene.scans
+    np.testing.assert_allclose(drawn_points(a, 1.0), drawn_points(b, 1.0), atol=1e-9)
+    start, end = (
+        np.linalg.norm(np.ptp(drawn_points(a, share) @ a.start.rotation, axis=0)) for share in (0, 1)
+    )
+    assert start > 2 * end
+    assert scene.warnings == []

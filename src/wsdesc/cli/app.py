@@ -37,8 +37,10 @@ Examples:
   wsdesc match a.npz b.npz                    register two described scans
   wsdesc reconstruct scans/ -o model          poses of many scans in one frame, and the merged cloud
   wsdesc reconstruct scans/ -o model --view   also show all scans and edges in a browser
-  wsdesc view a.ply b.ply T.json              show two scans and a pose in a browser
-  wsdesc view a.ply b.ply T.json --matches --save page.html   write the page to a file
+  wsdesc view scan.ply                        show a scan in a browser; also *.ply, or a folder
+  wsdesc view T.json                          show the result of wsdesc register -o T.json
+  wsdesc view a.ply b.ply T.json --matches    show two scans, a pose, and matches
+  wsdesc view model --save page.html          write the page of a reconstruction to a file
   wsdesc demo                                 register two scans of a synthetic room
   wsdesc demo --seed 7 --out d7               another room, another folder
   wsdesc adapt scans/ -o mine                 adapt the descriptor to unlabelled scans of your own

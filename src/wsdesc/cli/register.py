@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -129,6 +130,7 @@ def register(
         from wsdesc.registration.pipeline import register as run
 
         result = run(*clouds, progress=progress, **options).of_files(source, target)
+        found = replace(result, warnings=list(result.warnings))  # the page names no paths of this machine
         for path, cloud in zip((source, target), clouds, strict=True):
             if cloud.dropped:
                 result.warnings.append(f"{path}: {cloud.dropped} points that are not finite were ignored.")
@@ -154,7 +156,7 @@ def register(
                 rigid, scaled = result.as_rigid(), result.factor * clouds[0].points
                 before_after(scaled, clouds[1].points, rigid.T_target_source, picture, title)
             if view or save is not None:
-                scene = _draw(result, clouds, (source, target), save)
+                scene = _draw(found, clouds, (source, target), save)
     print_registration(result, (source, target), [out, aligned, picture, save], as_json, all_poses)
     if not result.success and result.matches:
         print(_suggestion(result, model, keypoints or max(_DEFAULTS.keypoints)), file=sys.stderr)
@@ -247,7 +249,7 @@ def _draw(
     from wsdesc.view.results import registration_scene, short_names
 
     names = short_names([str(path) for path in files])
-    scene = registration_scene(result, (clouds[0].points, clouds[1].points), (names[0], names[1]))
+    scene = registration_scene(result, (clouds[0], clouds[1]), (names[0], names[1]))
     if save is not None:
         save_page(scene, save)
     return scene

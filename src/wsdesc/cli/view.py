@@ -1,4 +1,4 @@
-"""`wsdesc view`: two scans and a pose in a browser."""
+"""`wsdesc view`: scans and results in a browser."""
 
 from __future__ import annotations
 
@@ -10,54 +10,51 @@ import typer
 
 from wsdesc.cli.checks import check_inputs, check_outputs, check_view
 from wsdesc.cli.options import Port
-from wsdesc.cli.output import print_written, progress_bars
-from wsdesc.core.errors import InputError
+from wsdesc.cli.output import print_warnings, print_written, progress_bars
+from wsdesc.cloud.scan_files import is_folder
 
 if TYPE_CHECKING:
     from wsdesc.view.scene import SceneView
 
-_KEYPOINTS = 1200  # described for --matches
-
 
 def view(
-    source: Annotated[Path, typer.Argument(help="Scan file, drawn in orange.")],
-    target: Annotated[Path, typer.Argument(help="Scan file, drawn in blue.")],
-    pose: Annotated[
-        Path | None,
-        typer.Argument(help="Pose of the source in the target: .json of `wsdesc register`, or 4×4 as text."),
-    ] = None,
+    items: Annotated[
+        list[Path],
+        typer.Argument(
+            help="Scans: one, several, or a folder of them. Two scans and a pose: SOURCE TARGET POSE. Or a "
+            "result: the .json file of `wsdesc register -o`, the folder of `wsdesc reconstruct -o`.",
+            metavar="SCANS... [POSE] | RESULT",
+        ),
+    ],
     matches: Annotated[
-        bool, typer.Option("--matches", help="Matches of both scans, inliers and outliers of the pose.")
+        bool, typer.Option("--matches", help="Matches of two scans, inliers and outliers of the pose.")
     ] = False,
     save: Annotated[
         Path | None, typer.Option(help="File (.html) for the page, instead of a server; works offline.")
     ] = None,
+    up: Annotated[
+        str,
+        typer.Option(help="Direction that points up: x, -x, y, -y, z, -z (auto: -y of depth cameras, or z)."),
+    ] = "auto",
+    unit: Annotated[
+        str | None, typer.Option(help="Unit of length, such as m (default: from the file, if it states one).")
+    ] = None,
+    points: Annotated[int, typer.Option(min=1, help="Largest number of points that are drawn.")] = 120_000,
     port: Port = None,
     host: Annotated[
         str, typer.Option(help="Address that the server listens on; 0.0.0.0 admits other machines.")
     ] = "localhost",
 ) -> None:
-    """Show two scans and a pose in a browser, until Ctrl-C."""
-    inputs = (source, target, *([pose] if pose else []))
-    check_inputs(inputs)
-    check_outputs({save: (".html",)}, inputs)
+    """Show scans and results in a browser, until Ctrl-C."""
+    files = [path for path in items if not is_folder(path)]
+    check_inputs(files)
+    check_outputs({save: (".html",)}, files)
     check_view(save is None, port, host)
-    if matches and pose is None:
-        raise InputError("--matches needs a pose: give its file after the two scans")
-    with progress_bars() as progress:
-        with progress("read files", 0):
-            from wsdesc.cloud.convert import as_cloud
-            from wsdesc.view.pose_file import read_alternatives, read_pose
+    with progress_bars() as progress, progress("read and prepare", 0):
+        from wsdesc.view.show import open_scene
 
-            T = None if pose is None else read_pose(pose)
-            alternatives, confidence = ([], 0.0) if pose is None else read_alternatives(pose)
-            clouds = (as_cloud(source).points, as_cloud(target).points)
-        with progress("prepare", 0):
-            from wsdesc.view.results import files_scene, pose_choices, short_names
-
-            names = short_names([str(source), str(target)])
-            choices = [] if T is None else pose_choices(T, alternatives, confidence)
-            scene = files_scene(clouds, T, (names[0], names[1]), _KEYPOINTS if matches else 0, choices)
+        scene = open_scene(*items, matches=matches, up=up, unit=unit, max_points=points)  # type: ignore[arg-type]
+    print_warnings(scene.warnings)
     if save is None:
         serve_page(scene, port, host)
         return

@@ -5,7 +5,6 @@ from __future__ import annotations
 _MAX_LENGTH = 1000  # characters of a message
 
 EXTRAS = {
-    "view": ("viser>=1.1,<2",),
     "peers": ("open3d>=0.20,<0.21", "kiss-matcher>=1.0,<1.1"),
     "e57": ("pye57>=0.4.3,<0.5",),
     "logs": ("tensorboard>=2.16,<3",),

@@ -12,9 +12,9 @@ class NotebookDisplay:
     """
 
     def _repr_html_(self) -> str | None:
-        html: str | None = import_module("wsdesc.view.results").notebook_page(self)
+        html: str | None = import_module("wsdesc.view.notebook").notebook_page(self)
         return html
 
     def _repr_png_(self) -> bytes | None:
-        png: bytes | None = import_module("wsdesc.view.results").notebook_picture(self)
+        png: bytes | None = import_module("wsdesc.view.notebook").notebook_picture(self)
         return png

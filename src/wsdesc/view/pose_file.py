@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from wsdesc.core.errors import FileFormatError, InputError
-from wsdesc.core.geometry import Floats, check_rigid
+from wsdesc.core.errors import FileFormatError, InputError, WSDescError
+from wsdesc.core.geometry import Floats
+from wsdesc.core.similarity import check_similarity
 
-if TYPE_CHECKING:
-    from wsdesc.registration.result import AlternativePose
+_LARGEST_TEXT = 10_000  # bytes of a matrix as text
 
 
 def read_pose(path: str | Path) -> Floats:
@@ -21,7 +22,7 @@ def read_pose(path: str | Path) -> Floats:
             with four rows of four numbers. Further matrices after a line that begins with # are ignored.
 
     Raises:
-        FileFormatError: The file cannot be read, or holds no rigid transformation.
+        FileFormatError: The file cannot be read, or holds no rotation and translation, perhaps with a scale.
     """
     path = Path(path)
     values = _read_values(path)
@@ -30,7 +31,7 @@ def read_pose(path: str | Path) -> Floats:
             raise FileFormatError(f"{path}: contains no pose: the key T_target_source is missing")
         values = values["T_target_source"]
     try:
-        T = check_rigid(values, "T_target_source")
+        T = check_similarity(values, "T_target_source")
         if T.shape != (4, 4):
             raise InputError("T_target_source must be one 4 × 4 matrix")
     except (InputError, OverflowError) as error:
@@ -38,21 +39,18 @@ def read_pose(path: str | Path) -> Floats:
     return T
 
 
-def read_alternatives(path: str | Path) -> tuple[list[AlternativePose], float]:
-    """Read the alternatives of a .json file that `Registration.save` wrote, and its confidence.
-
-    Other files have no alternatives.
-
-    Raises:
-        FileFormatError: The file cannot be read, or its alternatives are invalid.
-    """
-    from wsdesc.registration.result import Registration
-
-    values = _read_values(Path(path))
-    if not (isinstance(values, dict) and values.get("alternatives")):
-        return [], 0.0
-    result = Registration.load(path)
-    return result.alternatives, result.confidence
+def is_pose_file(path: str | os.PathLike[str]) -> bool:
+    """Return whether a file is meant to hold a pose: it is .json, or text with four rows of four numbers."""
+    path = Path(path)
+    if path.suffix.lower() == ".json":
+        return True
+    try:
+        if path.suffix.lower() not in ("", ".txt", ".mat") or path.stat().st_size > _LARGEST_TEXT:
+            return False
+        read_pose(path)
+    except (OSError, WSDescError):
+        return False
+    return True
 
 
 def _read_values(path: Path) -> Any:

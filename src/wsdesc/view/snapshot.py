@@ -9,9 +9,10 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
+from wsdesc.view.colours import confidence_colour
 from wsdesc.view.geometry import interpolate
 from wsdesc.view.pictures import INK, VIEWS, draw_points, view_rotation
-from wsdesc.view.scene import SceneView, confidence_colour
+from wsdesc.view.scene import SceneView
 
 _INCHES, _DPI = (9.0, 3.6), 90
 _ABOVE, _CORNER = VIEWS[0], VIEWS[2]
@@ -43,7 +44,9 @@ def snapshot(scene: SceneView) -> bytes:
             line_colours = [np.array(confidence_colour(edge.confidence)) / 255 for edge in accepted]
             panel.add_collection(LineCollection(lines, colors=line_colours, linewidths=1.8), autolim=False)
         figure.text(0.25 + 0.5 * column, 0.87, name, size=8, color=INK, ha="center", va="center")
-    figure.text(0.01, 0.95, "   ".join([scene.title, *scene.facts[:2]]), size=9, color=INK, va="center")
+    figure.text(
+        0.01, 0.95, "   ".join([scene.title, scene.verdict, *scene.facts[:1]]), size=9, color=INK, va="center"
+    )
     png = BytesIO()
     figure.savefig(png, dpi=_DPI, format="png")
     return png.getvalue()

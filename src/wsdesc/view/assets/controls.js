@@ -1,28 +1,3 @@
-// ---- pick: the first point near a click, and the nearest keypoint of its scan
-
-function pick(x, y) {
-  const view = projection(), radius = 7 * devicePixelRatio;
-  let best = null;
-  for (const scan of scene.scans.filter((s) => s.shown && s.supports)) {
-    const m = product(view, pose(scan, state.share)), p = scan.points;
-    for (let k = 0; k < p.length; k += 3) {
-      const w = m[3] * p[k] + m[7] * p[k + 1] + m[11] * p[k + 2] + m[15];
-      if (w <= 0 || (best && w >= best.w)) continue;
-      const dx = ((m[0] * p[k] + m[4] * p[k + 1] + m[8] * p[k + 2] + m[12]) / w + 1) * canvas.width / 2 - x;
-      const dy = (1 - (m[1] * p[k] + m[5] * p[k + 1] + m[9] * p[k + 2] + m[13]) / w) * canvas.height / 2 - y;
-      if (dx * dx + dy * dy < radius * radius) best = { w, scan, point: [p[k], p[k + 1], p[k + 2]] };
-    }
-  }
-  if (!best) return null;
-  const keys = best.scan.supports.keypoints;
-  let nearest = 0, least = Infinity;
-  for (let k = 0; k < keys.length / 3; k++) {
-    const distance = Math.hypot(...add(three(keys, k), best.point, -1));
-    if (distance < least) [nearest, least] = [k, distance];
-  }
-  return cubes(best.scan, nearest);
-}
-
 // ---- the mouse, and the panel
 
 let drag = null;
@@ -40,16 +15,12 @@ canvas.addEventListener("pointermove", (event) => {
     camera.target = add(add(camera.target, right, -dx * step), up, dy * step);
   } else {
     camera.turn -= 0.007 * dx;
-    camera.tilt = Math.max(-1.55, Math.min(1.55, camera.tilt + 0.007 * dy));
+    camera.tilt = Math.max(-1.57, Math.min(1.57, camera.tilt + 0.007 * dy));
   }
   redraw();
 });
 canvas.addEventListener("pointerup", (event) => {
-  if (drag && drag.distance < 4 && !drag.pan) {
-    if (state.support) gl.deleteBuffer(state.support.buffer);
-    state.support = pick(event.offsetX * devicePixelRatio, event.offsetY * devicePixelRatio);
-    redraw();
-  }
+  if (drag && drag.distance < 4 && !drag.pan) clicked(event.offsetX * devicePixelRatio, event.offsetY * devicePixelRatio);
   drag = null;
 });
 canvas.addEventListener("wheel", (event) => {
@@ -59,55 +30,138 @@ canvas.addEventListener("wheel", (event) => {
 }, { passive: false });
 addEventListener("resize", redraw);
 
-const controls = document.getElementById("controls");
+const part = (id) => document.getElementById(id);
 
-function control(id, before, after, properties, changed, colour) {
-  const label = document.createElement("label"), input = document.createElement("input");
+function element(name, properties, parent) {
+  const created = Object.assign(document.createElement(name), properties);
+  parent.append(created);
+  return created;
+}
+
+const section = (parent, text) => element("h2", { textContent: text }, parent);
+
+function control(parent, id, before, after, properties, changed, colour) {
+  const label = element("label", {}, parent), input = document.createElement("input");
   Object.assign(input, { id, ...properties });
   input.addEventListener("input", () => { changed(input); redraw(); });
   const mark = document.createElement("i");
   if (colour) mark.style.background = `rgb(${colour})`;
   label.append(before, input, ...(colour ? [mark] : []), after);
-  controls.append(label);
+  return input;
 }
 
-const slider = (id, before, after, value, range, changed) =>
-  control(id, before, after, { type: "range", ...range, step: "any", value }, (input) => changed(Number(input.value)));
-const box = (id, text, checked, changed, colour) =>
-  control(id, "", text, { type: "checkbox", checked }, (input) => changed(input.checked), colour);
+const slider = (parent, id, before, after, value, range, changed) =>
+  control(parent, id, before, after, { type: "range", ...range, step: "any", value }, (input) => changed(Number(input.value)));
+const box = (parent, id, text, checked, changed, colour) =>
+  control(parent, id, "", text, { type: "checkbox", checked }, (input) => changed(input.checked), colour);
+const button = (parent, id, textContent, pressed) =>
+  element("button", { id, textContent, type: "button" }, parent).addEventListener("click", () => { pressed(); redraw(); });
 
-function chooser(id, before, names, changed) {
-  const label = document.createElement("label"), select = document.createElement("select");
+function chooser(parent, id, before, options, changed) {
+  const label = element("label", {}, parent), select = document.createElement("select");
   select.id = id;
-  names.forEach((name, k) => select.append(new Option(name, k)));
-  select.addEventListener("change", () => { changed(select.selectedIndex); redraw(); });
+  for (const [value, text] of options) select.append(new Option(text, value));
+  select.addEventListener("change", () => { changed(select.value); redraw(); });
   label.append(before, select);
-  controls.append(label);
+  return select;
 }
 
-for (const fact of scene.facts) {
-  const line = document.createElement("p");
-  line.textContent = fact;
-  document.getElementById("facts").append(line);
-}
-scene.scans.forEach((scan, k) => {
+// ---- what is known about the result
+
+part("verdict").textContent = scene.verdict;
+part("verdict").style.background = scene.success === null ? "#777" : `rgb(${scene.success ? scene.good : scene.bad})`;
+for (const fact of scene.facts) element("p", { textContent: fact }, part("facts"));
+for (const warning of scene.warnings) element("p", { textContent: warning }, part("warnings"));
+
+scene.scans.forEach((scan, number) => {
   if (!scan.choices.length) return;
-  chooser(`pose${k}`, "pose", scan.choices.map((c) => c.name), (n) => { scan.end = scan.choices[n].pose; });
+  if (scan.choices.length > 1) section(part("poses"), `${scan.choices.length} plausible poses: choose one`);
+  else return;
+  const rows = scan.choices.map((choice, k) => {
+    const row = element("button", { id: `pose${number}-${k}`, type: "button", className: "pose" }, part("poses"));
+    row.append(`${k + 1}: `);
+    if (choice.probability !== null) {
+      element("meter", { max: 1, value: choice.probability }, row);
+      row.append(` probability ${choice.probability.toFixed(2)}`);
+    }
+    element("small", { textContent: choice.name }, row);
+    row.addEventListener("click", () => choose(k));
+    return row;
+  });
+  const choose = (k) => {
+    Object.assign(scan, { end: scan.choices[k].pose, choice: k });
+    rows.forEach((row, j) => row.classList.toggle("chosen", j === k));
+    recolour();
+  };
+  rows[0].classList.add("chosen");
 });
-if (scene.moves) slider("share", "input", "result", 1, { min: 0, max: 1 }, (v) => { state.share = v; });
-slider("size", "point size", "", 1, { min: 0.2, max: 4 }, (v) => { state.size = v; });
-scene.scans.forEach((scan, k) => box(`scan${k}`, scan.name, true, (on) => { scan.shown = on; }, scan.colour));
+
+// ---- the view
+
+const controls = part("controls");
+if (scene.moves) slider(controls, "share", "input", "result", 1, { min: 0, max: 1 }, (v) => { state.share = v; });
+const views = element("div", { id: "views" }, controls);
+const look = (turn, tilt) => () => Object.assign(camera, { turn, tilt });
+button(views, "reset", "reset view", () => Object.assign(camera, HOME, { target: [0, 0, 0] }));
+button(views, "top", "top", look(-Math.PI / 2, 1.57));
+button(views, "front", "front", look(-Math.PI / 2, 0));
+button(views, "side", "side", look(0, 0));
+const ups = ["z", "-z", "y", "-y", "x", "-x"].map((name) => [name, name.replace("-", "−")]);
+chooser(controls, "up", "up", ups, (name) => { setUp(name); cutRange = null; recolour(); }).value = scene.up;
+box(controls, "parallel", "parallel projection", false, (on) => { state.parallel = on; });
+slider(controls, "size", "point size", "", 1, { min: 0.2, max: 4 }, (v) => { state.size = v; });
+slider(controls, "cut", "cut above", "", 1, { min: 0, max: 1 }, (v) => { state.cut = v; });
+
+// ---- colours
+
+const kinds = [...new Set(scene.scans.map((scan) => scan.own_kind).filter(Boolean))].join(" and ");
+const modes = [
+  ["scans", scene.scans.length > 1 ? "one colour per scan" : "one colour"],
+  ...(kinds ? [["own", `${kinds} of the file${scene.scans.length > 1 ? "s" : ""}`]] : []),
+  ...(scene.scans.some((scan) => scan.distances.length) ? [["distance", "distance between the scans"]] : []),
+  ["height", "height"],
+];
+const setMode = (mode) => {
+  state.mode = mode;
+  part("range").parentElement.hidden = mode !== "distance";
+  recolour();
+};
+section(part("colours"), "colours");
+const modeChooser = chooser(part("colours"), "mode", "", modes, setMode);
+slider(part("colours"), "range", "scale to", "", 0.5, { min: 0, max: 1 }, (v) => {
+  const scan = scene.scans.find((s) => s.distances.length), most = distancesOf(scan).step * (NO_DISTANCE - 1);
+  state.range = most * 10 ** (3 * (v - 1));
+  recolour();
+}).parentElement.hidden = true;
+
+// ---- scans and lines
+
+if (scene.scans.length > 1) section(part("scans"), `${scene.scans.length} scans`);
+if (scene.scans.length > 3)
+  box(part("scans"), "all", "all scans", true, (on) => scene.scans.forEach((_, k) => { if (part(`scan${k}`).checked !== on) part(`scan${k}`).click(); }));
+scene.scans.forEach((scan, k) => box(part("scans"), `scan${k}`, scan.name, true, (on) => {
+  scan.shown = on;
+  if (state.mode === "distance" && measured().length) recolour();
+}, scan.colour));
+element("p", { id: "points", textContent: scene.point_count }, part("scans"));
+
+const lines = part("lines"), toggle = (id, text, on, colour) => { state[id] = on; box(lines, id, text, on, (v) => { state[id] = v; }, colour); };
 if (scene.matches) {
   const drawn = scene.matches.inlier.reduce((sum, v) => sum + v, 0), [inliers, outliers] = scene.match_counts;
-  box("inliers", `inliers: ${drawn} of ${inliers} shown`, true, (on) => { state.inliers = on; }, scene.good);
-  box("outliers", `outliers: ${scene.matches.inlier.length - drawn} of ${outliers} shown`, true, (on) => { state.outliers = on; }, scene.bad);
+  const count = (shown, all, word) => `${all} ${word}` + (shown < all ? `, ${shown} of them drawn` : "");
+  toggle("inliers", count(drawn, inliers, "inliers"), true, scene.good);
+  toggle("outliers", count(scene.matches.inlier.length - drawn, outliers, "outliers"), false, scene.bad);
 }
 for (const [id, accepted] of [["accepted", true], ["rejected", false]]) {
   const count = scene.edges.filter((e) => e.accepted === accepted).length;
-  if (count) box(id, `${count} ${id} edges, red to green: confidence`, accepted, (on) => { state[id] = on; });
+  if (count) toggle(id, `${count} ${id} edge${count > 1 ? "s" : ""}, red to green: confidence`, accepted);
 }
+if (scene.scans.some((scan) => scan.viewpoint)) toggle("viewpoints", "positions of the scanner", true, [40, 40, 40]);
 if (scene.scans.some((scan) => scan.supports)) {
-  box("keypoints", "keypoints", false, (on) => { state.keypoints = on; }, [40, 40, 40]);
-  document.getElementById("click").textContent = " · click: support of the nearest keypoint";
+  toggle("keypoints", "keypoints", false, [40, 40, 40]);
+  toggle("supports", "support of a clicked keypoint", false, [140, 84, 191]);
 }
-redraw();
+
+const alone = scene.scans.length === 1;
+modeChooser.value = alone ? (kinds ? "own" : "height") : "scans";
+setMode(modeChooser.value);

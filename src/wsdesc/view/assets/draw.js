@@ -26,17 +26,21 @@ function program(vertex, fragment) {
   return locations;
 }
 
-// Points are discs, lit from the eye; they fade with distance.
+// Points are discs, lit from the eye; they fade with distance. Points above the cut are not drawn.
 const dots = program(`
-  attribute vec3 point; attribute vec3 normal; uniform mat4 model, camera; uniform vec3 eye, colour; uniform float size, range;
+  attribute vec3 point, normal, tint; uniform mat4 model, camera; uniform vec3 eye, up; uniform float size, range, shade, cut, flat_view, behind;
   varying vec3 lit;
   void main() {
     vec4 position = model * vec4(point, 1.0);
     gl_Position = camera * position;
-    gl_PointSize = max(1.5, size / gl_Position.w);
+    float depth = mix(gl_Position.w, range, flat_view);
+    gl_PointSize = max(1.5, size / depth);
+    vec4 pushed = camera * vec4(position.xyz + behind * normalize(position.xyz - eye), 1.0);
+    gl_Position.z = pushed.z / pushed.w * gl_Position.w;
+    if (dot(position.xyz, up) > cut) gl_Position = vec4(2.0, 2.0, 2.0, 1.0);
     vec3 rotated = normalize((model * vec4(normal, 0.0)).xyz + vec3(0, 0, 1e-6));
-    float light = 0.45 + 0.55 * abs(dot(rotated, normalize(eye - position.xyz)));
-    lit = mix(colour * light, vec3(1), 0.35 * clamp((gl_Position.w - range) / (3.0 * range) + 0.2, 0.0, 1.0));
+    float light = 1.0 - shade * 0.55 * (1.0 - abs(dot(rotated, normalize(eye - position.xyz))));
+    lit = mix(tint * light, vec3(1), 0.35 * shade * clamp((depth - range) / (3.0 * range) + 0.2, 0.0, 1.0));
   }`, "varying vec3 lit; void main() { vec2 c = gl_PointCoord - 0.5; if (dot(c, c) > 0.25) discard; gl_FragColor = vec4(lit, 1); }");
 
 // Lines are strips of triangles: the lines of WebGL are one pixel wide.
@@ -82,18 +86,26 @@ function attribute(location, source, count, { type = gl.FLOAT, normalized = fals
 for (const scan of scene.scans) {
   scan.buffers = { points: buffer(scan.points), normals: buffer(scan.normals) };
   if (scan.supports) scan.buffers.keypoints = buffer(scan.supports.keypoints);
+  if (scan.viewpoint) scan.buffers.viewpoint = buffer(new Float32Array(scan.viewpoint));
 }
 const lineBuffer = gl.createBuffer();
 
-function drawPoints(scan, model, projected, colour, points, normals, size, count) {
+// Draws points; `tints` is a buffer of colours, or one colour for all of them.
+function drawPoints(model, projected, points, count, { tints, normals = null, size, shade = 1, cut = Infinity, behind = 0 }) {
   gl.useProgram(dots.program);
   gl.uniformMatrix4fv(dots.model, false, model);
   gl.uniformMatrix4fv(dots.camera, false, projected);
   gl.uniform3fv(dots.eye, eye().position);
-  gl.uniform3fv(dots.colour, colour.map((c) => c / 255));
+  gl.uniform3fv(dots.up, camera.basis[2]);
+  gl.uniform1f(dots.cut, Math.min(cut, 1e9));
+  gl.uniform1f(dots.shade, shade);
+  gl.uniform1f(dots.behind, behind);
   gl.uniform1f(dots.range, camera.distance);
-  gl.uniform1f(dots.size, size * 0.95 * canvas.height * Math.min(1, canvas.width / canvas.height));
+  gl.uniform1f(dots.flat_view, state.parallel ? 1 : 0);
+  gl.uniform1f(dots.size, size * 0.95 * canvas.height * narrow());
   attribute(dots.point, points, 3);
+  if (tints instanceof WebGLBuffer) attribute(dots.tint, tints, 3, { type: gl.UNSIGNED_BYTE, normalized: true });
+  else { gl.disableVertexAttribArray(dots.tint); gl.vertexAttrib3f(dots.tint, ...tints.map((c) => c / 255)); }
   if (normals) attribute(dots.normal, normals, 3, { type: gl.BYTE, normalized: true });
   else { gl.disableVertexAttribArray(dots.normal); gl.vertexAttrib3f(dots.normal, 0, 0, 1); }
   gl.drawArrays(gl.POINTS, 0, count);
@@ -180,14 +192,19 @@ function draw() {
   gl.blendFunc(gl.SRC_ALPHA, gl.ONE_MINUS_SRC_ALPHA);
   const view = projection(), poses = scene.scans.map((scan) => pose(scan, state.share));
   const shown = (k) => scene.scans[k].shown;
+  const marks = (scan, k, points, count, size) => drawPoints(poses[k], view, points, count, { tints: [40, 40, 40], size, shade: 0 });
   scene.scans.forEach((scan, k) => {
     if (!scan.shown) return;
-    drawPoints(scan, poses[k], view, scan.colour, scan.buffers.points, scan.buffers.normals, 1.7 * scene.spacing * state.size, scan.points.length / 3);
-    if (state.keypoints && scan.supports)
-      drawPoints(scan, poses[k], view, [40, 40, 40], scan.buffers.keypoints, null, 0.012 * scene.radius, scan.supports.keypoints.length / 3);
+    drawPoints(poses[k], view, scan.buffers.points, scan.points.length / 3, {
+      tints: scan.buffers.tints || scan.colour, normals: scan.buffers.normals,
+      size: 1.7 * scene.spacing * state.size, shade: shading(), cut: cutHeight(), behind: isBackground(scan) ? 0.02 * scene.radius : 0 });
+    if (state.keypoints && scan.supports) marks(scan, k, scan.buffers.keypoints, scan.supports.keypoints.length / 3, 0.012 * scene.radius);
   });
   if (state.support && state.support.scan.shown) drawSupport(poses[scene.scans.indexOf(state.support.scan)], view);
   gl.disable(gl.DEPTH_TEST);
+  scene.scans.forEach((scan, k) => {
+    if (scan.shown && state.viewpoints && scan.viewpoint) marks(scan, k, scan.buffers.viewpoint, 1, 0.03 * scene.radius);
+  });
   if (scene.matches && shown(0) && shown(1)) {
     const { source, target, inlier } = scene.matches;
     for (const [kind, colour, alpha] of [[0, scene.bad, 0.6], [1, scene.good, 0.9]]) {
@@ -199,4 +216,5 @@ function draw() {
   }
   const edges = scene.edges.filter((e) => shown(e.source) && shown(e.target) && state[e.accepted ? "accepted" : "rejected"]);
   drawLines(edges.map((e) => [[...poses[e.source].slice(12, 15)], [...poses[e.target].slice(12, 15)], e.colour]), view, 2.5, 1);
+  drawOverlay(view);
 }

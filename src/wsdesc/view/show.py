@@ -1,0 +1,247 @@
+"""Show anything in a browser: scans, a pose of two scans, a registration, a reconstruction."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from wsdesc.cloud.convert import Scan, as_cloud
+from wsdesc.cloud.scan_files import find_scan_files
+from wsdesc.cloud.stations import expand_stations
+from wsdesc.core.errors import FileFormatError, InputError, WSDescError
+from wsdesc.core.file_parts import split_part
+from wsdesc.core.geometry import Floats
+from wsdesc.core.similarity import check_similarity
+from wsdesc.view.build import multi_scan_scene, pair_scene
+from wsdesc.view.drawn import DrawnCloud, dropped_warnings, scan_facts, unit_warnings
+from wsdesc.view.frame import Up
+from wsdesc.view.keypoints import KeypointViews, computed_views
+from wsdesc.view.page import save_page
+from wsdesc.view.pose_file import is_pose_file, read_pose
+from wsdesc.view.results import reconstruction_scene, registration_scene, short_names
+from wsdesc.view.scene import MAX_POINTS, SceneView
+from wsdesc.view.server import HOST, check_server, serve
+
+if TYPE_CHECKING:
+    from wsdesc.reconstruction.result import Reconstruction
+    from wsdesc.registration.result import Registration
+
+_POSES = "poses.json"  # in the folder of a reconstruction
+
+
+def show(
+    *items: Scan | Registration | Reconstruction,
+    pose: ArrayLike | str | os.PathLike[str] | None = None,
+    save: str | os.PathLike[str] | None = None,
+    matches: bool = False,
+    up: Up = "auto",
+    unit: str | None = None,
+    max_points: int = MAX_POINTS,
+    host: str = HOST,
+    port: int | None = None,
+    announce: Callable[[str], None] = print,
+) -> SceneView:
+    """Show scans or a result on a page in a browser, until Ctrl-C, or save the page.
+
+    Args:
+        items: One or several scans: files, folders of scans, or any other form that `as_cloud` takes. Or one
+            result: a `Registration` or its .json file, a `Reconstruction` or its folder. Two scans and the
+            file of their pose are possible, too.
+        pose: Pose `T_target_source` (4, 4) of two scans, or its file.
+        save: File (.html) for the page, which works offline. Without it, a server shows the page.
+        matches: Match keypoints of two scans, if the result has no matches.
+        up: Direction that points up: "x", "-x", "y", "-y", "z" or "-z"; "auto" takes -y for depth cameras and
+            z for others.
+        unit: Name of the unit of length, such as "m". None takes it from the files, where they state it.
+        max_points: Largest number of points that are drawn.
+        host: Address that the server listens on.
+        port: Its port; None takes the first free one from 8080.
+        announce: Called with the address once the page is available.
+
+    Returns:
+        The scene on the page.
+
+    Raises:
+        WSDescError: A file cannot be read, the items do not fit together, or the page cannot be served.
+    """
+    if save is None:
+        check_server(host, port)
+    scene = open_scene(*items, pose=pose, matches=matches, up=up, unit=unit, max_points=max_points)
+    if save is None:
+        serve(scene, host, port, announce)
+    else:
+        save_page(scene, save)
+    return scene
+
+
+def open_scene(
+    *items: Scan | Registration | Reconstruction,
+    pose: ArrayLike | str | os.PathLike[str] | None = None,
+    matches: bool = False,
+    up: Up = "auto",
+    unit: str | None = None,
+    max_points: int = MAX_POINTS,
+) -> SceneView:
+    """Build the scene that `show` shows; arguments and errors as there."""
+    from wsdesc.reconstruction.result import Reconstruction
+    from wsdesc.registration.result import Registration
+
+    if max_points < 1:
+        raise InputError(f"max_points must be at least 1, not {max_points}")
+    options: dict[str, Any] = {"up": up, "unit": unit, "max_points": max_points}
+    scans, pose = _take_pose(items, pose)
+    if isinstance(pose, Path):
+        if result := _registration(pose, required=not scans):
+            return _file_scene(pose, result, scans, matches, options)
+        pose = read_pose(pose)
+    results = [item for item in items if isinstance(item, Registration | Reconstruction)]
+    folder = Path(scans[0]) if len(scans) == 1 and _is_path(scans[0]) else None
+    if folder is not None and (folder / _POSES).is_file():
+        results = [Reconstruction.load(folder)]
+    if results:
+        if len(items) > 1:
+            raise InputError("a result is shown alone: pass one result, or scans, not both")
+        if isinstance(results[0], Reconstruction):
+            return reconstruction_scene(results[0], **options)
+        return registration_scene(results[0], **options)
+    listed = _list_scans(scans, stations=pose is None)
+    names = _names(listed)
+    if pose is not None and len(listed) != 2:
+        raise InputError(f"a pose needs two scans, source and target, found {len(listed)}")
+    if matches and pose is None:
+        raise InputError("matches need a pose: give its file after the two scans")
+    if len(listed) == 2:
+        return _pair(listed, names, pose, matches, options)
+    return _many(listed, names, options)
+
+
+def _take_pose(items: Sequence[Any], pose: Any) -> tuple[list[Any], Path | Floats | None]:
+    """Separate the pose, or its file, from the scans."""
+    if pose is not None:
+        return list(items), Path(pose) if _is_path(pose) else check_similarity(pose, "pose")
+    files = [item for item in items if _is_path(item) and is_pose_file(item)]
+    if len(files) > 1:
+        raise InputError(f"{len(files)} files with poses were given, at most one is possible")
+    if files:
+        return [item for item in items if item is not files[0]], Path(files[0])
+    return list(items), None
+
+
+def _registration(path: Path, *, required: bool) -> Registration | None:
+    """Load a registration; None if the file holds a pose alone."""
+    from wsdesc.registration.result import Registration
+
+    try:
+        return Registration.load(path)
+    except FileFormatError as error:
+        if not required:
+            return None
+        read_pose(path)  # says why this is no pose, either
+        raise FileFormatError(
+            f"{path}: holds a pose, but names no scans. Give them first: wsdesc view SOURCE TARGET {path}"
+        ) from error
+
+
+def _file_scene(
+    path: Path, result: Registration, scans: Sequence[Any], matches: bool, options: dict[str, Any]
+) -> SceneView:
+    """Build the scene of a registration that was saved as a file."""
+    given: Sequence[Any] = scans or [file for file in result.files if file is not None]
+    if len(given) != 2:
+        found = f"found {len(scans)}" if scans else "and the file names none"
+        raise InputError(
+            f"{path}: two scans are needed, {found}. Give them first: wsdesc view SOURCE TARGET {path}"
+        )
+    if not scans:
+        for file in given:
+            if not split_part(file)[0].exists():
+                raise FileFormatError(
+                    f"{file}: no such file, named in {path}. If the scans were moved: "
+                    f"wsdesc view SOURCE TARGET {path}"
+                )
+    names = _names(given)
+    clouds = (as_cloud(given[0]), as_cloud(given[1]))
+    return registration_scene(result, clouds, (names[0], names[1]), matches=matches, **options)
+
+
+def _names(scans: Sequence[Any]) -> list[str]:
+    """Return a name of each scan; a file that is given again has a number."""
+    names = short_names([str(scan) if _is_path(scan) else f"scan {k}" for k, scan in enumerate(scans, 1)])
+    again = [names[:k].count(name) for k, name in enumerate(names)]
+    return [f"{name} ({count + 1})" if count else name for name, count in zip(names, again, strict=True)]
+
+
+def _list_scans(items: Sequence[Any], *, stations: bool) -> list[Any]:
+    """Replace folders by their scans and, if wanted, files by their stations."""
+    listed: list[Any] = []
+    for item in items:
+        if not _is_path(item):
+            listed.append(item)
+            continue
+        files = find_scan_files([item]) if Path(item).is_dir() else [Path(item)]
+        for file in files:
+            try:
+                listed += expand_stations(file) if stations else [file]
+            except WSDescError:  # reading the file will say why
+                listed.append(file)
+    if not listed:
+        raise InputError("nothing to show: give at least one scan or a result")
+    return listed
+
+
+def _pair(
+    scans: Sequence[Scan], names: list[str], T: Floats | None, matches: bool, options: dict[str, Any]
+) -> SceneView:
+    """Build the scene of two scans, at the coordinates of their files or with a pose."""
+    source, target = (as_cloud(scan) for scan in scans)
+    views, facts = KeypointViews(), list[str]()
+    if T is None:
+        facts.append("scans at the coordinates of their files")
+    elif matches:
+        views = computed_views([source.points, target.points], T, None, options["max_points"])
+    return pair_scene(
+        source,
+        target,
+        T,
+        names=(names[0], names[1]),
+        title=f"{names[0]} → {names[1]}" if T is not None else " and ".join(names),
+        facts=[*facts, *views.facts],
+        matches=views.matches,
+        supports=views.supports,
+        **options,
+    )
+
+
+def _many(scans: Sequence[Scan], names: list[str], options: dict[str, Any]) -> SceneView:
+    """Build the scene of one scan, or of several at the coordinates of their files."""
+    drawn, facts, warnings = dict[str, DrawnCloud](), list[str](), list[str]()
+    failed: list[WSDescError] = []
+    for name, scan in zip(names, scans, strict=True):
+        try:
+            cloud = as_cloud(scan)
+        except WSDescError as error:
+            failed.append(error)
+            warnings.append(f"{name} cannot be read and is left out.")
+            continue
+        drawn[name] = DrawnCloud.of(cloud, max(200, options["max_points"] // len(scans)))
+        warnings += dropped_warnings([name], [cloud])
+        facts = scan_facts(cloud)
+    if not drawn:
+        raise failed[0]
+    if len(drawn) > 1:
+        facts = ["scans at the coordinates of their files"]
+        warnings += unit_warnings({name: cloud.points for name, cloud in drawn.items()})
+    title = next(iter(drawn)) if len(drawn) == 1 else f"{len(drawn)} scans"
+    poses = {name: np.eye(4) for name in drawn}
+    scene = multi_scan_scene(drawn, poses, title=title, facts=facts, **options)
+    return replace(scene, warnings=warnings)
+
+
+def _is_path(item: Any) -> bool:
+    return isinstance(item, str | os.PathLike)
