@@ -82,8 +82,8 @@ def test_loss_equals_its_formula(teacher, clouds):
     distiller = Distiller(teacher, options(teacher, distill={"relation_weight": 3.0}))
     (pair,) = Prefetcher(RandomPairs(clouds, 0), distiller).take(0)
     loss, distance, relation, valid = distiller.gradients([pair])[0].tolist()
-    grids = torch.cat([distiller.model.voxels(scene) for scene in pair])
-    student, target = distiller.model.network(grids).detach(), teacher.network(grids).detach()
+    own, seen = (torch.cat([m.voxels(scene) for scene in pair]) for m in (distiller.model, teacher))
+    student, target = distiller.model.network(own).detach(), teacher.network(seen).detach()
     assert distance == pytest.approx(0.5 * (student - target).square().sum(1).mean().item(), rel=1e-4)
     assert relation == pytest.approx(
         (student @ student.T - target @ target.T).square().mean().item(), rel=1e-4
@@ -95,7 +95,8 @@ def test_loss_equals_its_formula(teacher, clouds):
 
 
 def test_loss_of_a_student_equal_to_its_teacher_is_zero(teacher, clouds):
-    o = student_options(teacher, teacher.options.width, keypoints=32)
+    given = teacher.options
+    o = student_options(teacher, given.width, given.layers, given.cutoff, keypoints=32)
     distiller = Distiller(teacher, o)
     distiller.model.load_state_dict(teacher.state_dict())
     loss, *_ = distiller.gradients(Prefetcher(RandomPairs(clouds, 0), distiller).take(0))[0].tolist()
@@ -150,7 +151,7 @@ def test_distill_trains_on_one_scan_and_resumes_with_its_options(teacher, scan, 
     run = wsdesc.distill(teacher, out=tmp_path / "run", device="cpu", resume=True)
     assert run.finished
     student = WSDesc.from_pretrained(tmp_path / "run")
-    assert student.options == teacher.options.model_copy(update={"width": 0.125})
+    assert student.options == given.descriptor
 
 
 def test_command_distills_and_records_the_teacher(teacher, scan, tmp_path):

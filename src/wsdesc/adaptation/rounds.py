@@ -252,6 +252,8 @@ class RoundRunner:
             options = student_options(
                 teacher,
                 student.options.width,
+                student.options.layers,
+                student.options.cutoff,
                 start=str(start.fast),
                 steps=plan.distill_steps,
                 keypoints=max(16, plan.keypoints // 2),

@@ -1,4 +1,4 @@
-"""`wsdesc distill`: train a narrow, fast network to give the descriptors of a wide one."""
+"""`wsdesc distill`: train a small, fast network to give the descriptors of a large one."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def distill(
     resume: Resume = False,
     tensorboard: TensorBoard = False,
 ) -> None:
-    """Train a narrow, fast network to imitate a trained one. It needs scans, but no pairs."""
+    """Train a small, fast network to imitate a trained one. It needs scans, but no pairs."""
     check_arguments(device, scans or [], [teacher])
     command = resume_command(["distill", teacher], out, device, tensorboard)
     with resume_hint(out, command), training_display() as display:

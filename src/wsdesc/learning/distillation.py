@@ -1,4 +1,4 @@
-"""Distill a narrow, fast network from a wide one, on any scans. Needs neither pairs nor poses."""
+"""Distill a small, fast network from a large one, on any scans. Needs neither pairs nor poses."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from wsdesc.core.errors import InputError
 from wsdesc.core.progress import ProgressHook, no_progress
 from wsdesc.core.rng import generator_of
 from wsdesc.descriptor.model import WSDesc
+from wsdesc.descriptor.options import NetworkLayers
 from wsdesc.learning import distributed
 from wsdesc.learning.data import load_clouds
-from wsdesc.learning.options import STUDENT_WIDTH, DistillOptions, TrainOptions
+from wsdesc.learning.options import STUDENT_CUTOFF, STUDENT_WIDTH, DistillOptions, TrainOptions
 from wsdesc.learning.run import OPTIONS_FILE, StepHook, TrainingRun, run_training
 from wsdesc.learning.sources import CloudPair, MixedPairs, PairSource, RoomPairs, shuffled
 from wsdesc.learning.trainer import PreparedPair, Trainer
@@ -44,16 +45,16 @@ def distill(
     progress: ProgressHook | None = None,
     on_step: StepHook | None = None,
 ) -> TrainingRun:
-    """Train a narrow network to give the descriptors of a wide one.
+    """Train a small network to give the descriptors of a large one.
 
-    The student has the teacher's support and descriptor options, except for the width of the network. The
-    folder `out` receives the same files as that of `wsdesc.train`.
+    The student has the teacher's support and descriptor options, but compact layers and voxels that cost
+    less. The folder `out` receives the same files as that of `wsdesc.train`.
 
     Args:
         teacher: model, or its weights: a name, a file or a run's folder.
         scans: folders or files of scans, one is enough; none: synthetic rooms.
         out: folder of the run.
-        width: factor on the network's channels, 0.25 by default.
+        width: factor on the channels of the compact network, 1 by default.
         steps: number of training steps, 8 000 by default.
         seed: seed of all random choices.
         synthetic: share of steps on synthetic rooms, 0 … 1.
@@ -114,16 +115,29 @@ def _resolve(
     return resolve_options(scans, out, options=options, resume=resume, changes=changes)
 
 
-def student_options(teacher: WSDesc, width: float = STUDENT_WIDTH, **changes: Any) -> TrainOptions:
-    """Return the options of a distillation: the teacher's descriptor, but narrower.
+def student_options(
+    teacher: WSDesc,
+    width: float = STUDENT_WIDTH,
+    layers: NetworkLayers = "compact",
+    cutoff: float | None = STUDENT_CUTOFF,
+    **changes: Any,
+) -> TrainOptions:
+    """Return the options of a distillation: the teacher's descriptor by a faster network.
 
     Args:
         teacher: the teacher.
         width: factor on the network's channels.
+        layers: convolutions of the network.
+        cutoff: smallest probability of a point in a voxel that counts.
         changes: other fields of `TrainOptions`.
     """
     values = {
-        "descriptor": {**teacher.options.model_dump(), "width": width},
+        "descriptor": {
+            **teacher.options.model_dump(),
+            "width": width,
+            "layers": layers,
+            "cutoff": cutoff,
+        },
         "distill": DistillOptions(),
         "steps": 8000,
         "keypoints": 256,
@@ -272,19 +286,22 @@ def run_distillation(
         held_out: clouds on which student and teacher are compared for the log.
     """
 
+    device = run_options.get("device", "cpu")
+    on_device = _copy(teacher).to(device).eval()
+
     def make_trainer(options: TrainOptions, device: torch.device | str) -> Trainer:
         return Distiller(teacher, options, device)
 
     def validate(trainer: Trainer) -> dict[str, float]:
-        return compare_with_teacher(teacher, trainer.model, held_out or [], options.seed).figures()
+        return compare_with_teacher(on_device, trainer.model, held_out or [], options.seed).figures()
 
     if held_out:
         run_options.setdefault("validate", validate)
     run = run_training(options, source, out, make_trainer=make_trainer, **run_options)
     if run.weights is None or not held_out or not distributed.is_main_process():
         return run
-    student = WSDesc.from_pretrained(run.weights)
-    return replace(run, agreement=compare_with_teacher(teacher, student, held_out, options.seed))
+    student = WSDesc.from_pretrained(run.weights, device)
+    return replace(run, agreement=compare_with_teacher(on_device, student, held_out, options.seed))
 
 
 def _copy(model: WSDesc) -> WSDesc:

@@ -20,7 +20,8 @@ Direction = Literal["published", "paper"]
 
 
 ABLATION_STEPS = 4000  # default number of steps per row of an ablation
-STUDENT_WIDTH = 0.25  # default width of a distilled network
+STUDENT_WIDTH = 1.0  # default width of a distilled network, which has the compact layers
+STUDENT_CUTOFF = 0.02  # of its voxels: half of the time of the paper's
 
 
 class LossOptions(Options):
@@ -84,7 +85,7 @@ class DataOptions(Options):
 
 
 class DistillOptions(Options):
-    """How a narrow network learns the descriptors of a wide one."""
+    """How a small network learns the descriptors of a large one."""
 
     teacher: str | None = Field(None, description="Name or file of the teacher's weights.")
     relation_weight: float = Field(

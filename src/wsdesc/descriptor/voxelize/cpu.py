@@ -179,7 +179,8 @@ def _forward(
                         for l in range(w):
                             total[at + l] += column[l, m]
         for i in range(h * h * h):
-            values[k, i] = 1 - math.exp(np.float32(total[i]) * np.float32(-1 / _STEPS))
+            empty = total[i] == 0  # most voxels are
+            values[k, i] = 0 if empty else 1 - math.exp(np.float32(total[i]) * np.float32(-1 / _STEPS))
 
 
 @kernel
