@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from wsdesc.reconstruction.result import Reconstruction
     from wsdesc.registration.pipeline import register, register_described
     from wsdesc.registration.result import AlternativePose, Registration
+    from wsdesc.view.show import show
 
 __version__ = "0.3.0"
 
@@ -59,6 +60,7 @@ _MODULE_OF = {
     "reconstruct": "reconstruction.pipeline",
     "register": "registration.pipeline",
     "register_described": "registration.pipeline",
+    "show": "view.show",
     "train": "learning.training",
     "voxelize": "descriptor.voxelize",
     "write_cloud": "cloud.write",
@@ -95,6 +97,7 @@ __all__ = [  # the keys of _MODULE_OF, spelled out for editors
     "reconstruct",
     "register",
     "register_described",
+    "show",
     "train",
     "voxelize",
     "write_cloud",

@@ -14,7 +14,7 @@ from wsdesc.view.geometry import QuaternionPose
 Up = Literal["auto", "x", "-x", "y", "-y", "z", "-z"]
 
 RADIUS = 2.0  # of all aligned scans in the scene; cameras and clipping planes suit this size
-_MAX_START_DISTANCE = 3.0  # radii between the start and the end of a scan
+_MAX_START_DISTANCE = 1.5  # radii between the start and the end of a scan
 _CAMERA_ANGLE = 1.2  # tangent of the widest angle between a point and the axis of a depth camera
 
 

@@ -109,7 +109,7 @@ def open_scene(
             raise InputError("a result is shown alone: pass one result, or scans, not both")
         if isinstance(results[0], Reconstruction):
             return reconstruction_scene(results[0], **options)
-        return registration_scene(results[0], **options)
+        return _result_scene(results[0], options)
     listed = _list_scans(scans, stations=pose is None)
     names = _names(listed)
     if pose is not None and len(listed) != 2:
@@ -175,6 +175,17 @@ def _names(scans: Sequence[Any]) -> list[str]:
     names = short_names([str(scan) if _is_path(scan) else f"scan {k}" for k, scan in enumerate(scans, 1)])
     again = [names[:k].count(name) for k, name in enumerate(names)]
     return [f"{name} ({count + 1})" if count else name for name, count in zip(names, again, strict=True)]
+
+
+def _result_scene(result: Registration, options: dict[str, Any]) -> SceneView:
+    """Build the scene of a registration, with the points of its files if they still exist."""
+    source, target = result.files
+    if source is None or target is None:
+        return registration_scene(result, **options)
+    names = _names([source, target])
+    exist = all(split_part(file)[0].exists() for file in (source, target))
+    clouds = (as_cloud(source), as_cloud(target)) if exist else None
+    return registration_scene(result, clouds, (names[0], names[1]), **options)
 
 
 def _list_scans(items: Sequence[Any], *, stations: bool) -> list[Any]:

@@ -99,10 +99,16 @@ scene.scans.forEach((scan, number) => {
 // ---- the view
 
 const controls = part("controls");
-if (scene.moves) slider(controls, "share", "input", "result", 1, { min: 0, max: 1 }, (v) => { state.share = v; });
+// The camera steps back while scans move to their input poses, so that they stay in sight.
+const reach = Math.max(...scene.scans.map((s) => Math.hypot(...add(s.start.position, s.end.position, -1)))) / (2 * scene.radius);
+const step = (share) => 1 + reach * (1 - share);
+if (scene.moves) slider(controls, "share", "input", "result", 1, { min: 0, max: 1 }, (v) => {
+  camera.distance *= step(v) / step(state.share);
+  state.share = v;
+});
 const views = element("div", { id: "views" }, controls);
 const look = (turn, tilt) => () => Object.assign(camera, { turn, tilt });
-button(views, "reset", "reset view", () => Object.assign(camera, HOME, { target: [0, 0, 0] }));
+button(views, "reset", "reset view", () => Object.assign(camera, HOME, { target: [0, 0, 0], distance: HOME.distance * step(state.share) }));
 button(views, "top", "top", look(-Math.PI / 2, 1.57));
 button(views, "front", "front", look(-Math.PI / 2, 0));
 button(views, "side", "side", look(0, 0));

@@ -1,0 +1,92 @@
+"""`wsdesc.show`: what the command `view` does, in Python."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import wsdesc
+from view_helpers import T_TARGET_SOURCE, corner
+from wsdesc.core.errors import FileFormatError, InputError
+from wsdesc.core.geometry import inverse, transform
+from wsdesc.reconstruction.result import Reconstruction
+from wsdesc.registration.result import AlternativePose, Registration
+from wsdesc.view.show import open_scene
+
+SOURCE, TARGET = transform(corner(), inverse(T_TARGET_SOURCE)), corner(seed=1)
+
+
+@pytest.fixture
+def result():
+    return Registration(T_TARGET_SOURCE, True, 0.97, 0.5, 0.01, 30, 300, 0.1)
+
+
+def test_scans_in_memory_are_shown_with_a_pose(tmp_path):
+    scene = wsdesc.show(SOURCE, TARGET, pose=T_TARGET_SOURCE, unit="m", save=tmp_path / "page.html")
+    assert (tmp_path / "page.html").stat().st_size > 50_000
+    assert [scan.name for scan in scene.scans] == ["scan 1", "scan 2"]
+    assert scene.unit == "m"
+    assert scene.moves
+    assert scene.scans[0].distances[0].quantile(0.8) < 1e-6
+
+
+def test_pose_can_be_a_file(tmp_path):
+    np.savetxt(tmp_path / "T.txt", T_TARGET_SOURCE)
+    for scene in (
+        open_scene(SOURCE, TARGET, pose=tmp_path / "T.txt"),
+        open_scene(SOURCE, TARGET, tmp_path / "T.txt"),
+    ):
+        assert scene.moves
+
+
+def test_results_are_shown(result, tmp_path):
+    for name, points in (("a.ply", SOURCE), ("b.ply", TARGET)):
+        wsdesc.write_points(tmp_path / name, points)
+    named = result.of_files(tmp_path / "a.ply", tmp_path / "b.ply")
+    scene = open_scene(replace(named, alternatives=[AlternativePose(np.eye(4), 0.02, 0.1, 0.03)]))
+    assert scene.title == "a.ply → b.ply"
+    assert [choice.probability for choice in scene.scans[0].choices] == [0.97, 0.02]
+    paths = {"a": tmp_path / "a.ply", "b": tmp_path / "b.ply"}
+    poses = {"a": T_TARGET_SOURCE, "b": np.eye(4)}
+    scene = open_scene(Reconstruction(poses, [["b", "a"]], {}, [], 0.1, paths))
+    assert [scan.name for scan in scene.scans] == ["b", "a"]
+
+
+def test_matches_of_few_points_are_not_shown():
+    scene = open_scene(SOURCE[:20], TARGET[:20], pose=T_TARGET_SOURCE, matches=True)
+    assert scene.facts[0].startswith("matches are not shown: ")
+    assert scene.matches is None
+
+
+@pytest.mark.slow
+def test_matches_are_computed_on_request():
+    scene = open_scene(SOURCE, TARGET, pose=T_TARGET_SOURCE, matches=True)
+    assert scene.matches is not None
+    assert sum(scene.match_counts) > 10
+
+
+@pytest.mark.parametrize(
+    ("items", "options", "message"),
+    [
+        ((), {}, "nothing to show: give at least one scan"),
+        ((SOURCE,), {"pose": np.eye(4)}, "a pose needs two scans, source and target, found 1"),
+        ((SOURCE, TARGET), {"pose": np.eye(3)}, "pose must be a 4 × 4 matrix"),
+        ((SOURCE, TARGET), {"matches": True}, "matches need a pose"),
+        ((SOURCE,), {"max_points": 0}, "max_points must be at least 1"),
+        ((SOURCE,), {"up": "north"}, "up must be one of"),
+        ((np.full((9, 3), np.nan),), {}, "none of the 9 points is finite"),
+        ((None,), {}, "NoneType"),
+    ],
+)
+def test_bad_input_is_explained(items, options, message):
+    with pytest.raises(InputError, match=message):
+        open_scene(*items, **options)
+
+
+def test_a_result_is_shown_alone(result):
+    with pytest.raises(InputError, match="a result is shown alone"):
+        open_scene(result, SOURCE)
+    with pytest.raises(InputError, match="neither a pose nor the scans"):
+        open_scene(result)
+    with pytest.raises(FileFormatError, match=r"gone\.ply"):
+        open_scene(result.of_files("gone.ply", "b.ply"))
