@@ -134,6 +134,16 @@ def test_scans_that_cannot_touch_end_at_once(scans, described):
     assert again.warnings == result.warnings
 
 
+def test_guess_and_up_that_contradict_each_other_end_at_once(scans, described):
+    _, _, T, up = scans
+    across = np.cross(up[1], [1.0, 2.0, 3.0])
+    result = wsdesc.register(*described, initial=T, search_radius=1, max_angle=20, up=(up[0], across))
+    assert not result.success
+    assert "initial tilts by 90.0° against up" in result.warnings[0]
+    wide = wsdesc.register(*described, initial=T, search_radius=1, max_angle=90, up=(up[0], across))
+    assert "initial tilts" not in wide.warnings[0]
+
+
 def test_only_allowed_candidates_share_the_probability(scans, described):
     """A prior never makes room for a pose that it excludes, also among the alternatives."""
     prior = right_priors(scans)["far"]

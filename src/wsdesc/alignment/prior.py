@@ -39,6 +39,16 @@ class Near:
     angle: float  # largest rotation from the guess, in radians; π allows all
     size: float  # root mean square distance of the source's points from its middle
 
+    @property
+    def max_distance(self) -> float:
+        """The radius; at least as far as refinement moves a pose."""
+        return max(self.radius, REACH)
+
+    @property
+    def max_angle(self) -> float:
+        """The angle; at least as far as refinement rotates a pose."""
+        return max(self.angle, REACH_ANGLE)
+
     def distances(self, poses: Floats) -> Floats:
         """Return the distances (H,) of the source's middle under poses (H, 4, 4) from where it is guessed."""
         return np.asarray(np.linalg.norm(poses[:, :3, 3] - self.guess[:3, 3], axis=1))
@@ -50,7 +60,7 @@ class Near:
 
     def allows(self, poses: Floats, *, refined: bool) -> Mask:
         """Return which of the poses (H, 4, 4) are within the limits: (H,)."""
-        radius, angle = max(self.radius, REACH), max(self.angle, REACH_ANGLE)
+        radius, angle = self.max_distance, self.max_angle
         if not refined:  # a rotation about the overlap also moves the middle of the scan
             radius, angle = radius + REACH + REACH_ANGLE * self.size, angle + REACH_ANGLE
         return (self.distances(poses) <= radius) & (self.angles(poses) <= angle + ROUNDING)
@@ -58,8 +68,8 @@ class Near:
     def possible_matches(self, source: Tensor, target: Tensor) -> Tensor:
         """Return which keypoints (K, 3) and (L, 3) an allowed pose can bring together: (K, L) bool."""
         T = torch.from_numpy(self.guess).to(source)
-        turn = 2 * math.sin(min(self.angle + REACH_ANGLE, math.pi) / 2)
-        limits = self.radius + REACH + turn * source.norm(dim=1)  # (K,)
+        turn = 2 * math.sin(min(self.max_angle, math.pi) / 2)
+        limits = self.max_distance + REACH + turn * source.norm(dim=1)  # (K,)
         distances = torch.cdist(source @ T[:3, :3].T + T[:3, 3], target)
         possible: Tensor = distances <= limits[:, None]
         return possible

@@ -33,6 +33,8 @@ Examples:
   wsdesc register a.ply b.las                 pose of a in the frame of b, with its confidence
   wsdesc register a.ply b.ply -o T.json --aligned a_in_b.ply --picture both.png
   wsdesc register a.ply b.ply --view          also show the result in a browser
+  wsdesc register a.ply b.ply --up z          gravity is known: no tilted poses
+  wsdesc register a.ply b.ply --initial T.txt --search-radius 0.5 --max-angle 10
   wsdesc describe a.ply -o a.npz --resolution 0.025   describe a scan once, to register it often
   wsdesc match a.npz b.npz                    register two described scans
   wsdesc reconstruct scans/ -o model          poses of many scans in one frame, and the merged cloud

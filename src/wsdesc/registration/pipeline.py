@@ -26,7 +26,7 @@ from wsdesc.descriptor.options import DEFAULT_MODEL
 from wsdesc.registration.advice import as_sentence
 from wsdesc.registration.local_search import search_near
 from wsdesc.registration.options import RegisterOptions, Scale, Solver
-from wsdesc.registration.prior import make_prior, unreachable
+from wsdesc.registration.prior import impossible, make_prior
 from wsdesc.registration.prior_options import DirectionOption
 from wsdesc.registration.result import Registration
 from wsdesc.registration.rounds import explain_prior, failed_result, register_round
@@ -245,7 +245,7 @@ def _register_described(
     source.check_comparable(target)
     surfaces = surfaces or make_surfaces(source.points, target.points)
     timer, prior = StepTimer(progress), make_prior(o, source, target)
-    if reason := unreachable(prior, source, target):
+    if reason := impossible(prior, source, target):
         return failed_result(source.resolution, [reason], timer, (source.viewpoint, target.viewpoint))
     near = search_near(prior, source, target, surfaces, o, timer)
     result = register_round(source, target, surfaces, o, timer, prior=prior, near=near)

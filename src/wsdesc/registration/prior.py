@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from wsdesc.alignment.prior import REACH, Near, PosePrior, Upright
+from wsdesc.alignment.prior import Near, PosePrior, Upright
 from wsdesc.cloud.local_frame import in_local_frames
 from wsdesc.descriptor.description import Description
 from wsdesc.registration.candidates import Candidate
@@ -41,17 +41,24 @@ def _near(o: PriorOptions, p: Description, q: Description) -> Near:
     )
 
 
-def unreachable(prior: PosePrior | None, p: Description, q: Description) -> str | None:
-    """Explain a guess near which the scans cannot touch; None if they can."""
+def impossible(prior: PosePrior | None, p: Description, q: Description) -> str | None:
+    """Explain why no pose can agree with a prior; None if one can."""
     if prior is None or prior.near is None:
         return None
+    near, upright = prior.near, prior.upright
     sizes = [float(d.points.double().square().sum(1).max().sqrt()) for d in (p, q)]
-    gap = float(np.linalg.norm(prior.near.guess[:3, 3])) - sum(sizes)
-    if gap <= max(prior.near.radius, REACH):
+    gap = float(np.linalg.norm(near.guess[:3, 3])) - sum(sizes)
+    if gap > near.max_distance:
+        return (
+            f"No pose agrees with initial and search_radius: initial puts the scans {gap * q.unit:.4g} "
+            "apart. It must map the source's own coordinates to the target's, in their unit."
+        )
+    if upright is None or (tilt := upright.tilts(near.guess[None])[0]) <= upright.max_tilt + near.max_angle:
         return None
+    name = "axis" if upright.exact else "up"
     return (
-        f"No pose agrees with initial and search_radius: initial puts the scans {gap * q.unit:.4g} apart. It "
-        "must map the source's own coordinates to the target's, in their unit."
+        f"No pose agrees with initial and {name}: initial tilts by {math.degrees(tilt):.1f}° against {name}, "
+        "which max_angle and max_tilt do not allow."
     )
 
 

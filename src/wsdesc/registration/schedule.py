@@ -8,7 +8,7 @@ from wsdesc.descriptor.description import Description
 from wsdesc.descriptor.model import WSDesc
 from wsdesc.registration.local_search import rounds, search_near
 from wsdesc.registration.options import RegisterOptions
-from wsdesc.registration.prior import make_prior, unreachable
+from wsdesc.registration.prior import impossible, make_prior
 from wsdesc.registration.result import Registration
 from wsdesc.registration.rounds import explain_prior, failed_result, register_round
 
@@ -27,7 +27,7 @@ def register_prepared(
     with timer("surfaces"):
         surfaces = make_surfaces(p.points, q.points)
     prior = make_prior(o, p, q)
-    if reason := unreachable(prior, p, q):
+    if reason := impossible(prior, p, q):
         return failed_result(q.resolution, [reason], timer, (p.viewpoint, q.viewpoint))
     near = search_near(prior, p, q, surfaces, o, timer)
     counts = rounds(o, prior)
