@@ -91,12 +91,13 @@ def measure(
     described: dict[int, Description] = {}
     surfaces: dict[int, Surface] = {}
     chosen = {round(k) for k in np.linspace(0, len(pairs) - 1, min(registered, len(pairs)))}
+    keypoints = REGISTERED_KEYPOINTS if chosen else KEYPOINTS
     figures = []
     with progress(step, len(pairs)) as advance:
         for number, pair in enumerate(pairs):
             for k in (pair.p, pair.q):
                 if k not in described:
-                    described[k] = _describe(scans[k], model, device, seed)
+                    described[k] = _describe(scans[k], model, keypoints, device, seed)
                     surfaces[k] = make_surface(described[k].points)
             p, q = described[pair.p], described[pair.q]
             ratio, T = _match(p, q, pair.T_q_p, seed + number)
@@ -111,11 +112,11 @@ def measure(
     return figures
 
 
-def _describe(scan: TaughtScan, model: WSDesc, device: str, seed: int) -> Description:
+def _describe(scan: TaughtScan, model: WSDesc, keypoints: int, device: str, seed: int) -> Description:
     points = scan.points.to(device)
     description = Description(
         points=points,
-        order=farthest_points(points, REGISTERED_KEYPOINTS, torch.Generator().manual_seed(seed)),
+        order=farthest_points(points, keypoints, torch.Generator().manual_seed(seed)),
         descriptors=points.new_empty(0, 0),
         frames=points.new_empty(0, 3, 3),
         resolution=INDOOR_RESOLUTION,
@@ -123,7 +124,7 @@ def _describe(scan: TaughtScan, model: WSDesc, device: str, seed: int) -> Descri
         model="",
         range_image=scan.range_image,
     )
-    return description.extend(model, REGISTERED_KEYPOINTS)
+    return description.extend(model, keypoints)
 
 
 def _match(p: Description, q: Description, T_q_p: Floats, seed: int) -> tuple[float, Floats]:
