@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from wsdesc.learning.pairs import pairs
     from wsdesc.learning.run import TrainingRun
     from wsdesc.learning.training import train
+    from wsdesc.mapping.result import Location
+    from wsdesc.mapping.site_map import Map
     from wsdesc.reconstruction.pipeline import reconstruct
     from wsdesc.reconstruction.result import Reconstruction
     from wsdesc.registration.pipeline import register, register_described
@@ -40,6 +42,8 @@ _MODULE_OF = {
     "BatchHardLoss": "learning.losses",
     "Cloud": "cloud.cloud",
     "Description": "descriptor.description",
+    "Location": "mapping.result",
+    "Map": "mapping.site_map",
     "Reconstruction": "reconstruction.result",
     "Registration": "registration.result",
     "RigidityLoss": "learning.losses",
@@ -68,7 +72,7 @@ _MODULE_OF = {
 }
 _PACKAGES = (
     "adaptation", "alignment", "cloud", "core", "datasets", "descriptor", "evaluation", "learning",
-    "matching", "peers", "reconstruction", "registration", "view",
+    "mapping", "matching", "peers", "reconstruction", "registration", "view",
 )  # fmt: skip
 
 __all__ = [  # the keys of _MODULE_OF, spelled out for editors
@@ -77,6 +81,8 @@ __all__ = [  # the keys of _MODULE_OF, spelled out for editors
     "BatchHardLoss",
     "Cloud",
     "Description",
+    "Location",
+    "Map",
     "Reconstruction",
     "Registration",
     "RigidityLoss",

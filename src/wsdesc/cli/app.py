@@ -19,6 +19,8 @@ from wsdesc.cli.demo import demo
 from wsdesc.cli.describe import describe
 from wsdesc.cli.distill import distill
 from wsdesc.cli.info import info
+from wsdesc.cli.locate import locate
+from wsdesc.cli.map import build_map
 from wsdesc.cli.match import match
 from wsdesc.cli.output import BAD_INPUT, CommandsWithExamples, CommandWithExamples
 from wsdesc.cli.pairs import pairs
@@ -39,6 +41,9 @@ Examples:
   wsdesc match a.npz b.npz                    register two described scans
   wsdesc reconstruct scans/ -o model          poses of many scans in one frame, and the merged cloud
   wsdesc reconstruct scans/ -o model --view   also show all scans and edges in a browser
+  wsdesc map scans/ -o site.map               map of scans in one frame, to locate others in it
+  wsdesc map cloud.laz -o site.map            map of one large cloud
+  wsdesc locate scan.ply site.map -o T.json   pose of a scan in a map
   wsdesc view scan.ply                        show a scan in a browser; also *.ply, or a folder
   wsdesc view T.json                          show the result of wsdesc register -o T.json
   wsdesc view a.ply b.ply T.json --matches    show two scans, a pose, and matches
@@ -95,6 +100,7 @@ for command in (
     describe,
     match,
     reconstruct,
+    locate,
     view,
     demo,
     adapt,
@@ -105,6 +111,7 @@ for command in (
     info,
 ):
     app.command(cls=_Command)(command)
+app.command("map", cls=_Command)(build_map)
 app.add_typer(benchmark, name="benchmark")
 
 

@@ -180,7 +180,7 @@ def print_registration(
     else:
         _print_table(result, files)
         if all_poses:
-            _print_alternatives(result)
+            print_alternatives(result)
         print_written(written)
     print_warnings(result.warnings)
 
@@ -195,7 +195,7 @@ def _print_table(result: Registration, files: tuple[Path, Path]) -> None:
         return
     T = result.T_target_source
     degrees = float(np.degrees(Rotation.from_matrix(result.rotation).magnitude()))
-    print(f"T_target_source\n{_matrix_rows(T)}\n")
+    print(f"T_target_source\n{matrix_rows(T)}\n")
     verdict = "success" if result.success else "NO success"
     steps = ", ".join(f"{name} {seconds:.2f}" for name, seconds in result.timings.items())
     rows += [
@@ -217,16 +217,16 @@ def _print_table(result: Registration, files: tuple[Path, Path]) -> None:
     print_table("registration", rows)
 
 
-def _print_alternatives(result: Registration) -> None:
+def print_alternatives(result: Registration) -> None:
     """Print each other plausible pose with its matrix."""
     for number, pose in enumerate(result.alternatives, 2):
         print(
             f"pose {number}: probability {pose.probability:.3f}, overlap {pose.overlap:.0%} of the source, "
-            f"rmse {pose.rmse:.3g}\n{_matrix_rows(pose.T_target_source)}\n"
+            f"rmse {pose.rmse:.3g}\n{matrix_rows(pose.T_target_source)}\n"
         )
 
 
-def _matrix_rows(T: Pose) -> str:
+def matrix_rows(T: Pose) -> str:
     return "\n".join(" ".join(f"{value:12.6f}" for value in row) for row in T)
 
 

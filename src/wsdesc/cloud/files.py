@@ -164,7 +164,7 @@ def write_points(
         except (WSDescError, OSError):
             raise
         except Exception as error:
-            reason = _reason(error, "try another format, such as ply")
+            reason = reason_of(error, "try another format, such as ply")
             raise FileFormatError(f"{path}: cannot be written: {reason}") from error
 
 
@@ -202,7 +202,7 @@ def _read(path: Path, faces: bool) -> FileContent:
         # A panic in a Rust library is not an Exception.
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
-        reason = _reason(error, "export or download the file again")
+        reason = reason_of(error, "export or download the file again")
         raise FileFormatError(f"{path}: cannot be read as {extension[1:]}: {reason}") from error
     if len(content.points) == 0:
         raise FileFormatError(f"{path}: has no points; export the scan again")
@@ -238,7 +238,7 @@ def _attribute(name: str, values: Any, count: int) -> np.ndarray:
     return array.astype(np.float32) if array.dtype == np.float16 else array
 
 
-def _reason(error: BaseException, remedy: str) -> str:
+def reason_of(error: BaseException, remedy: str) -> str:
     """Describe an exception and what to do, in one line of limited length.
 
     Messages of our own may already say what to do, after a semicolon.

@@ -8,6 +8,7 @@ EXTRAS = {
     "peers": ("open3d>=0.20,<0.21", "kiss-matcher>=1.0,<1.1"),
     "e57": ("pye57>=0.4.3,<0.5",),
     "logs": ("tensorboard>=2.16,<3",),
+    "map": ("voyager>=2.1,<3",),
     "dask": ("distributed>=2024.1,<2027",),
 }
 """Optional packages by the name of their group in pyproject.toml."""

@@ -156,8 +156,10 @@ def find_candidates(
         candidates = verify_hypotheses(
             proposed, surfaces, images, len(pairs), refined=refined, refine=refine, prior=prior
         )
-        candidates = _distinct([*candidates, *(candidate.with_matches(proposals) for candidate in near)])
-        return Candidates(_with_probabilities(candidates), pairs)
+        candidates = distinct_candidates(
+            [*candidates, *(candidate.with_matches(proposals) for candidate in near)]
+        )
+        return Candidates(with_probabilities(candidates), pairs)
 
 
 def verify_hypotheses(
@@ -193,7 +195,7 @@ def verify_hypotheses(
         Candidate(proposed[k], result, matches, surfaces, free)
         for k, result, free in zip(order, results, seen, strict=True)
     ]
-    return _distinct(candidates)
+    return distinct_candidates(candidates)
 
 
 def _agreeing(
@@ -229,7 +231,7 @@ def _agreement(free: FreeSpace | None) -> float:
     return 1 / (1 + free.violation / _VIOLATION) if free is not None else 1.0
 
 
-def _with_probabilities(candidates: list[Candidate]) -> list[Candidate]:
+def with_probabilities(candidates: list[Candidate]) -> list[Candidate]:
     """Compute the probabilities of all candidates of a pair; most probable first."""
     probabilities = confidences([candidate.evidence for candidate in candidates])
     ranked = []
@@ -239,7 +241,7 @@ def _with_probabilities(candidates: list[Candidate]) -> list[Candidate]:
     return ranked
 
 
-def _distinct(candidates: Sequence[Candidate]) -> list[Candidate]:
+def distinct_candidates(candidates: Sequence[Candidate]) -> list[Candidate]:
     """Keep the candidates that differ from all better ones; best first."""
     kept: list[Candidate] = []
     for candidate in sorted(candidates, key=lambda c: -score_candidate(c.refined.score)):

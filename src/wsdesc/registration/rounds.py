@@ -14,7 +14,7 @@ from wsdesc.cloud.units import INDOOR_RESOLUTION
 from wsdesc.core.progress import StepTimer
 from wsdesc.descriptor.description import Description
 from wsdesc.registration.advice import no_alignment_found, warnings_about
-from wsdesc.registration.candidates import Candidate, find_candidates
+from wsdesc.registration.candidates import Candidate, Candidates, find_candidates
 from wsdesc.registration.options import RegisterOptions
 from wsdesc.registration.prior import contradictions, name_priors
 from wsdesc.registration.result import PLAUSIBLE, SUCCESS, AlternativePose, Pose, Registration, Viewpoints
@@ -58,6 +58,11 @@ def register_round(
         return failed_result(
             q.resolution, [no_alignment_found(q.resolution)], timer, viewpoints, found.matches
         )
+    return build_result(found, p, q, timer)
+
+
+def build_result(found: Candidates, p: Description, q: Description, timer: StepTimer) -> Registration:
+    """Build the result of a registration from its candidates, of which there is at least one."""
     best = found.ranked[0]
     with timer("scale"):
         scale = best.scale

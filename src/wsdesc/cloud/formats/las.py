@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,38 +28,62 @@ _POINT_FORMATS = (0, 1, 2, 3, 6, 7, 8)  # without wave packets
 
 
 def read(path: Path, faces: bool) -> FileContent:
-    import laspy
-
-    layout = check_header(path)
     points: list[np.ndarray] = []
     attributes: dict[str, list[np.ndarray]] = {}
-    # One thread: with several, the library allocates the chunk size of the header, and aborts if that fails.
-    backend = laspy.LazBackend.Lazrs
-    chunk_size = max(1, min(_CHUNK, _BUFFER // max(layout.row, 1)))
-    with laspy.open(path, laz_backend=backend, read_evlrs=False) as file, np.errstate(all="ignore"):
-        if (file.header.point_count, file.header.point_format.size) != (layout.points, layout.row):
-            raise ValueError("the header is damaged: point count or record length are inconsistent")
-        # Extra dimensions may have the name of a standard one.
-        dimensions = dict.fromkeys(file.header.point_format.dimension_names)
-        names = [name for name in dimensions if name not in ("X", "Y", "Z")]
-        check_columns(len(names))
-        storage = _storage(file.header)
-        for chunk in file.chunk_iterator(chunk_size):
-            points.append(np.stack([chunk.x, chunk.y, chunk.z], axis=1))  # (≤ chunk_size, 3)
-            for name in names:
+    storage: LasStorage | None = None
+    for file, names, chunk in _chunks(path):
+        storage = storage or _storage(file.header)
+        points.append(_positions(chunk))  # (≤ chunk size, 3)
+        for name in names:
+            with np.errstate(all="ignore"):
                 attributes.setdefault(name, []).append(np.array(chunk[name]))
-    count = sum(map(len, points))
-    if count < layout.points:
-        raise ValueError(
-            f"the file is truncated: the header announces {layout.points} points, {count} follow"
-        )
-    if count == 0:
+    if not points:
         return FileContent(np.empty((0, 3)), {})
     return FileContent(
         np.concatenate(points),
         {name: np.concatenate(parts) for name, parts in attributes.items()},
         storage=Storage(las=storage, crs=read_crs(path)),
     )
+
+
+def read_chunks(path: Path) -> Iterator[np.ndarray]:
+    """Yield the points (N, 3) float64 of a file part by part, without their attributes."""
+    for _, _, chunk in _chunks(path):
+        yield _positions(chunk)
+
+
+def _positions(chunk: Any) -> np.ndarray:
+    with np.errstate(all="ignore"):  # scales of damaged files overflow
+        return np.stack([chunk.x, chunk.y, chunk.z], axis=1)
+
+
+def _chunks(path: Path) -> Iterator[tuple[Any, list[str], Any]]:
+    """Yield the open file, the names of the attributes, and some points, until the file ends.
+
+    Raises:
+        ValueError: the file is damaged or cut off.
+    """
+    import laspy
+
+    layout = check_header(path)
+    # One thread: with several, the library allocates the chunk size of the header, and aborts if that fails.
+    backend = laspy.LazBackend.Lazrs
+    chunk_size = max(1, min(_CHUNK, _BUFFER // max(layout.row, 1)))
+    count = 0
+    with laspy.open(path, laz_backend=backend, read_evlrs=False) as file:
+        if (file.header.point_count, file.header.point_format.size) != (layout.points, layout.row):
+            raise ValueError("the header is damaged: point count or record length are inconsistent")
+        # Extra dimensions may have the name of a standard one.
+        dimensions = dict.fromkeys(file.header.point_format.dimension_names)
+        names = [name for name in dimensions if name not in ("X", "Y", "Z")]
+        check_columns(len(names))
+        for chunk in file.chunk_iterator(chunk_size):
+            yield file, names, chunk
+            count += len(chunk)
+    if count < layout.points:
+        raise ValueError(
+            f"the file is truncated: the header announces {layout.points} points, {count} follow"
+        )
 
 
 def _storage(header: Any) -> LasStorage:

@@ -1,0 +1,177 @@
+"""Measure maps: the time, memory and size of building one, and how many scans are located in it.
+
+    python -m benchmarks.maps [--points 40000000] [--queries 60]
+
+Synthetic streets and floors are scanned and put side by side, in geographic coordinates. The map is built of
+all scans but the last ones of each site, in a new process. These last scans, from other positions and with
+other noise, are located in it, and so are scans of sites that are not in the map.
+
+A location is right if the centre of the scan is within 10 resolutions of its true position. Recall is the
+share of scans of mapped sites that are located rightly with success; precision the share of all successes
+that are right.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from benchmarks.common import make_parser, print_machine, print_table, run_command
+from wsdesc.core.errors import WSDescError
+from wsdesc.core.geometry import Floats, transform
+from wsdesc.datasets.synthetic import site_scans
+from wsdesc.mapping.site_map import Map
+
+KINDS = ("building", "street")
+UTM = np.array([431_000.0, 5_411_000.0, 250.0])  # a corner of the map
+RESOLUTION = 0.12  # metres; between those that suit a floor and a street
+RIGHT = 10  # resolutions between the true and the located centre of a scan
+_SPACE = 250.0  # metres between neighbouring sites
+_SCANS, _QUERIES = 14, 2  # of each site
+_FIRST_SEED = 7000  # of the sites in the map
+_STRANGERS = 1000  # added to seeds of sites that are not in the map
+
+
+class SiteScan(NamedTuple):
+    """A scan of a site in the map's coordinates."""
+
+    points: np.ndarray  # (N, 3) in the frame of the scanner
+    T_map_scan: Floats
+
+
+def site(kind: str, seed: int, number: int, count: int) -> Iterator[SiteScan]:
+    """Yield scans of a site, which stands at the place of this number."""
+    rng = np.random.default_rng([seed, number])
+    T_map_site = np.eye(4)
+    angle = rng.uniform(0, 2 * np.pi)
+    T_map_site[:2, :2] = [[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]]
+    T_map_site[:3, 3] = UTM + _SPACE * np.array([number % 8, number // 8, 0])
+    for scan in site_scans(kind, seed, count, sensor="terrestrial", overlaps=(0.4, 0.9)):
+        yield SiteScan(scan.points, T_map_site @ scan.T_world_scan)
+
+
+class Survey(NamedTuple):
+    """Files of a synthetic survey."""
+
+    scans: Path  # folder with the scans of the map, in its coordinates
+    points: int  # of these
+    queries: list[tuple[Path, Floats | None]]  # scans to locate, with their poses; None for strangers
+
+
+def make_survey(folder: Path, points: int, queries: int) -> Survey:
+    """Scan sites until the map has so many points, and choose scans to locate."""
+    scans, others = folder / "scans", folder / "queries"
+    scans.mkdir()
+    others.mkdir()
+    total, number = 0, 0
+    mapped: list[tuple[Path, Floats | None]] = []
+    while total < points:
+        kind = KINDS[number % len(KINDS)]
+        for k, scan in enumerate(site(kind, _FIRST_SEED + number, number, _SCANS)):
+            name = f"{kind}_{number:03}_{k:02}.npy"
+            if k >= _SCANS - _QUERIES:
+                np.save(others / name, scan.points.astype(np.float32))
+                mapped.append((others / name, scan.T_map_scan))
+            elif total < points:
+                np.save(scans / name, transform(scan.points.astype(np.float64), scan.T_map_scan))
+                total += len(scan.points)
+        number += 1
+    step = max(1, len(mapped) // queries)
+    strangers: list[tuple[Path, Floats | None]] = []
+    for k in range(max(1, queries // 2)):
+        kind = KINDS[k % len(KINDS)]
+        path = others / f"stranger_{k:03}_{kind}.npy"
+        np.save(path, next(site(kind, _FIRST_SEED + _STRANGERS + k, 0, 1)).points.astype(np.float32))
+        strangers.append((path, None))
+    return Survey(scans, total, [*mapped[::step][:queries], *strangers])
+
+
+class Query(NamedTuple):
+    """What came of locating one scan."""
+
+    success: bool
+    right: bool
+    stranger: bool
+    seconds: float
+
+
+def locate(opened: Map, path: Path, T_map_scan: Floats | None) -> Query:
+    """Locate a scan, and compare its pose with the true one."""
+    start = time.perf_counter()
+    result = opened.locate(path)
+    seconds = time.perf_counter() - start
+    if T_map_scan is None:
+        return Query(result.success, False, True, seconds)
+    centre = np.load(path).mean(axis=0, dtype=np.float64)[None]
+    error = np.linalg.norm(transform(centre, result.T_map_scan) - transform(centre, T_map_scan))
+    return Query(result.success, bool(error < RIGHT * opened.resolution), False, seconds)
+
+
+def main(arguments: argparse.Namespace) -> None:
+    with tempfile.TemporaryDirectory(dir=arguments.folder) as name:
+        folder = Path(name)
+        survey = make_survey(folder, arguments.points, arguments.queries)
+        command = [sys.executable, "-m", "wsdesc", "map", str(survey.scans), "-o", str(folder / "site.map")]
+        start = time.perf_counter()
+        options = ["--resolution", str(arguments.resolution), "--json"]
+        done = subprocess.run([*command, *options], capture_output=True, text=True)
+        build_seconds = time.perf_counter() - start
+        if done.returncode:
+            raise WSDescError(f"wsdesc map failed: {done.stderr.strip()}")
+        built = json.loads(done.stdout)
+        gigabytes = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 2**20
+        start = time.perf_counter()
+        opened = Map.open(folder / "site.map")
+        open_seconds = time.perf_counter() - start
+        opened.locate(survey.queries[0][0])  # compiles kernels
+        results = [locate(opened, *query) for query in survey.queries]
+    mapped = [r for r in results if not r.stranger]
+    successes = [r for r in results if r.success]
+    right = sum(r.right for r in successes)
+    seconds = sorted(r.seconds for r in results)
+    print_machine()
+    rows = [
+        ("points of the scans", f"{survey.points / 1e6:.1f} million"),
+        (
+            "points and keypoints of the map",
+            f"{built['points'] / 1e6:.2f} and {built['keypoints'] / 1e6:.3f} million",
+        ),
+        ("build", f"{build_seconds:.0f} s, {gigabytes:.2f} GiB"),
+        ("size", f"{built['bytes'] / 1e6:.0f} MB"),
+        ("open", f"{open_seconds:.2f} s"),
+        ("locate", f"{statistics.median(seconds):.2f} s (median), {seconds[-1]:.2f} s (slowest)"),
+        ("recall", f"{right / len(mapped):.1%} of {len(mapped)} scans of mapped sites"),
+        (
+            "precision",
+            f"{right / len(successes):.1%} of {len(successes)} successes" if successes else "no success",
+        ),
+        (
+            "strangers located",
+            f"{sum(r.success for r in results if r.stranger)} of {len(results) - len(mapped)}",
+        ),
+    ]
+    print_table(rows)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = make_parser("maps", __doc__)
+    parser.add_argument("--points", type=int, default=40_000_000, help="points of the mapped scans")
+    parser.add_argument("--queries", type=int, default=60, help="scans to locate; half as many strangers")
+    parser.add_argument("--resolution", type=float, default=RESOLUTION, help="of the map, in metres")
+    parser.add_argument("--folder", type=Path, help="folder for temporary files; 1 GB for 40 million points")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(run_command(_parser(), main))

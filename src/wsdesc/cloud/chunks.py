@@ -1,0 +1,43 @@
+"""Read a large cloud part by part: LAS and LAZ files never are in memory as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from wsdesc.cloud.convert import as_cloud
+from wsdesc.cloud.files import reason_of
+from wsdesc.cloud.formats import las
+from wsdesc.core.errors import FileFormatError, WSDescError
+
+
+def read_chunks(path: Path) -> Iterator[np.ndarray]:
+    """Yield the finite points (N, 3) float64 of a file: of LAS and LAZ part by part, of others all at once.
+
+    Raises:
+        FileFormatError: the file cannot be read, or none of its points is finite.
+    """
+    if path.suffix.lower() not in (".las", ".laz"):
+        yield as_cloud(path).points
+        return
+    count = 0
+    try:
+        if not path.is_file():
+            raise FileFormatError(f"{path}: there is no such file; check the path")
+        for points in las.read_chunks(path):
+            finite = points[np.isfinite(points).all(axis=1)]
+            count += len(finite)
+            if len(finite):
+                yield finite
+    except WSDescError:
+        raise
+    except BaseException as error:
+        # A panic in a Rust library is not an Exception.
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        reason = reason_of(error, "export or download the file again")
+        raise FileFormatError(f"{path}: cannot be read as {path.suffix[1:]}: {reason}") from error
+    if count == 0:
+        raise FileFormatError(f"{path}: has no finite points; export the scan again")

@@ -1,0 +1,190 @@
+"""Scans that a map is made of, with their poses; and the working resolution that suits them."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from wsdesc.cloud.chunks import read_chunks
+from wsdesc.cloud.convert import Scan, as_cloud
+from wsdesc.cloud.scan_files import find_scan_files
+from wsdesc.cloud.units import Scale, measure
+from wsdesc.core.errors import InputError
+from wsdesc.core.file_parts import split_part
+from wsdesc.core.geometry import Floats, check_rigid
+from wsdesc.mapping.store import Source
+from wsdesc.reconstruction.export import POSES
+from wsdesc.reconstruction.result import Reconstruction
+
+MapScans = str | Path | Reconstruction | Sequence[Scan] | Any
+_PATH = (str, os.PathLike)
+
+_MEASURED = 12  # scans, or windows of a cloud, that the resolution is derived from
+_SAMPLE = 1_000_000  # points of a cloud that it is derived from
+_FEWEST = 200  # points of a window
+
+
+@dataclass(frozen=True, eq=False)
+class MapScan:
+    """A scan of a map.
+
+    Attributes:
+        scan: path of its file, or the scan in memory.
+        T_map_scan: (4, 4) its pose; None if its coordinates are those of the map.
+        source: the file, as it is now.
+    """
+
+    scan: Any
+    T_map_scan: Floats | None
+    source: Source
+
+    @property
+    def key(self) -> list[Any]:
+        """Plain values that change if the scan or its pose changes."""
+        pose = None if self.T_map_scan is None else self.T_map_scan.tolist()
+        content = [self.source.file, self.source.bytes, self.source.modified]
+        if self.source.bytes is None:
+            points = np.ascontiguousarray(as_cloud(self.scan).points)
+            content.append(hashlib.sha256(points.tobytes()).hexdigest())
+        return [content, pose]
+
+    def chunks(self) -> Iterator[Floats]:
+        """Yield the points (N, 3) in map coordinates, part by part if the file can be read so."""
+        if isinstance(self.scan, _PATH):
+            yield from read_chunks(Path(self.scan))
+        else:
+            yield as_cloud(self.scan).points
+
+
+@dataclass(frozen=True, eq=False)
+class MapInputs:
+    """What a map is made of.
+
+    Attributes:
+        scans: the scans.
+        cut: True for one large cloud, which is cut into tiles. Otherwise each scan is described by itself:
+            its descriptors then show what one sees from one position.
+        warnings: sentences about scans that were left out.
+    """
+
+    scans: list[MapScan]
+    cut: bool
+    warnings: list[str]
+
+
+def collect(scans: MapScans, poses: Sequence[Any] | None = None) -> MapInputs:
+    """Find the scans of a map and their poses.
+
+    Args:
+        scans: a folder of scans in one frame; the folder that `wsdesc reconstruct` wrote, or its result; one
+            file, or points, of a large cloud; or several scans in any form.
+        poses: poses T_map_scan (4, 4) of the scans; None if they are in one frame, or come with poses.
+
+    Raises:
+        InputError: there are no scans, or the poses do not fit them.
+        FileFormatError: a file does not exist.
+    """
+    if isinstance(scans, Reconstruction):
+        return _reconstructed(scans, None, poses)
+    if isinstance(scans, _PATH) and Path(scans).is_dir():
+        folder = Path(scans)
+        if (folder / POSES).exists():
+            return _reconstructed(Reconstruction.load(folder), folder, poses)
+        files: list[Any] = list(find_scan_files(folder))
+    elif isinstance(scans, _PATH):
+        files = list(find_scan_files([Path(scans)]))
+    elif isinstance(scans, list | tuple) and not _is_points(scans):
+        files = list(scans)
+    else:
+        files = [scans]
+    if not files:
+        raise InputError("a map needs at least one scan, found 0")
+    if poses is not None and len(poses) != len(files):
+        raise InputError(f"{len(poses)} poses were given for {len(files)} scans: give one for each")
+    given = [None] * len(files) if poses is None else [check_rigid(T, "poses") for T in poses]
+    found = [
+        MapScan(scan, T, _source(scan, number))
+        for number, (scan, T) in enumerate(zip(files, given, strict=True))
+    ]
+    return MapInputs(found, cut=len(found) == 1 and poses is None, warnings=[])
+
+
+def _is_points(values: Sequence[Any]) -> bool:
+    """Return whether a sequence is rows of numbers and not several scans."""
+    return bool(values) and isinstance(values[0], list | tuple) and np.ndim(values[0]) == 1
+
+
+def _source(scan: Any, number: int) -> Source:
+    if not isinstance(scan, _PATH):
+        return Source(f"scan {number}")
+    find_scan_files([Path(scan)])
+    return Source.of(split_part(Path(scan))[0])
+
+
+def _reconstructed(result: Reconstruction, folder: Path | None, poses: Sequence[Any] | None) -> MapInputs:
+    """Take the scans of the first frame of a reconstruction."""
+    if poses is not None:
+        raise InputError("poses: a reconstruction has poses of its own")
+    if not result.components:
+        raise InputError("the reconstruction has no poses: no scan of it was placed")
+    scans: list[MapScan] = []
+    for name in result.components[0]:
+        path = _find(result.paths[name], folder)
+        scans.append(MapScan(path, result.T_world_scan[name], _source(path, len(scans))))
+    left_out = len(result.paths) - len(scans)
+    text = f"{left_out} of {len(result.paths)} scans of the reconstruction are not in the map: they have no "
+    return MapInputs(scans, False, [text + "pose in its first frame."] if left_out else [])
+
+
+def _find(path: Path, folder: Path | None) -> Path:
+    """Return the path of a scan; after a move, it may be in the reconstruction's folder or next to it."""
+    file, _ = split_part(path)
+    beside = [] if folder is None else [folder / file, folder / file.name, folder.parent / file.name]
+    for place in [file, *beside]:
+        if place.is_file():
+            return place.with_name(path.name)
+    raise InputError(
+        f"{path}: this scan of the reconstruction was moved or deleted: put it back, or into the folder "
+        f"{folder or file.parent}"
+    )
+
+
+def derive_resolution(inputs: MapInputs) -> float:
+    """Derive the working resolution from some of the scans, or from windows of the cloud.
+
+    A window of a cloud is as wide as two heights of the cloud: about as much as one scan shows.
+    """
+    if not inputs.cut:
+        step = -(-len(inputs.scans) // _MEASURED)
+        return measure(*(as_cloud(scan.scan).points for scan in inputs.scans[::step])).resolution
+    points = _sample(inputs.scans[0])
+    points = points - points.mean(axis=0)
+    _, axes = np.linalg.eigh(np.einsum("ni,nj->ij", points, points))  # the last one is the longest
+    low, high = np.quantile(points @ axes, (0.01, 0.99), axis=0)
+    radius = float(np.min(np.where(high > low, high - low, np.inf), initial=np.inf))
+    rng = np.random.default_rng(0)
+    windows: list[Scale] = []
+    for centre in points[rng.permutation(len(points))[: 4 * _MEASURED]]:
+        inside = points[np.square(points - centre).sum(axis=1) < radius**2]
+        if len(inside) >= _FEWEST and len(windows) < _MEASURED:
+            windows.append(measure(inside))
+    windows = windows or [measure(points)]
+    return Scale.combine([w.spacing for w in windows], [w.extent for w in windows]).resolution
+
+
+def _sample(scan: MapScan) -> Floats:
+    """Take about a million points of a cloud, in windows all over the file, without keeping the others."""
+    parts, count = [], 0
+    for chunk in scan.chunks():
+        parts.append(chunk)
+        count += len(chunk)
+        if count > 2 * _SAMPLE:  # halve what was kept, so that all parts have the same share
+            parts = [np.concatenate(parts)[::2]]
+            count = len(parts[0])
+    return np.concatenate(parts)

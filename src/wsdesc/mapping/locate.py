@@ -1,0 +1,227 @@
+"""Locate a scan in a map.
+
+describe → similar map keypoints → places → hypotheses of all places → candidates → confidence. All candidates
+compete: in a map with equal places, none of them gets a high confidence. Lengths are in metres of the model.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import fields
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from scipy.spatial import cKDTree
+
+from wsdesc.alignment.consensus import consensus
+from wsdesc.alignment.hypotheses import Hypothesis
+from wsdesc.alignment.surface import Surface, make_surface
+from wsdesc.alignment.verify import score_candidate
+from wsdesc.cloud.convert import Scan
+from wsdesc.cloud.units import working_resolution
+from wsdesc.core.devices import choose_device
+from wsdesc.core.errors import InputError
+from wsdesc.core.geometry import Floats, cell_keys, transform
+from wsdesc.core.kernels import run_each
+from wsdesc.core.progress import ProgressHook, StepTimer
+from wsdesc.descriptor import pretrained
+from wsdesc.descriptor.description import Description, cleaned_points, load_model, prepare_scan
+from wsdesc.mapping.options import LocateOptions
+from wsdesc.mapping.places import Place, centre_and_radius, vote
+from wsdesc.mapping.result import Location
+from wsdesc.mapping.site_map import Map, MapKeypoints
+from wsdesc.mapping.store import digest_of
+from wsdesc.registration.candidates import (
+    Candidate,
+    Candidates,
+    distinct_candidates,
+    verify_hypotheses,
+    with_probabilities,
+)
+from wsdesc.registration.result import Registration
+from wsdesc.registration.rounds import build_result, failed_result
+
+_THRESHOLD = 0.075  # residual of an inlier
+_MATCHES = 2  # of each keypoint in a place
+_SECOND_WEIGHT = 0.5  # of a match that is not the best one of its keypoint
+_HYPOTHESES = 3  # of each place
+_WIDER = 1.3  # radii of the scan in which keypoints of a place are matched
+_NEAR = 0.15  # distance of a scan point from the map that counts as overlap of a hypothesis
+_SAMPLE = 600  # points of the scan that measure it
+_CELL = 0.5  # side of the cells in which the map is cut out around a scan
+_STEPS = np.stack(np.meshgrid(*[(-1, 0, 1)] * 3, indexing="ij"), -1).reshape(-1, 3)  # to the cells around one
+_FEWEST = 50  # points of the map around a hypothesis
+_MORE = 2  # factor of places and refined hypotheses in the last of several rounds
+_DIFFERENT = 5.0  # ratio of resolutions from which on the units may differ
+
+
+class _Match(NamedTuple):
+    """Hypotheses of one place, and the keypoints and matches that proposed them."""
+
+    keypoints: MapKeypoints
+    pairs: torch.Tensor  # (M, 2) indices of matched keypoints of the scan and of the place
+    hypotheses: list[Hypothesis]
+
+
+def locate(site: Map, scan: Scan, o: LocateOptions, progress: ProgressHook | None = None) -> Location:
+    """Find the pose of a scan in a map; see `Map.locate`."""
+    timer = StepTimer(progress)
+    with timer("read"):
+        cleaned = cleaned_points(scan, o.viewpoint)
+    with timer("prepare"):
+        network, name = load_model(site.model, o.device)
+        _check_weights(site)
+        device = choose_device(o.device)
+        p = prepare_scan(cleaned, site.resolution, name, o.seed, o.keypoints[0], device)
+        surface = make_surface(p.points.cpu())
+    result: Registration | None = None
+    for number, count in enumerate(o.keypoints):
+        p = p.with_keypoints(count, o.seed)
+        with timer("describe", p.missing(count)) as advance:
+            p = p.extend(network, count, advance)
+        thorough = 0 < number == len(o.keypoints) - 1
+        result = _locate_round(site, p.to("cpu"), surface, o, timer, _MORE if thorough else 1)
+        if result.success or len(p.descriptors) < count:
+            break
+    assert result is not None  # there is at least one number of keypoints
+    warnings = [*result.warnings, *_unit_warning(result, cleaned.points, site.resolution)]
+    values = {f.name: getattr(result, f.name) for f in fields(result)}
+    return Location(**values | {"warnings": warnings, "files": (_file(scan), site.path)})
+
+
+def _locate_round(
+    site: Map, p: Description, surface: Surface, o: LocateOptions, timer: StepTimer, more: int
+) -> Registration:
+    """Locate a described scan; `more` is the factor of places and refined hypotheses."""
+    keypoints, frames = p.keypoints.double().numpy(), p.frames.double().numpy()
+    with timer("search"):
+        matched, similar = site.similar_keypoints(p.descriptors.numpy(), o.neighbours)
+        places = vote(keypoints, frames, matched, similar.positions, similar.frames, more * o.places)
+    with timer("match and solve"):
+        radius = _WIDER * centre_and_radius(keypoints)[1]
+        found = run_each(lambda place: _match_place(site, p, place, radius), places)
+    with timer("verify and refine"):
+        proposed = [(match, h) for match in found for h in match.hypotheses]
+        best = [proposed[k] for k in _best_overlaps(site, p, [h for _, h in proposed], more * o.refined)]
+        parts = run_each(lambda item: _surface_around(site, p, item[1]), best)
+        candidates: list[Candidate] = []
+        origin: dict[int, _Match] = {}  # matches by the identity of their hypothesis
+        for (match, hypothesis), part in zip(best, parts, strict=True):
+            if part is not None:
+                images = (p.range_image, None)
+                candidates += verify_hypotheses([hypothesis], (surface, part), images, len(match.pairs))
+                origin[id(hypothesis)] = match
+        kept = distinct_candidates(sorted(candidates, key=lambda c: -score_candidate(c.refined.score)))
+        ranked = with_probabilities(kept)
+    if not ranked:
+        warning = (
+            "The scan was not found in the map. Is it a scan of this place, in the unit of the map? Try more "
+            "keypoints."
+        )
+        return failed_result(p.resolution, [warning], timer, (p.viewpoint, None))
+    own = origin[id(ranked[0].hypothesis)]
+    q = _described_place(site, ranked[0], own)
+    return build_result(Candidates(ranked, own.pairs), p, q, timer)
+
+
+def _match_place(site: Map, p: Description, place: Place, radius: float) -> _Match:
+    """Match the scan with the keypoints of a place, and solve for poses."""
+    near = site.keypoints_near(place.centre, radius)
+    descriptors = torch.from_numpy(near.descriptors)
+    count = min(_MATCHES, len(descriptors))
+    order = (p.descriptors @ descriptors.T).topk(count, dim=1).indices  # (K, count)
+    source = torch.arange(len(order)).repeat_interleave(count)
+    pairs = torch.stack([source, order.flatten()], dim=1)
+    weights = torch.where(torch.arange(len(pairs)) % max(1, count) == 0, 1.0, _SECOND_WEIGHT)
+    ends = (p.keypoints[pairs[:, 0]].double(), torch.from_numpy(near.positions)[pairs[:, 1]])
+    hypotheses = consensus(*ends, weights=weights, threshold=_THRESHOLD, hypotheses=_HYPOTHESES)
+    return _Match(near, pairs, hypotheses)
+
+
+def _best_overlaps(site: Map, p: Description, hypotheses: Sequence[Hypothesis], count: int) -> list[int]:
+    """Choose the hypotheses under which most of the scan is at the surface of the map."""
+    points = p.points.double().numpy()
+    sample = points[:: max(1, len(points) // _SAMPLE)]
+
+    def overlap(hypothesis: Hypothesis) -> float:
+        moved = transform(sample, hypothesis.T_target_source.numpy())
+        nearby = site.points_within(moved.min(axis=0) - _NEAR, moved.max(axis=0) + _NEAR)
+        if len(nearby) == 0:
+            return 0.0
+        distance, _ = cKDTree(nearby).query(moved, distance_upper_bound=_NEAR)
+        return float(np.isfinite(distance).mean())
+
+    overlaps = np.array(run_each(overlap, hypotheses))
+    votes = np.array([h.votes for h in hypotheses])
+    return [int(k) for k in np.argsort(-overlaps * np.sqrt(votes), kind="stable")[:count]]
+
+
+def _surface_around(site: Map, p: Description, hypothesis: Hypothesis) -> Surface | None:
+    """Return the surface of the map around a scan in this pose; None where there is nearly nothing."""
+    points = _points_around(site, p, hypothesis.T_target_source.numpy())
+    return make_surface(points) if len(points) >= _FEWEST else None
+
+
+def _points_around(site: Map, p: Description, T_map_scan: Floats) -> Floats:
+    """Return the points of the map in cells that the scan touches, and in the cells next to them."""
+    moved = transform(p.points.double().numpy(), T_map_scan)
+    low = moved.min(axis=0) - 2 * _CELL
+    points = site.points_within(low, moved.max(axis=0) + 2 * _CELL)
+    cells = np.unique(cell_keys(((moved - low) / _CELL).astype(np.int64)))
+    steps = cell_keys(_STEPS)  # keys add up as cells do
+    touched = np.unique((cells[:, None] + steps).ravel())
+    keys = cell_keys(((points - low) / _CELL).astype(np.int64))
+    return points[np.isin(keys, touched)]
+
+
+def _described_place(site: Map, candidate: Candidate, match: _Match) -> Description:
+    """Describe the part of the map around a candidate as a scan whose frame is that of the map."""
+    T_map_local = np.eye(4)
+    T_map_local[:3, 3] = site.origin
+    keypoints = match.keypoints
+    points = np.concatenate([keypoints.positions, candidate.surfaces[1].points])
+    return Description(
+        torch.from_numpy(points).float(),
+        torch.arange(len(keypoints.positions)),
+        torch.from_numpy(keypoints.descriptors),
+        torch.from_numpy(keypoints.frames).float(),
+        site.resolution,
+        T_map_local,
+        site.model,
+    )
+
+
+def _check_weights(site: Map) -> None:
+    """Refuse to compare descriptors of different weights."""
+    path = pretrained.find(site.model)
+    if _digest(str(path), path.stat().st_mtime_ns) != site.model_digest:
+        raise InputError(
+            f"{site.path}: the weights {site.model} changed since the map was built: build it again"
+        )
+
+
+@lru_cache(maxsize=8)
+def _digest(path: str, modified: int) -> str:
+    """Return the SHA-256 of a file; `modified` makes the cache read a changed file again."""
+    return digest_of(Path(path))
+
+
+def _unit_warning(result: Registration, points: np.ndarray, resolution: float) -> list[str]:
+    """Warn if the scan, which was not found, seems to have another unit than the map."""
+    if result.success:
+        return []
+    ratio = working_resolution(points) / resolution
+    if 1 / _DIFFERENT < ratio < _DIFFERENT:
+        return []
+    return [
+        f"The scan suits a resolution of {ratio * resolution:.3g}, that of the map is {resolution:.3g}: "
+        "check that both have the same unit."
+    ]
+
+
+def _file(scan: Scan) -> Path | None:
+    return Path(scan) if isinstance(scan, str | os.PathLike) else None
