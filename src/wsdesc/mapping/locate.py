@@ -20,7 +20,6 @@ from scipy.spatial import cKDTree
 from wsdesc.alignment.consensus import consensus
 from wsdesc.alignment.hypotheses import Hypothesis
 from wsdesc.alignment.surface import Surface, make_surface
-from wsdesc.alignment.verify import score_candidate
 from wsdesc.cloud.convert import Scan
 from wsdesc.cloud.units import working_resolution
 from wsdesc.core.devices import choose_device
@@ -115,8 +114,7 @@ def _locate_round(
                 images = (p.range_image, None)
                 candidates += verify_hypotheses([hypothesis], (surface, part), images, len(match.pairs))
                 origin[id(hypothesis)] = match
-        kept = distinct_candidates(sorted(candidates, key=lambda c: -score_candidate(c.refined.score)))
-        ranked = with_probabilities(kept)
+        ranked = with_probabilities(distinct_candidates(candidates))
     if not ranked:
         warning = (
             "The scan was not found in the map. Is it a scan of this place, in the unit of the map? Try more "

@@ -58,10 +58,12 @@ def register_round(
         return failed_result(
             q.resolution, [no_alignment_found(q.resolution)], timer, viewpoints, found.matches
         )
-    return build_result(found, p, q, timer)
+    return build_result(found, p, q, timer, prior)
 
 
-def build_result(found: Candidates, p: Description, q: Description, timer: StepTimer) -> Registration:
+def build_result(
+    found: Candidates, p: Description, q: Description, timer: StepTimer, prior: PosePrior | None = None
+) -> Registration:
     """Build the result of a registration from its candidates, of which there is at least one."""
     best = found.ranked[0]
     with timer("scale"):
