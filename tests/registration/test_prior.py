@@ -191,7 +191,7 @@ RIGID = np.eye(4).tolist()
         ({"up": 3}, "up.*direction"),
         ({"axis": ("z", (0, 0))}, "axis.*three numbers"),
         ({"up": "z", "axis": "z"}, "axis.*one of them"),
-        ({"up": "z", "max_tilt": -1}, "max_tilt"),
+        ({"up": "z", "max_tilt": 0}, "max_tilt"),
         ({"overlap_at_least": 1.5}, "overlap_at_least"),
         ({"overlap_at_least": float("nan")}, "overlap_at_least"),
         ({"init": RIGID}, "did you mean 'initial'"),

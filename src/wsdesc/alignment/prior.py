@@ -25,7 +25,7 @@ Mask = NDArray[np.bool_]
 
 REACH = 0.2  # metres by which refinement moves a pose: its largest search distance, 8 resolutions
 REACH_ANGLE = math.radians(10)  # the same of rotations
-ROUNDING = 1e-9  # of cosines, whose angles are compared with limits
+ROUNDING = 1e-7  # radians, of angles that are compared with limits
 FRAME_ANGLE = math.radians(45)  # local frames of a right match differ from the pose by less
 WEAK = 1e-3  # share of the largest information below which levelling leaves a motion as it is
 
@@ -84,6 +84,11 @@ class Upright:
     max_tilt: float  # largest angle between them under the pose, in radians
     exact: bool = False  # the pose leaves no tilt at all: it is removed after refinement
 
+    @property
+    def name(self) -> str:
+        """Name of the option that told the direction."""
+        return "axis" if self.exact else "up"
+
     def tilts(self, poses: Floats) -> Floats:
         """Return the angles (H,), in radians, between both directions under poses (H, 4, 4)."""
         moved = np.einsum("hij,j->hi", poses[:, :3, :3], self.source)
@@ -112,14 +117,13 @@ class Upright:
         across = np.cross(moved, self.target)
         sine = float(np.linalg.norm(across))
         tilt = math.atan2(sine, float(moved @ self.target)) * across / sine if sine > 0 else across
-        extent = information.extent
+        matrix, extent = information.matrix, information.extent or 1.0  # rotations are scaled by the extent
         fixed = np.concatenate([np.zeros(3), tilt * extent])
         free = np.zeros((6, 4))
         free[:3, :3], free[3:, 3] = np.eye(3), self.target
-        matrix = information.matrix
         *shift, turn = -np.linalg.pinv(free.T @ matrix @ free, rcond=WEAK) @ (free.T @ matrix @ fixed)
+        turn /= extent
         step = np.eye(4)
-        turn = turn / extent if extent > 0 else 0.0
         step[:3, :3] = (Rotation.from_rotvec(turn * self.target) * Rotation.from_rotvec(tilt)).as_matrix()
         step[:3, 3] = information.centre + shift - step[:3, :3] @ information.centre
         return orthonormalise(step @ T)

@@ -18,7 +18,7 @@ from wsdesc.registration.candidates import Candidate, verify_hypotheses
 from wsdesc.registration.options import RegisterOptions
 
 _SAMPLES = 32  # poses around the guess; with 16, fewer right poses are found
-_COVERED = 2.0  # reaches of the refinement, up to which the samples leave no gap
+_COVERED = 2.0  # reaches of the refinement; in wider limits the samples miss too much
 _NO_INLIERS = torch.zeros(0, dtype=torch.bool)
 
 

@@ -55,10 +55,9 @@ def impossible(prior: PosePrior | None, p: Description, q: Description) -> str |
         )
     if upright is None or (tilt := upright.tilts(near.guess[None])[0]) <= upright.max_tilt + near.max_angle:
         return None
-    name = "axis" if upright.exact else "up"
     return (
-        f"No pose agrees with initial and {name}: initial tilts by {math.degrees(tilt):.1f}° against {name}, "
-        "which max_angle and max_tilt do not allow."
+        f"No pose agrees with initial and {upright.name}: initial tilts by {math.degrees(tilt):.1f}° against "
+        f"{upright.name}, which max_angle and max_tilt do not allow."
     )
 
 
@@ -78,8 +77,7 @@ def contradictions(prior: PosePrior, candidate: Candidate, unit: float) -> list[
         distance, degrees = near.distances(poses)[0] * unit, math.degrees(near.angles(poses)[0])
         parts.append(f"is {distance:.3g} and {degrees:.1f}° from initial")
     if upright is not None and not upright.allows(poses, refined=True)[0]:
-        name = "axis" if upright.exact else "up"
-        parts.append(f"tilts by {math.degrees(upright.tilts(poses)[0]):.1f}° against {name}")
+        parts.append(f"tilts by {prior.tilt(poses[0]):.1f}° against {upright.name}")
     if not prior.allows_overlap(score, refined=True):
         parts.append(f"has an overlap of {max(score.overlap_source, score.overlap_target):.0%}")
     return parts

@@ -102,7 +102,7 @@ class PriorOptions(Options):
         "tilt remains.",
     )
     max_tilt: float = Field(
-        5.0, ge=0, le=180, description="Largest tilt against up or axis before it is removed, in degrees."
+        5.0, gt=0, le=180, description="Largest tilt against up or axis before it is removed, in degrees."
     )
     overlap_at_least: float = Field(
         0.0, ge=0, le=1, description="Least overlap, 0 … 1, of the scan that overlaps more."
