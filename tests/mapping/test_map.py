@@ -16,13 +16,13 @@ from wsdesc.mapping.options import LocateOptions, MapOptions
 from wsdesc.mapping.result import Location
 
 UTM = np.array([431_000.0, 5_411_000.0, 250.0])
-RESOLUTION = 0.05
+RESOLUTION = 0.06
 FAST = {"keypoints": 300}
 
 
 def room(seed, count, offset):
     """Scans of a room, and their poses in the map."""
-    for scan in room_scans(seed, count, resolution=0.04):
+    for scan in room_scans(seed, count, resolution=0.05):
         T = scan.T_world_scan.copy()
         T[:3, 3] += UTM + offset
         yield scan.points, T
@@ -52,7 +52,7 @@ def error(result, points, T):
 
 def test_scans_are_located_where_they_were_taken(site, survey):
     R = Rotation.random(random_state=5)
-    for points, T in survey[1]:
+    for points, T in survey[1][:1]:
         moved = R.apply(points)  # any frame of the scan
         T = T @ np.block([[R.inv().as_matrix(), np.zeros((3, 1))], [np.zeros((1, 3)), np.ones((1, 1))]])
         result = site.locate(moved)
@@ -62,13 +62,15 @@ def test_scans_are_located_where_they_were_taken(site, survey):
         assert np.array_equal(result.T_map_scan, result.T_target_source)
 
 
+@pytest.mark.slow
 def test_a_scan_of_another_place_is_not_located(site):
     for seed in (77, 78):
-        result = site.locate(room_scans(seed, 1, resolution=0.04)[0].points)
+        result = site.locate(room_scans(seed, 1, resolution=0.05)[0].points)
         assert not result.success
         assert result.warnings
 
 
+@pytest.mark.slow
 def test_the_same_scan_gives_the_same_bits(site, survey):
     points, _ = survey[1][0]
     first, second = (Map.open(site.path).locate(points, **FAST) for _ in range(2))
@@ -76,6 +78,7 @@ def test_the_same_scan_gives_the_same_bits(site, survey):
     assert first.confidence == second.confidence
 
 
+@pytest.mark.slow
 def test_a_place_that_exists_twice_is_ambiguous(survey, tmp_path):
     scans = [points for points, _ in room(3, 3, np.zeros(3))]
     poses = [T for _, T in room(3, 3, np.zeros(3))] + [T for _, T in room(3, 3, np.array([60.0, 0, 0]))]
@@ -85,6 +88,7 @@ def test_a_place_that_exists_twice_is_ambiguous(survey, tmp_path):
     assert result.confidence < 0.6
 
 
+@pytest.mark.slow
 def test_one_large_cloud_is_cut_into_tiles(survey, tmp_path):
     folder, queries = survey
     cloud = np.concatenate([wsdesc.read_points(path) for path in sorted(folder.iterdir())])
@@ -98,6 +102,7 @@ def test_one_large_cloud_is_cut_into_tiles(survey, tmp_path):
             assert error(result, points, T) < RESOLUTION
 
 
+@pytest.mark.slow
 def test_a_reconstruction_is_mapped_by_its_poses(tmp_path):
     scans, poses = zip(*room(3, 3, -UTM), strict=True)
     for number, points in enumerate(scans):
@@ -121,6 +126,7 @@ def test_a_reconstruction_is_mapped_by_its_poses(tmp_path):
         Map.build(tmp_path / "model", tmp_path / "site.map", resolution=0.06)
 
 
+@pytest.mark.slow
 def test_scans_may_move_after_the_map_was_built(survey, tmp_path):
     points, T = next(room(3, 1, np.zeros(3)))
     path = tmp_path / "a.ply"
@@ -138,6 +144,7 @@ def test_scans_may_move_after_the_map_was_built(survey, tmp_path):
     assert site.locate(points, **FAST).success
 
 
+@pytest.mark.slow
 def test_a_stopped_build_continues(survey, tmp_path, monkeypatch):
     from wsdesc.mapping.pieces import Describer
 

@@ -22,10 +22,10 @@ from wsdesc.alignment.hypotheses import Hypothesis
 from wsdesc.alignment.surface import Surface, make_surface
 from wsdesc.cloud.convert import Scan
 from wsdesc.cloud.units import working_resolution
+from wsdesc.core import kernels
 from wsdesc.core.devices import choose_device
 from wsdesc.core.errors import InputError
 from wsdesc.core.geometry import Floats, cell_keys, transform
-from wsdesc.core.kernels import run_each
 from wsdesc.core.progress import ProgressHook, StepTimer
 from wsdesc.descriptor import pretrained
 from wsdesc.descriptor.description import Description, cleaned_points, load_model, prepare_scan
@@ -102,11 +102,11 @@ def _locate_round(
         places = vote(keypoints, frames, matched, similar.positions, similar.frames, more * o.places)
     with timer("match and solve"):
         radius = _WIDER * centre_and_radius(keypoints)[1]
-        found = run_each(lambda place: _match_place(site, p, place, radius), places)
+        found = kernels.run_each(lambda place: _match_place(site, p, place, radius), places)
     with timer("verify and refine"):
         proposed = [(match, h) for match in found for h in match.hypotheses]
         best = [proposed[k] for k in _best_overlaps(site, p, [h for _, h in proposed], more * o.refined)]
-        parts = run_each(lambda item: _surface_around(site, p, item[1]), best)
+        parts = kernels.run_each(lambda item: _surface_around(site, p, item[1]), best)
         candidates: list[Candidate] = []
         origin: dict[int, _Match] = {}  # matches by the identity of their hypothesis
         for (match, hypothesis), part in zip(best, parts, strict=True):
@@ -153,7 +153,7 @@ def _best_overlaps(site: Map, p: Description, hypotheses: Sequence[Hypothesis], 
         distance, _ = cKDTree(nearby).query(moved, distance_upper_bound=_NEAR)
         return float(np.isfinite(distance).mean())
 
-    overlaps = np.array(run_each(overlap, hypotheses))
+    overlaps = np.array(kernels.run_each(overlap, hypotheses))
     votes = np.array([h.votes for h in hypotheses])
     return [int(k) for k in np.argsort(-overlaps * np.sqrt(votes), kind="stable")[:count]]
 

@@ -59,8 +59,8 @@ def vote(
     cosine = (np.einsum("pij,pij->p", rotations[a], rotations[b]) - 1) / 2
     agree = (cosine > _SAME_COSINE) & (source[a] != source[b])
     a, b = a[agree], b[agree]
-    votes = np.bincount(a, weights[b], len(target)) + np.bincount(b, weights[a], len(target))
-    votes *= weights
+    agreeing = np.bincount(a, weights[b], len(target)) + np.bincount(b, weights[a], len(target))
+    votes = weights * agreeing
     remaining = np.argsort(-votes, kind="stable")
     places: list[Place] = []
     while len(remaining) and len(places) < count and votes[remaining[0]] > 0:

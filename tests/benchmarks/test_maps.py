@@ -1,0 +1,16 @@
+"""The benchmark of maps on a few scans."""
+
+import argparse
+
+import pytest
+
+from benchmarks import maps
+
+
+@pytest.mark.slow
+def test_a_small_map_is_measured(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(maps, "_SCANS", 4)
+    maps.main(argparse.Namespace(points=300_000, queries=2, resolution=0.16, folder=tmp_path))
+    printed = capsys.readouterr().out
+    for row in ("build", "size", "open", "locate", "recall", "precision", "strangers located"):
+        assert f"  {row} " in printed
