@@ -93,8 +93,9 @@ def main(arguments: argparse.Namespace) -> None:
         for number, pair in enumerate(show_progress(pairs, name, total)):
             for prior, row in register_with_priors(pair, np.random.default_rng([arguments.seed, number])):
                 rows[prior].append(row)
-        print(f"\n{name}, n = {len(rows['none'])}")
-        print_rows(table(rows))
+        if rows:
+            print(f"\n{name}, n = {len(rows['none'])}")
+            print_rows(table(rows))
 
 
 def synthetic_pairs(count: int, seed: int) -> Iterator[Pair]:

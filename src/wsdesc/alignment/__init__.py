@@ -5,6 +5,7 @@ from wsdesc.alignment.consensus import consensus
 from wsdesc.alignment.covariance import PoseCovariance, estimate_covariance
 from wsdesc.alignment.hypotheses import Hypothesis, ransac_hypotheses
 from wsdesc.alignment.information import Degeneracy, Information, compute_information, find_degeneracy
+from wsdesc.alignment.prior import Near, PosePrior, Upright
 from wsdesc.alignment.ransac import RansacResult, ransac
 from wsdesc.alignment.refine import RefinedPose, refine
 from wsdesc.alignment.rigid import fit_rigid
@@ -16,11 +17,14 @@ __all__ = [
     "Degeneracy",
     "Hypothesis",
     "Information",
+    "Near",
     "PoseCovariance",
+    "PosePrior",
     "PoseScore",
     "RansacResult",
     "RefinedPose",
     "Surface",
+    "Upright",
     "compute_information",
     "consensus",
     "estimate_covariance",
