@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from wsdesc.descriptor.lrf import local_frames
     from wsdesc.descriptor.model import WSDesc
     from wsdesc.descriptor.voxelize import voxelize
+    from wsdesc.finding.pipeline import find
+    from wsdesc.finding.result import Finding, Instance
     from wsdesc.learning.ablations import ablate
     from wsdesc.learning.distillation import distill
     from wsdesc.learning.losses import BatchHardLoss, RigidityLoss
@@ -42,6 +44,8 @@ _MODULE_OF = {
     "BatchHardLoss": "learning.losses",
     "Cloud": "cloud.cloud",
     "Description": "descriptor.description",
+    "Finding": "finding.result",
+    "Instance": "finding.result",
     "Location": "mapping.result",
     "Map": "mapping.site_map",
     "Reconstruction": "reconstruction.result",
@@ -57,6 +61,7 @@ _MODULE_OF = {
     "as_cloud": "cloud.convert",
     "describe": "descriptor.description",
     "distill": "learning.distillation",
+    "find": "finding.pipeline",
     "local_frames": "descriptor.lrf",
     "pairs": "learning.pairs",
     "read_cloud": "cloud.files",
@@ -71,8 +76,8 @@ _MODULE_OF = {
     "write_points": "cloud.files",
 }
 _PACKAGES = (
-    "adaptation", "alignment", "cloud", "core", "datasets", "descriptor", "evaluation", "learning",
-    "mapping", "matching", "peers", "reconstruction", "registration", "view",
+    "adaptation", "alignment", "cloud", "core", "datasets", "descriptor", "evaluation", "finding",
+    "learning", "mapping", "matching", "peers", "reconstruction", "registration", "view",
 )  # fmt: skip
 
 __all__ = [  # the keys of _MODULE_OF, spelled out for editors
@@ -81,6 +86,8 @@ __all__ = [  # the keys of _MODULE_OF, spelled out for editors
     "BatchHardLoss",
     "Cloud",
     "Description",
+    "Finding",
+    "Instance",
     "Location",
     "Map",
     "Reconstruction",
@@ -96,6 +103,7 @@ __all__ = [  # the keys of _MODULE_OF, spelled out for editors
     "as_cloud",
     "describe",
     "distill",
+    "find",
     "local_frames",
     "pairs",
     "read_cloud",

@@ -16,6 +16,7 @@ from wsdesc.core.errors import InputError
 
 COMMANDS = [
     "register",
+    "find",
     "describe",
     "match",
     "reconstruct",

@@ -8,7 +8,7 @@ sum to 1. `benchmarks/calibrate.py` fitted the functions, which are in `confiden
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -53,21 +53,21 @@ class ConfidenceModel:
         odds = np.exp(score - top)
         return np.asarray(odds / (np.exp(-top) + odds.sum()))
 
-    def save(self, path: Path = CONFIDENCE_FILE) -> None:
-        """Write the model as JSON, atomically."""
+    def save(self, path: Path = CONFIDENCE_FILE, names: Collection[str] = FEATURES.keys()) -> None:
+        """Write the model as JSON, atomically; `names` are those of the features."""
         functions = {
             name: {"at": np.round(at, 4).tolist(), "log_odds": np.round(values, 4).tolist()}
-            for name, at, values in zip(FEATURES, self.knots, self.log_odds, strict=True)
+            for name, at, values in zip(names, self.knots, self.log_odds, strict=True)
         }
         content = {"poses": self.poses, "bias": round(self.bias, 4), "features": functions}
         with atomic_write(path) as temporary:
             temporary.write_text(json.dumps(content, indent=1) + "\n")
 
     @classmethod
-    def load(cls, path: Path = CONFIDENCE_FILE) -> Self:
-        """Read a model that `save` wrote."""
+    def load(cls, path: Path = CONFIDENCE_FILE, names: Collection[str] = FEATURES.keys()) -> Self:
+        """Read a model that `save` wrote for features of these names."""
         content = json.loads(path.read_text())
-        functions = [content["features"][name] for name in FEATURES]
+        functions = [content["features"][name] for name in names]
         knots, log_odds = (np.array([f[key] for f in functions]) for key in ("at", "log_odds"))
         return cls(knots, log_odds, float(content["bias"]), int(content["poses"]))
 

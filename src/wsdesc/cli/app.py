@@ -18,6 +18,7 @@ from wsdesc.cli.benchmark import app as benchmark
 from wsdesc.cli.demo import demo
 from wsdesc.cli.describe import describe
 from wsdesc.cli.distill import distill
+from wsdesc.cli.find import find
 from wsdesc.cli.info import info
 from wsdesc.cli.locate import locate
 from wsdesc.cli.map import build_map
@@ -37,6 +38,8 @@ Examples:
   wsdesc register a.ply b.ply --view          also show the result in a browser
   wsdesc register a.ply b.ply --up z          gravity is known: no tilted poses
   wsdesc register a.ply b.ply --initial T.txt --search-radius 0.5 --max-angle 10
+  wsdesc find object.ply scene.ply            all instances of an object in a scene
+  wsdesc find cad.stl scene.pcd --instances 1 -o found.json --aligned placed.ply
   wsdesc describe a.ply -o a.npz --resolution 0.025   describe a scan once, to register it often
   wsdesc match a.npz b.npz                    register two described scans
   wsdesc reconstruct scans/ -o model          poses of many scans in one frame, and the merged cloud
@@ -97,6 +100,7 @@ app = typer.Typer(
 )
 for command in (
     register,
+    find,
     describe,
     match,
     reconstruct,

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from wsdesc.cloud.units import extent
 from wsdesc.registration.candidates import SCALE_CHECKED, Candidate
 from wsdesc.registration.result import SUCCESS
 
+MUCH_LARGER = 4.0  # ratio of the extents of two scans from which on one may be an object in the other
 VIOLATION = 0.01  # share of points in free space from which on a pose without success has a warning
 
 
@@ -19,6 +23,19 @@ def no_alignment_found(resolution: float) -> str:
         "No alignment found. Do the scans overlap? Do they have the same unit? "
         f"Try another resolution (this one: {resolution:.4g}) or more keypoints."
     )
+
+
+def suggest_find(source: Any, target: Any) -> list[str]:
+    """Suggest `wsdesc find` if one of two clouds (N, 3) is much smaller than the other."""
+    sizes = [extent(cloud) for cloud in (source, target)]
+    ratio = max(sizes) / max(min(sizes), 1e-300)
+    if ratio < MUCH_LARGER:
+        return []
+    small, large = ("source", "target") if sizes[0] < sizes[1] else ("target", "source")
+    return [
+        f"The {large} is {ratio:.0f} times as large as the {small}. If the {small} is an object in it, use "
+        f"wsdesc find {small.upper()} {large.upper()}."
+    ]
 
 
 def no_scale_found(resolution: float) -> str:

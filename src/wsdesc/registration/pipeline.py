@@ -23,7 +23,7 @@ from wsdesc.core.kernels import run_each
 from wsdesc.core.progress import ProgressHook, StepTimer
 from wsdesc.descriptor.description import Description, cleaned_points, load_model, prepare_scans
 from wsdesc.descriptor.options import DEFAULT_MODEL
-from wsdesc.registration.advice import as_sentence
+from wsdesc.registration.advice import as_sentence, suggest_find
 from wsdesc.registration.local_search import search_near
 from wsdesc.registration.options import RegisterOptions, Scale, Solver
 from wsdesc.registration.prior import impossible, make_prior
@@ -159,12 +159,16 @@ def register(
         resolution = o.resolution or measure(*points).resolution
         if unit_warning and o.resolution is None:
             viewpoints = (clouds[0].viewpoint, clouds[1].viewpoint)
-            failed = failed_result(resolution, [as_sentence(unit_warning)], timer, viewpoints)
+            advice = [as_sentence(unit_warning), *suggest_find(*points)]
+            failed = failed_result(resolution, advice, timer, viewpoints)
             return failed.of_files(source, target)
         network, name = load_model(o.model, o.device)
         resolutions = (resolution / o.scale, resolution)
         p, q = prepare_scans(clouds, resolutions, name, o.seed, o.keypoints[0], where)
-    return register_prepared(p, q, network, o, timer).of_files(source, target)
+    result = register_prepared(p, q, network, o, timer)
+    if not result.success:
+        result.warnings.extend(suggest_find(*points))
+    return result.of_files(source, target)
 
 
 def register_described(

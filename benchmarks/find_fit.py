@@ -1,0 +1,118 @@
+"""Fit the confidence of `wsdesc.find` to poses that `find` wrote.
+
+    python -m benchmarks.find DATA --shapes train --scenes 200 -o poses.npz
+    python -m benchmarks.find_fit poses.npz -o src/wsdesc/finding/confidence.json
+
+Prints recall and precision of the fitted model on scenes that were left out: five parts of the scenes, each
+judged by a model of the other four. Writes the model of all scenes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from scipy.optimize import minimize
+
+from benchmarks.common import make_parser, print_rows, run_command
+from benchmarks.find import MAX_ADDS
+from wsdesc.alignment.confidence import ConfidenceModel
+from wsdesc.finding.evidence import CONFIDENCE_FILE, FEATURES, Evidence, features
+from wsdesc.finding.result import SUCCESS
+
+KNOTS = (0.05, 0.35, 0.65, 0.95)  # quantiles of a feature between which its function is linear
+REGULARISATION = 0.5  # of the log odds that a feature adds over its range, in units of a pose
+WRONG_WEIGHT = 2.0  # of wrong poses: a wrong instance costs more than a missed one
+UNSURE = (MAX_ADDS, 0.1)  # ADD-S in diameters: such poses count neither as right nor as wrong
+_PARTS = 5
+
+
+class Poses(NamedTuple):
+    """Candidates of all searches."""
+
+    search: np.ndarray  # (M,) number of the search
+    present: np.ndarray  # (M,) whether the object is in the scene
+    error: np.ndarray  # (M,) ADD-S in diameters
+    x: np.ndarray  # (M, F) features
+
+
+def read(paths: list[Path]) -> Poses:
+    """Read files that `find` wrote."""
+    parts = []
+    for number, path in enumerate(paths):
+        with np.load(path) as arrays:
+            c = {name: arrays[name] for name in arrays.files}
+        rows = zip(*(c[name] for name in Evidence._fields), strict=True)
+        evidence = [Evidence(*(None if np.isnan(v) else float(v) for v in row)) for row in rows]
+        search = (number * 100_000 + c["scene"]) * 2 + c["present"]
+        parts.append((search, c["present"] > 0, c["error"], features(evidence)))
+    return Poses(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+
+
+def fit(poses: Poses) -> ConfidenceModel:
+    """Fit the log odds of poses by maximum likelihood, each feature by a monotone function."""
+    used = (poses.error <= UNSURE[0]) | (poses.error > UNSURE[1])
+    x, right = poses.x[used], poses.error[used] <= MAX_ADDS
+    knots = np.stack([np.nanquantile(column, KNOTS) for column in x.T]) + np.arange(len(KNOTS)) * 1e-4
+    known = ~np.isnan(x)
+    ramps = np.clip((x[:, :, None] - knots[None, :, :-1]) / np.diff(knots)[None], 0, 1)
+    ramps = np.where(known[..., None], ramps, 0.0)  # (M, F, K - 1)
+    sometimes = ~known.all(axis=0)
+    design = np.hstack([ramps.reshape(len(x), -1), known[:, sometimes], np.ones((len(x), 1))])
+    signs = np.repeat(list(FEATURES.values()), len(KNOTS) - 1)
+    bounds = [(0, None) if sign > 0 else (None, 0) for sign in signs]
+    bounds += [(None, None)] * (int(sometimes.sum()) + 1)
+    weight = np.where(right, 1.0, WRONG_WEIGHT)
+    sign = np.where(right, 1.0, -1.0)
+
+    def cost(w: np.ndarray) -> tuple[float, np.ndarray]:
+        margin = sign * (design @ w)
+        pull = -weight * sign / (1 + np.exp(np.clip(margin, -50, 50)))
+        penalty = np.append(REGULARISATION * w[:-1], 0.0)
+        loss = float((weight * np.logaddexp(0, -margin)).sum() + penalty @ w / 2)
+        return loss, design.T @ pull + penalty
+
+    w = minimize(cost, np.zeros(design.shape[1]), jac=True, method="L-BFGS-B", bounds=bounds).x
+    steps = w[: len(signs)].reshape(len(FEATURES), -1)
+    values = np.hstack([np.zeros((len(FEATURES), 1)), np.cumsum(steps, axis=1)])
+    values[sometimes] += w[len(signs) : -1, None]
+    return ConfidenceModel(knots, values, float(w[-1]), len(x))
+
+
+def main(arguments: argparse.Namespace) -> None:
+    poses = read(arguments.poses)
+    score = np.empty(len(poses.error))
+    scene = poses.search // 2
+    for part in range(_PARTS):
+        left_out = scene.astype(int) % _PARTS == part
+        score[left_out] = fit(Poses(*(column[~left_out] for column in poses))).score(poses.x[left_out])
+    called = score >= np.log(SUCCESS / (1 - SUCCESS))
+    right = poses.error <= MAX_ADDS
+    best = np.array([np.flatnonzero(poses.search == s)[score[poses.search == s].argmax()]
+                     for s in np.unique(poses.search)])  # fmt: skip
+    present = poses.present[best]
+    rows = [
+        ["searches of present objects", str(int(present.sum()))],
+        ["with a right candidate", str(len(set(poses.search[right])))],
+        ["recalled", str(int((called & right)[best][present].sum()))],
+        ["best candidates called", str(int(called[best].sum()))],
+        ["of these, right", str(int((called & right)[best].sum()))],
+    ]
+    print_rows(rows)
+    model = fit(poses)
+    for name, values in zip(FEATURES, model.log_odds, strict=True):
+        print(f"  {name:22s} {np.ptp(values):6.2f}")
+    if arguments.output is not None:
+        model.save(arguments.output, FEATURES)
+
+
+if __name__ == "__main__":
+    parser = make_parser("find_fit", __doc__)
+    parser.add_argument("poses", type=Path, nargs="+", help="files of `find -o`")
+    parser.add_argument(
+        "-o", "--output", type=Path, help=f"file of the model, such as {CONFIDENCE_FILE.name}"
+    )
+    sys.exit(run_command(parser, main))

@@ -1,0 +1,1 @@
+"""An object and a scene → poses of all instances of the object in the scene, with confidences."""

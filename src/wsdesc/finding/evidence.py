@@ -1,0 +1,85 @@
+"""Evidence of a pose of an object in a scene, and the confidence computed from it.
+
+Shares are those of the object: an object that is half visible covers a thousandth of the scene.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from wsdesc.alignment.confidence import ConfidenceModel
+from wsdesc.core.geometry import Floats
+
+CONFIDENCE_FILE = Path(__file__).with_name("confidence.json")
+_MARGIN = 0.005  # shares closer to 0 or 1 do not change the log odds
+
+
+class Evidence(NamedTuple):
+    """Measured figures of one pose."""
+
+    contact: float  # share of the object's points that touch the scene, weighted by similar normals
+    weighted_overlap: float  # share of the object's surface near the scene, each direction weighs the same
+    explained: float  # share of the scene's points near the object that touch it
+    aligned_normals: float  # this and the next four as in `PoseScore`
+    not_hovering: float
+    curvature_similarity: float
+    detail_similarity: float
+    tightness: float
+    conditioning: float  # of the information matrix, 0 … 1
+    votes: float  # of pairs of points, relative to the best hypothesis
+    advantage: float  # score less that of the best other pose at the same place
+    violation: float | None  # share of the visible points in free space; None without a viewpoint
+
+
+# Name of each feature, and whether a larger value raises (1) or lowers (−1) the confidence.
+FEATURES = {
+    "contact": 1,
+    "weighted_overlap": 1,
+    "explained": 1,
+    "aligned_normals": 1,
+    "not_hovering": 1,
+    "curvature_similarity": 1,
+    "detail_similarity": 1,
+    "tightness": 1,
+    "conditioning": 1,
+    "votes": 1,
+    "advantage": 1,
+    "violation": -1,
+}
+
+
+def features(poses: Sequence[Evidence]) -> Floats:
+    """Return the features (K, F) of poses; NaN where a figure is unknown."""
+    rows = [
+        [
+            *map(_log_odds, pose[:8]),
+            math.log10(max(pose.conditioning, 1e-4)),
+            math.log10(max(pose.votes, 1e-3)),
+            pose.advantage,
+            math.nan if pose.violation is None else math.log10(max(pose.violation, 1e-3)),
+        ]
+        for pose in poses
+    ]
+    return np.array(rows, dtype=np.float64).reshape(-1, len(FEATURES))
+
+
+def confidences(poses: Sequence[Evidence]) -> Floats:
+    """Return the probability (K,) of each pose to be right. Several may be: a scene has many instances."""
+    score = _shipped().score(features(poses))
+    return np.asarray(1 / (1 + np.exp(-np.clip(score, -50, 50))))
+
+
+def _log_odds(share: float) -> float:
+    share = min(max(share, _MARGIN), 1 - _MARGIN)
+    return math.log(share / (1 - share))
+
+
+@lru_cache(maxsize=1)
+def _shipped() -> ConfidenceModel:
+    return ConfidenceModel.load(CONFIDENCE_FILE, FEATURES)

@@ -1,0 +1,99 @@
+"""Hypotheses: poses of the object in the scene that pairs of points propose, and many of them agree on."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.spatial import cKDTree
+
+from wsdesc.cloud.neighbours import NeighbourGrid
+from wsdesc.core.geometry import Floats
+from wsdesc.finding.pair_features import SPACING, Votes, make_table, vote
+from wsdesc.finding.prepare import SearchCloud, SearchObject
+
+MAX_REFERENCES = 20_000  # reference points in the scene
+_MIN_STRIDE = 2  # of the coarse points, at most every second is a reference point
+_PER_OBJECT, _VISIBLE = 30, 0.4  # reference points on an object, and share of it that is visible
+_AT_ONCE = 2000  # reference points whose neighbours are in memory
+_REACH = 0.9  # diameters: radius around a reference point
+_FLAT = 0.95  # largest eigenvalue of the normals' moments from which on a neighbourhood is flat
+SAME_DISTANCE, SAME_ANGLE = 0.08, math.radians(20)  # diameters: poses closer than both agree
+
+
+def propose(thing: SearchObject, scene: SearchCloud, limit: int) -> Votes:
+    """Propose distinct poses of the object, at most `limit`, most votes first.
+
+    The votes of a pose are those of all poses that agree with it.
+    """
+    size = thing.diameter
+    table = make_table(thing.points[thing.coarse], thing.normals[thing.coarse], SPACING * size)
+    points, normals = scene.points[scene.coarse], scene.normals[scene.coarse]
+    if len(points) == 0:
+        return Votes(np.empty((0, 4, 4)), np.empty(0))
+    grid = NeighbourGrid.of(torch.from_numpy(points))
+    stride = max(_MIN_STRIDE, round(_VISIBLE * len(thing.coarse) / _PER_OBJECT))
+    reference = _reference_points(points, normals, grid, size, stride)
+    poses, votes = [np.empty((0, 4, 4))], [np.empty(0)]
+    for start in range(0, len(reference), _AT_ONCE):
+        part = reference[start : start + _AT_ONCE]
+        near = grid.within(torch.from_numpy(points[part]), _REACH * size)
+        result = vote(table, points, normals, part, near.indices.numpy(), near.starts.numpy())
+        poses.append(result.poses)
+        votes.append(result.votes)
+    return _agreeing(np.concatenate(poses), np.concatenate(votes), thing, limit)
+
+
+def _reference_points(
+    points: Floats, normals: Floats, grid: NeighbourGrid, size: float, stride: int
+) -> NDArray[np.int64]:
+    """Choose the points whose neighbourhood of the object's size is not flat."""
+    stride = max(stride, math.ceil(len(points) / (4 * MAX_REFERENCES)))
+    chosen = np.arange(0, len(points), stride)
+    bent = np.zeros(len(chosen), bool)
+    for start in range(0, len(chosen), _AT_ONCE):
+        part = chosen[start : start + _AT_ONCE]
+        near = grid.within(torch.from_numpy(points[part]), size / 2)
+        n = normals[near.indices.numpy()]
+        products = np.einsum("ni,nj->nij", n, n)
+        starts = near.starts.numpy()
+        moments = np.add.reduceat(products, starts[:-1]) / np.diff(starts)[:, None, None]
+        bent[start : start + _AT_ONCE] = np.linalg.eigvalsh(moments)[:, 2] < _FLAT
+    chosen = chosen[bent]
+    return chosen[:: max(1, math.ceil(len(chosen) / MAX_REFERENCES))]
+
+
+def _agreeing(poses: Floats, votes: Floats, thing: SearchObject, limit: int) -> Votes:
+    """Add the votes of poses that agree, and keep the best one of each group."""
+    kept = votes > 0
+    poses, votes = poses[kept], votes[kept]
+    if len(poses) == 0:
+        return Votes(poses, votes)
+    R = poses[:, :3, :3]
+    centres = R @ thing.centre + poses[:, :3, 3]
+    distance, cosine = SAME_DISTANCE * thing.diameter, math.cos(SAME_ANGLE)
+    pairs = cKDTree(centres).query_pairs(distance, output_type="ndarray")
+    pairs = pairs[(np.einsum("nij,nij->n", R[pairs[:, 0]], R[pairs[:, 1]]) - 1) / 2 > cosine]
+    total = votes.copy()
+    np.add.at(total, pairs[:, 0], votes[pairs[:, 1]])
+    np.add.at(total, pairs[:, 1], votes[pairs[:, 0]])
+    best = suppress(total, pairs, limit)
+    return Votes(poses[best], total[best])
+
+
+def suppress(scores: Floats, pairs: NDArray[np.intp], limit: int) -> NDArray[np.int64]:
+    """Choose items by score, at most `limit`, leaving out those paired with a better one."""
+    both = np.concatenate([pairs, pairs[:, ::-1]])
+    both = both[np.argsort(both[:, 0], kind="stable")]
+    starts = np.searchsorted(both[:, 0], np.arange(len(scores) + 1))
+    free = np.ones(len(scores), bool)
+    chosen = []
+    for k in np.argsort(-scores, kind="stable"):
+        if free[k]:
+            chosen.append(k)
+            free[both[starts[k] : starts[k + 1], 1]] = False
+            if len(chosen) == limit:
+                break
+    return np.array(chosen, np.int64)

@@ -1,0 +1,32 @@
+"""Options of `wsdesc.find`. Without torch, so that the CLI checks options at once."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from wsdesc.core.options import Options, Position
+
+Instances = Literal["all"] | Annotated[int, Field(ge=1)]
+
+
+class FindOptions(Options):
+    """Options of the search for an object in a scene. The defaults suit most scenes."""
+
+    instances: Instances = Field(
+        "all", description="Largest number of instances to return, the most probable ones; or all."
+    )
+    resolution: float | None = Field(
+        None,
+        gt=0,
+        description="Working resolution in the unit of the files (default: 1/50 of the object's diameter; "
+        "up to 1/25 if the scene is sparse).",
+    )
+    viewpoint: Position = Field(
+        None,
+        description="Position of the scene's scanner, in its coordinates (default: from the file, or the "
+        "origin if it looks like it). none: no free space.",
+    )
+    hypotheses: int = Field(2500, ge=1, description="Poses that are verified.")
+    refined: int = Field(12, ge=1, description="Poses that are refined, those that fit the scene best.")

@@ -1,0 +1,150 @@
+"""Find an object in a scene.
+
+read → resolution → prepare → hypotheses by pairs of points → verify → refine → confidence. Everything follows
+the size of the object: the scene is downsampled at the object's resolution, and planes that are larger than
+the object are left out.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+
+from wsdesc.cloud.convert import Scan
+from wsdesc.cloud.local_frame import in_scan_frames
+from wsdesc.cloud.units import INDOOR_RESOLUTION
+from wsdesc.cloud.viewpoint import ViewpointOption
+from wsdesc.core.errors import InputError
+from wsdesc.core.geometry import Floats
+from wsdesc.core.kernels import run_each
+from wsdesc.core.progress import ProgressHook, StepTimer
+from wsdesc.descriptor.description import cleaned_points
+from wsdesc.finding.candidates import Candidate, distinct, find_candidates
+from wsdesc.finding.options import FindOptions
+from wsdesc.finding.prepare import choose_resolution, diameter, prepare_object, prepare_scene
+from wsdesc.finding.result import PLAUSIBLE, SUCCESS, Finding, Instance
+from wsdesc.finding.verify import View
+
+_LARGER = 1.5  # diameters of the scene: a larger object cannot be in it
+_SMALL = 200  # object diameters: a larger scene probably has another unit
+
+
+def find(
+    object: Scan,
+    scene: Scan,
+    *,
+    instances: int | Literal["all"] = "all",
+    resolution: float | None = None,
+    viewpoint: ViewpointOption = None,
+    hypotheses: int = 2500,
+    refined: int = 12,
+    progress: ProgressHook | None = None,
+    **unknown: Any,
+) -> Finding:
+    """Find all instances of an object in a scene.
+
+    Both are in one unit, any unit. The object may be a hundredth of the scene's extent, and half of it may be
+    hidden. The same input gives the same result. The computation runs on the CPU.
+
+    Args:
+        object: The object, complete or in part: the path of a file (scan, mesh or CAD model), points (N, 3),
+            or another form that `as_cloud` takes.
+        scene: Scan that may contain it, in the same forms.
+        instances: Largest number of instances to return, or "all".
+        resolution: Working resolution, in the unit of both. None derives it from the object.
+        viewpoint: Position (x, y, z) of the scene's scanner, in the scene's coordinates. Free space around it
+            contradicts wrong poses. None takes it from the file, or detects whether it is the origin; "none"
+            uses no free space.
+        hypotheses: Number of poses that are verified.
+        refined: Number of poses that are refined. More instances than this are never found.
+        progress: Hook that is entered around each step, for progress bars.
+        unknown: Not accepted. The error names the options.
+
+    Returns:
+        The instances with a confidence of at least 0.9, other plausible poses, and warnings that say what to
+        try if there are none.
+
+    Raises:
+        WSDescError: A file cannot be read or has too few points, the object is larger than the scene, or an
+            option is invalid.
+    """
+    o = FindOptions.read(
+        {
+            "instances": instances,
+            "resolution": resolution,
+            "viewpoint": viewpoint,
+            "hypotheses": hypotheses,
+            "refined": refined,
+            **unknown,
+        }
+    )
+    timer = StepTimer(progress)
+    with timer("read"):
+        scans: list[tuple[Scan, ViewpointOption]] = [(object, "none"), (scene, o.viewpoint)]
+        things = run_each(lambda scan: cleaned_points(*scan), scans)
+    with timer("prepare"):
+        sizes = [diameter(cloud.points) for cloud in things]
+        warnings = _check_sizes(*sizes)
+        length = o.resolution or choose_resolution(sizes[0], things[1].points)
+        unit = length / INDOOR_RESOLUTION
+        p = prepare_object(things[0], length)
+        q = prepare_scene(things[1], length, p.diameter)
+        at = things[1].local_viewpoint
+        view = View(q.points, at / unit) if at is not None else None
+    with timer("search"):
+        candidates = distinct(p, find_candidates(p, q, view, hypotheses=o.hypotheses, refined=o.refined))
+    found = [
+        Instance(
+            in_scan_frames(
+                _scaled(c.refined.T_target_source, unit), things[0].T_scan_local, things[1].T_scan_local
+            ),
+            c.probability,
+            c.visible,
+            c.refined.rmse * unit,
+        )
+        for c in candidates
+    ]
+    accepted = [instance for instance in found if instance.confidence >= SUCCESS]
+    if o.instances != "all":
+        accepted = accepted[: o.instances]
+    others = [i for i in found if PLAUSIBLE <= i.confidence < SUCCESS]
+    if not accepted:
+        warnings.append(_advice(candidates, length))
+    return Finding(accepted, others, sizes[0], length, things[1].viewpoint, warnings, timer.seconds)
+
+
+def _check_sizes(size: float, scene_size: float) -> list[str]:
+    """Refuse an object that is larger than the scene; warn about one that is very small."""
+    if not size > 0:
+        raise InputError("the object has no extent: all its points are in one place")
+    if size > _LARGER * scene_size:
+        raise InputError(
+            f"the object (diameter {size:.3g}) is larger than the scene (diameter {scene_size:.3g}): check "
+            "that both have the same unit, and that the object is the first argument"
+        )
+    if scene_size > _SMALL * size:
+        return [
+            f"The scene (diameter {scene_size:.3g}) is very large for the object (diameter {size:.3g}): do "
+            "both have the same unit? Cut out the part of the scene that may contain the object."
+        ]
+    return []
+
+
+def _advice(candidates: list[Candidate], resolution: float) -> str:
+    if not candidates:
+        return (
+            "No instance found: no pair of points of the object occurs in the scene. Is the object flat? Do "
+            "object and scene have the same unit?"
+        )
+    return (
+        f"No instance found (best confidence {candidates[0].probability:.2f}, an instance needs {SUCCESS}). "
+        "Is the object in the scene, with at least a third of its surface? Do both have the same unit? Try "
+        f"another resolution (this one: {resolution:.3g})."
+    )
+
+
+def _scaled(T: Floats, unit: float) -> Floats:
+    T = np.array(T)
+    T[:3, 3] *= unit
+    return T

@@ -1,0 +1,60 @@
+"""Verification from the object's side: contacts, free space, planes that are left out."""
+
+import numpy as np
+
+from object_scenes import VIEWPOINT, bracket, pose, sampled, scene
+from wsdesc.cloud.clean import clean, clean_cloud
+from wsdesc.cloud.cloud import Cloud
+from wsdesc.core.geometry import inverse
+from wsdesc.finding.prepare import prepare_object, prepare_scene
+from wsdesc.finding.verify import View, improve, measure, quick_features, rank
+
+RESOLUTION = 0.0028
+UNIT = RESOLUTION / 0.025
+
+
+def prepared(truth):
+    thing = clean(sampled(bracket(), 0.0025))
+    surroundings = clean_cloud(Cloud(scene(truth)), VIEWPOINT)
+    p = prepare_object(thing, RESOLUTION)
+    q = prepare_scene(surroundings, RESOLUTION, p.diameter)
+    T = inverse(surroundings.T_scan_local) @ truth @ thing.T_scan_local
+    T[:3, 3] /= UNIT
+    return p, q, View(q.points, surroundings.local_viewpoint / UNIT), T
+
+
+def test_right_pose_has_contacts_and_violates_no_free_space():
+    p, q, view, T = prepared(pose(0.1, -0.15, yaw=0.4))
+    above = T.copy()
+    above[:3, 3] += 0.5 * (view.viewpoint - T[:3, 3]) / np.linalg.norm(view.viewpoint - T[:3, 3])
+    features = quick_features(p, q, view, np.stack([T, above]), p.coarse)
+    ranks = rank(features)
+    assert features[0, 0] > 0.3
+    assert features[0, 1] < 0.02
+    assert features[1, 1] > 0.3
+    assert ranks[0] > ranks[1] + 0.4
+
+
+def test_figures_of_the_right_pose():
+    p, q, view, T = prepared(pose(0.1, -0.15, yaw=0.4))
+    measured = measure(p, q, view, T, p.coarse)
+    assert 0.3 < measured.visible < 0.8
+    assert measured.explained > 0.6
+    assert measured.violation < 0.02
+    assert measure(p, q, None, T, p.coarse).violation is None
+
+
+def test_pose_improves():
+    p, q, _, T = prepared(pose(0.1, -0.15, yaw=0.4))
+    off = T.copy()
+    off[:3, 3] += (0.04, -0.03, 0.04)  # of an object of 1.25
+    better = improve(p, q, off, p.coarse)
+    assert np.linalg.norm(better[:3, 3] - T[:3, 3]) < 0.3 * np.linalg.norm(off[:3, 3] - T[:3, 3])
+
+
+def test_planes_larger_than_the_object_are_left_out():
+    p, q, _, T = prepared(pose(0.2, -0.15, yaw=0.4))
+    away = np.linalg.norm(q.points - T[:3, 3], axis=1) > 2 * p.diameter
+    assert not q.normals[away].any(axis=1).all()
+    near = np.linalg.norm(q.points - T[:3, 3], axis=1) < 0.4 * p.diameter
+    assert q.normals[near].any(axis=1).mean() > 0.8
