@@ -15,7 +15,7 @@ from wsdesc.cloud.chunks import read_chunks
 from wsdesc.cloud.convert import Scan, as_cloud
 from wsdesc.cloud.scan_files import find_scan_files
 from wsdesc.cloud.units import Scale, measure
-from wsdesc.core.errors import InputError
+from wsdesc.core.errors import InputError, WSDescError
 from wsdesc.core.file_parts import split_part
 from wsdesc.core.geometry import Floats, check_rigid
 from wsdesc.mapping.store import Source
@@ -161,8 +161,7 @@ def derive_resolution(inputs: MapInputs) -> float:
     A window of a cloud is as wide as two heights of the cloud: about as much as one scan shows.
     """
     if not inputs.cut:
-        step = -(-len(inputs.scans) // _MEASURED)
-        return measure(*(as_cloud(scan.scan).points for scan in inputs.scans[::step])).resolution
+        return _resolution_of_scans(inputs.scans)
     points = _sample(inputs.scans[0])
     points = points - points.mean(axis=0)
     _, axes = np.linalg.eigh(np.einsum("ni,nj->ij", points, points))  # the last one is the longest
@@ -176,6 +175,24 @@ def derive_resolution(inputs: MapInputs) -> float:
             windows.append(measure(inside))
     windows = windows or [measure(points)]
     return Scale.combine([w.spacing for w in windows], [w.extent for w in windows]).resolution
+
+
+def _resolution_of_scans(scans: Sequence[MapScan]) -> float:
+    """Derive the resolution from some scans, evenly spaced in the list; skip those that cannot be read."""
+    step = -(-len(scans) // _MEASURED)
+    order = sorted(range(len(scans)), key=lambda k: (k % step, k))
+    measured: list[Scale] = []
+    problem: WSDescError | None = None
+    for k in order:
+        try:
+            measured.append(measure(as_cloud(scans[k].scan).points))
+        except WSDescError as error:
+            problem = problem or error
+        if len(measured) == _MEASURED:
+            break
+    if not measured:
+        raise InputError(f"none of the {len(scans)} scans can be used: {problem}")
+    return Scale.combine([m.spacing for m in measured], [m.extent for m in measured]).resolution
 
 
 def _sample(scan: MapScan) -> Floats:
