@@ -29,6 +29,7 @@ SYSTEMATIC = 0.015  # deviation of scans that fusion has distorted
 TOLERANCE = 3.0  # standard deviations within which a scale may equal 1,
 MAX_DIFFERENCE = 0.05  # but never beyond this logarithm
 SUSPICION = 2.0  # standard deviations from which on a success has a warning
+UNDETERMINED = 0.002  # determinacy below which rigid motions imitate a growth: that of noisy normals
 MAX_STEP = 0.1  # largest change of the logarithm in one step
 
 
@@ -37,6 +38,12 @@ class RelativeScale(NamedTuple):
 
     factor: float  # 1.04: the source is 4 % too large; 1 if the overlap is too small to tell
     deviation: float  # standard deviation of the factor, relative; infinite if the overlap cannot tell
+    determinacy: float = 1.0  # as in `SimilarityFit`
+
+    @property
+    def determined(self) -> bool:
+        """False if the overlap is nearly the same at every scale, as a plane or the corner of a room."""
+        return self.determinacy >= UNDETERMINED
 
     @property
     def differs(self) -> bool:
@@ -55,6 +62,7 @@ class SimilarityFit(NamedTuple):
     S_target_source: Floats  # (4, 4) similarity: the rotation times the factor, and the translation
     factor: float
     deviation: float  # standard deviation of the factor, relative, if one contact pair alone determined it
+    determinacy: float  # mean square motion along normals by unit growth, less what rigid motions imitate
 
 
 def estimate_scale(
@@ -72,9 +80,9 @@ def estimate_scale(
     """
     fit = fit_similarity(source, target, T_target_source, resolution)
     if fit is None:
-        return RelativeScale(1.0, math.inf)
+        return RelativeScale(1.0, math.inf, 0.0)
     deviation = math.hypot(fit.deviation / math.sqrt(INDEPENDENT), SYSTEMATIC)
-    return RelativeScale(1 / fit.factor, deviation)
+    return RelativeScale(1 / fit.factor, deviation, fit.determinacy)
 
 
 def fit_similarity(
@@ -100,7 +108,7 @@ def fit_similarity(
     """
     find_pairs = for_backend(source, target, cpu=_pairs_on_cpu, cuda=_pairs_on_cuda)
     S = np.array(T_target_source, dtype=np.float64)  # the rotation times exp(log_scale)
-    log_scale, deviation = 0.0, math.inf
+    log_scale, step = 0.0, None
     for distance, steps, coarse in stages:
         for _ in range(steps):
             pairs = find_pairs(source, target, S, math.exp(log_scale), distance * resolution, coarse)
@@ -109,8 +117,8 @@ def fit_similarity(
                 return None
             S = step.S_target_target @ S
             log_scale += step.log_scale
-            deviation = step.deviation
-    return SimilarityFit(S, math.exp(log_scale), deviation)
+    assert step is not None
+    return SimilarityFit(S, math.exp(log_scale), step.deviation, step.determinacy)
 
 
 class _Pairs(NamedTuple):
@@ -119,12 +127,15 @@ class _Pairs(NamedTuple):
     source: Floats  # (M, 3)
     target: Floats  # (M, 3)
     normals: Floats  # (M, 3) mean of both unit normals, normalised
+    source_normals: Floats  # (M, 3) on the side of the target's
+    target_normals: Floats  # (M, 3)
 
 
 class _Step(NamedTuple):
     S_target_target: Floats  # (4, 4) similarity
     log_scale: float
     deviation: float  # of the logarithm, if one pair alone determined it
+    determinacy: float  # as in `SimilarityFit`
 
 
 def _pairs_on_cpu(
@@ -175,8 +186,9 @@ def _compatible(p: Floats, q: Floats, n_p: Floats, n_q: Floats) -> _Pairs:
     """Keep pairs whose normals do not contradict each other."""
     cosine = np.einsum("ni,ni->n", n_p, n_q)
     kept = np.abs(cosine) > SAME_SIDE
-    normals = np.where(cosine[kept, None] < 0, -n_p[kept], n_p[kept]) + n_q[kept]
-    return _Pairs(p[kept], q[kept], normals / np.linalg.norm(normals, axis=1, keepdims=True))
+    n_p, n_q = np.where(cosine[kept, None] < 0, -n_p[kept], n_p[kept]), n_q[kept]
+    normals = n_p + n_q
+    return _Pairs(p[kept], q[kept], normals / np.linalg.norm(normals, axis=1, keepdims=True), n_p, n_q)
 
 
 def _solve(pairs: _Pairs, distance: float) -> _Step | None:
@@ -192,8 +204,7 @@ def _solve(pairs: _Pairs, distance: float) -> _Step | None:
     if not extent > 0:
         return None
     arms /= extent
-    stretch = np.einsum("ni,ni->n", arms, pairs.normals)
-    response = np.hstack([pairs.normals, np.cross(arms, pairs.normals), stretch[:, None]])  # (M, 7)
+    response = _responses(arms, pairs.normals)
     matrix = np.einsum("n,ni,nj->ij", weights, response, response)
     slope = np.einsum("n,ni,n->i", weights, response, gaps)
     values, vectors = np.linalg.eigh(matrix)
@@ -205,4 +216,26 @@ def _solve(pairs: _Pairs, distance: float) -> _Step | None:
     S = np.eye(4)
     S[:3, :3] = math.exp(log_scale) * Rotation.from_rotvec(x[3:6] / extent).as_matrix()
     S[:3, 3] = centre + x[:3] - S[:3, :3] @ centre
-    return _Step(S, log_scale, math.sqrt(variance * spread) / extent)
+    determinacy = _determinacy(
+        weights, *(_responses(arms, n) for n in (pairs.source_normals, pairs.target_normals))
+    )
+    return _Step(S, log_scale, math.sqrt(variance * spread) / extent, determinacy)
+
+
+def _responses(arms: Floats, normals: Floats) -> Floats:
+    """Return how far points move along their normals (M, 7) by shifts, rotations and growth."""
+    growth = np.einsum("ni,ni->n", arms, normals)
+    return np.hstack([normals, np.cross(arms, normals), growth[:, None]])
+
+
+def _determinacy(weights: Floats, p: Floats, q: Floats) -> float:
+    """Return the share of growth that no rigid motion imitates, from the responses (M, 7) of both scans.
+
+    The noise of their normals is independent, so it averages out in the product.
+    """
+    product = np.einsum("n,ni,nj->ij", weights, p, q)
+    product = (product + product.T) / 2
+    values, vectors = np.linalg.eigh(product[:6, :6])
+    inverse = np.where(values > WEAK * values[-1], 1 / np.maximum(values, 1e-300), 0.0)
+    imitated = np.einsum("k,k->", inverse, np.square(product[6, :6] @ vectors))
+    return float(max(product[6, 6] - imitated, 0.0))

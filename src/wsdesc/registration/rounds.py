@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -84,7 +85,7 @@ def build_result(
         resolution=q.resolution,
         tilt=prior.tilt(best.refined.T_target_source) if prior else None,
         scale=factor,
-        scale_deviation=factor * scale.deviation,
+        scale_deviation=factor * scale.deviation if scale.determined else math.inf,
         covariance=exactness.matrix if exactness else None,
         covariance_centre=exactness.centre if exactness else None,
         alternatives=_alternatives(found.ranked[1:], p, q),

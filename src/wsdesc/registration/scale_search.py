@@ -34,10 +34,11 @@ from wsdesc.descriptor.model import WSDesc
 from wsdesc.matching.mutual import one_sided_matches
 
 STEP = 1.3  # ratio of two resolutions of the ladder
-STEPS = 5  # to either side of equal extents: factors of 1/3.7 to 3.7
-FACTORS = (-0.4, -0.2, 0.0, 0.2, 0.4)  # tried on each step of the ladder, in steps
-PROPOSED = 4  # poses of each factor
-REFINED = 10  # poses of all steps that are refined
+STEPS = 4  # to either side of equal extents: factors of 1/2.9 to 2.9
+FACTORS = (-1 / 3, 0.0, 1 / 3)  # tried on each step of the ladder, in steps
+PROPOSED = 3  # poses of each factor
+SOURCE_KEYPOINTS = 2 / 3  # of the target's, which is described only once
+REFINED = 8  # poses of all steps that are refined
 SAME_FACTOR = 0.1  # factors whose logarithms are closer are the same
 STAGES = ((8.0, 6, True), (3.0, 4, True), (2.0, 4, False))  # of the refinement; see `fit_similarity`
 _THRESHOLD = 0.075  # residual of an inlier, in model metres
@@ -94,7 +95,7 @@ def search_scales(
         clouds: the cleaned source and target.
         sizes: their spacings and extents.
         network: the descriptor.
-        keypoints: number of keypoints per scan and step.
+        keypoints: number of keypoints of the target; the source has fewer on each step.
         resolution: working resolution in the target's unit; None derives it.
         seed: of the choice of keypoints.
         device: where to compute.
@@ -112,14 +113,15 @@ def search_scales(
         advance(1)
         surfaces: list[Surface | None] = []
         poses: list[_Pose] = []
+        count = max(3, round(SOURCE_KEYPOINTS * keypoints))
         for number, factor in enumerate(factors):
             surface = None
             try:
-                p = prepare_scan(source, length / factor, "", seed, keypoints, device)
+                p = prepare_scan(source, length / factor, "", seed, count, device)
             except InputError:  # too few points at this resolution
                 pass
             else:
-                p = p.extend(network, keypoints)
+                p = p.extend(network, count)
                 surface = make_surface(p.points)
                 poses += _propose(p, q, surface, q_surface, number)
             surfaces.append(surface)

@@ -24,7 +24,7 @@ from wsdesc.registration.options import RegisterOptions
 from wsdesc.registration.prior import make_prior
 from wsdesc.registration.result import PLAUSIBLE, SUCCESS, AlternativePose, Registration
 from wsdesc.registration.rounds import failed_result, register_round
-from wsdesc.registration.scale_search import ScaleHypothesis, Sizes, search_scales
+from wsdesc.registration.scale_search import SAME_FACTOR, ScaleHypothesis, Sizes, search_scales
 from wsdesc.registration.schedule import register_prepared
 
 MAX_SCALES = 3  # scales that are registered
@@ -56,29 +56,44 @@ def register_unknown_scale(clouds: Sequence[Cleaned], o: RegisterOptions, timer:
         network, model = load_model(o.model, o.device)
         points = [torch.from_numpy(cloud.points).to(device) for cloud in clouds]
         sizes = Sizes.of(points[0], points[1])
-    found = search_scales(
-        clouds,
-        sizes,
-        network,
-        keypoints=o.keypoints[0],
-        resolution=o.resolution,
-        seed=o.seed,
-        device=device,
-        timer=timer,
-    )
-    results = []
-    for hypothesis in _plausible(found):
-        resolution = o.resolution or sizes.resolution(hypothesis.factor)
-        resolutions = (resolution / hypothesis.factor, resolution)
-        with timer("prepare"):
-            p, q = prepare_scans(clouds, resolutions, model, o.seed, o.keypoints[0], device)
-        result = register_prepared(p, q, network, o, timer)
-        results.append(_with_exact_scale(result, o, device, timer))
-    if not results:
-        viewpoints = (clouds[0].viewpoint, clouds[1].viewpoint)
-        resolution = o.resolution or sizes.resolution(sizes.extents[1] / sizes.extents[0])
-        return failed_result(resolution, [no_scale_found(resolution)], timer, viewpoints)
-    return _checked(_compete(results))
+    results: list[Registration] = []
+    for keypoints in _searches(o):
+        found = search_scales(
+            clouds,
+            sizes,
+            network,
+            keypoints=keypoints[0],
+            resolution=o.resolution,
+            seed=o.seed,
+            device=device,
+            timer=timer,
+        )
+        rounds = o.model_copy(update={"keypoints": keypoints})
+        for hypothesis in _plausible(found):
+            resolution = o.resolution or sizes.resolution(hypothesis.factor)
+            resolutions = (resolution / hypothesis.factor, resolution)
+            with timer("prepare"):
+                p, q = prepare_scans(clouds, resolutions, model, o.seed, keypoints[0], device)
+            result = _with_exact_scale(register_prepared(p, q, network, rounds, timer), o, device, timer)
+            results = [other for other in results if not _same_scale(other, result)] + [result]
+        if results and (best := _checked(_compete(results))).success:
+            return best
+    if results:
+        return best
+    viewpoints = (clouds[0].viewpoint, clouds[1].viewpoint)
+    resolution = o.resolution or sizes.resolution(sizes.extents[1] / sizes.extents[0])
+    return failed_result(resolution, [no_scale_found(resolution)], timer, viewpoints)
+
+
+def _searches(o: RegisterOptions) -> list[tuple[int, ...]]:
+    """Return the keypoints of each search and of the rounds after it: the second search repeats a round."""
+    if len(o.keypoints) < 3:
+        return [o.keypoints]
+    return [o.keypoints[:2], o.keypoints[1:]]
+
+
+def _same_scale(a: Registration, b: Registration) -> bool:
+    return abs(math.log(a.factor / b.factor)) < SAME_FACTOR
 
 
 def _plausible(found: Sequence[ScaleHypothesis]) -> list[ScaleHypothesis]:
