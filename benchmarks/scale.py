@@ -40,7 +40,7 @@ from benchmarks.common import (
 )
 from wsdesc.cloud.units import working_resolution
 from wsdesc.core.geometry import inverse, transform
-from wsdesc.core.similarity import inverse_similarity
+from wsdesc.core.similarity import factor_of, inverse_similarity
 from wsdesc.registration.result import Registration
 
 LARGEST_FACTOR = 10.0
@@ -87,11 +87,11 @@ def main(arguments: argparse.Namespace) -> None:
         pairs = list(PAIRS[name](arguments.data, arguments.pairs))
         start, rows = time.monotonic(), []
         for pair in show_progress(pairs, name):
-            if time.monotonic() - start < 60 * arguments.minutes:
-                rows.append(measure_pair(pair, rng, arguments))
-        if rows:
-            table.append([name, *summary(rows)])
-            print("  ".join(table[-1]), file=sys.stderr, flush=True)
+            if time.monotonic() - start > 60 * arguments.minutes:
+                break
+            rows.append(measure_pair(pair, rng, arguments))
+            print(name, *summary(rows), file=sys.stderr, flush=True)
+        table.append([name, *summary(rows)])
     print_machine()
     print_rows(table)
 
@@ -101,7 +101,7 @@ def measure_pair(pair: Pair, rng: np.random.Generator, arguments: argparse.Names
     options = {"device": arguments.device, "keypoints": tuple(arguments.keypoints)}
     T, S = random_rotation(rng), pair.S_target_source
     factor = math.exp(rng.uniform(-1, 1) * math.log(LARGEST_FACTOR))
-    known_factor = 1.0 if S is None else float(np.cbrt(np.linalg.det(S[:3, :3])))
+    known_factor = 1.0 if S is None else factor_of(S)
     source = transform(pair.source, T)
     if S is not None:
         S = S @ inverse(T)

@@ -1,7 +1,7 @@
 """Measure how well `wsdesc.register` notices that two scans differ in scale.
 
     python -m benchmarks.scale_check SCENE EVALUATION… [--device cuda] [--seed 0]
-    python -m benchmarks.scale_check SCENE --gaps 1 2 3 4 6     calibrate the uncertainty, without ground truth
+    python -m benchmarks.scale_check SCENE --gaps 1 2 3 4 6     calibrate the uncertainty, without truth
 
     e.g. kitchen kitchen-evaluation kitchen-evaluation-lo
 
