@@ -9,13 +9,13 @@ import torch
 from wsdesc import WSDesc, write_points
 from wsdesc.adaptation import replay
 from wsdesc.adaptation.options import FULL_WEIGHTS
-from wsdesc.adaptation.replay import ReplayScan
 from wsdesc.adaptation.scans import load_scans
 from wsdesc.core.geometry import inverse
 from wsdesc.datasets.synthetic import room_scans
 from wsdesc.descriptor.pretrained import RUN_WEIGHTS
 from wsdesc.learning.overlap import OverlapOptions
 from wsdesc.learning.self_training import MatchProposer
+from wsdesc.learning.synthetic_scenes import SceneScan
 from wsdesc.reconstruction.result import EdgeResult, Reconstruction
 
 RESOLUTION = 0.06
@@ -83,7 +83,7 @@ def tiny_scenes(monkeypatch, scans, room_of_six):
 
     def make_scene(seed, index):
         k = index % (len(scans) - 1)
-        return [ReplayScan(scans[n].points + 0, poses[n]) for n in (k, k + 1)]
+        return [SceneScan(scans[n].points + 0, poses[n]) for n in (k, k + 1)]
 
     monkeypatch.setattr(replay, "make_scene", make_scene)
     monkeypatch.setattr("wsdesc.adaptation.pipeline._MAX_WORKERS", 0)

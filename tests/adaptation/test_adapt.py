@@ -23,6 +23,7 @@ def fake_reconstruct(monkeypatch, folder, room_of_six):
     calls = []
 
     def reconstruct(paths, out, **options):
+        assert sorted(path.name for path in paths) == [f"scan_{k}.ply" for k in range(6)]
         calls.append(options["model"])
         return reconstruction_of(folder, room_of_six, names=fake_reconstruct_names(len(calls)))
 

@@ -7,6 +7,7 @@ import torch
 
 from adaptation.conftest import reconstruction_of
 from wsdesc.adaptation.keep_out import checked_pairs, choose_kept_out
+from wsdesc.adaptation.scans import load_scans
 from wsdesc.adaptation.sources import matches_at_pose
 from wsdesc.adaptation.teachers import confirmed_groups, find_teachers, with_wrong_poses
 from wsdesc.core.geometry import inverse
@@ -62,3 +63,18 @@ def test_kept_out_scans_occur_in_no_teaching_pair(scans, reconstruction):
     assert len(kept_out) == 2
     assert not any({pair.p, pair.q} & kept_out for pair in teachers.without(kept_out).pairs)
     assert all({pair.p, pair.q} & kept_out for pair in checked_pairs(teachers, kept_out, 0))
+
+
+def test_pairs_of_two_frames_do_not_teach(scans, reconstruction):
+    names = reconstruction.components[0]
+    frames = type(reconstruction)(**{**vars(reconstruction), "components": [names[:3], names[3:]]})
+    pairs = find_teachers(scans, frames).pairs
+    assert pairs
+    assert all((pair.p < 3) == (pair.q < 3) for pair in pairs)
+
+
+def test_a_file_that_is_no_scan_is_left_out(folder, tmp_path):
+    bad = tmp_path / "notes.ply"
+    bad.write_text("no scan")
+    loaded = load_scans({"good": folder / "scan_0.ply", "bad": bad}, 0.06)
+    assert [scan.name for scan in loaded] == ["good"]

@@ -25,7 +25,7 @@ class AdaptOptions(Options):
         2, ge=1, description="Largest number of rounds; another round follows if more scans are placed."
     )
     steps: int | None = Field(
-        None, ge=1, description="Teaching steps (default: 2400 on a GPU; 400 on the CPU)."
+        None, ge=1, description="Teaching steps (default: 2400 on a GPU; 1200 on the CPU)."
     )
     distill_steps: int | None = Field(
         None,
@@ -42,7 +42,7 @@ class AdaptOptions(Options):
         None,
         gt=0,
         description="Time for all training steps of a round; fewer steps are made if they do not fit "
-        "(default: 40 on the CPU, no limit on a GPU).",
+        "(default: 30 on the CPU, no limit on a GPU).",
     )
     keypoints: int | None = Field(
         None, ge=16, description="Keypoints per scan and step (default: 512 on a GPU, 192 on the CPU)."
@@ -104,7 +104,7 @@ class Plan(NamedTuple):
 
 def make_plan(options: AdaptOptions, on_gpu: bool) -> Plan:
     """Fill the options that depend on the device."""
-    plan = Plan(2400, 2000, 800, 512, 72, None, 60) if on_gpu else Plan(400, 0, 0, 192, 16, 40.0, 16)
+    plan = Plan(2400, 2000, 800, 512, 72, None, 60) if on_gpu else Plan(1200, 0, 0, 192, 16, 30.0, 16)
     names = ("steps", "distill_steps", "fast_steps", "keypoints", "minutes")
     given = {name: value for name in names if (value := getattr(options, name)) is not None}
     plan = plan._replace(**given)

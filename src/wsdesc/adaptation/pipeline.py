@@ -67,11 +67,11 @@ def adapt(
         out: Folder for weights and report; `model=` of all functions accepts it.
         start: Weights to start from: "indoor", the folder of an adaptation, or a file of weights.
         rounds: Largest number of rounds; another round follows if more scans are placed.
-        steps: Teaching steps; None: 2400 on a GPU, 400 on the CPU.
+        steps: Teaching steps; None: 2400 on a GPU, 1200 on the CPU.
         distill_steps: Distillation steps to the fast network; 0 teaches the fast network alone. None: 2000
             on a GPU, 0 on the CPU.
         fast_steps: Teaching steps of the fast network after the distillation; None: 800 on a GPU.
-        minutes: Time for all training steps of a round; fewer steps are made if they do not fit. None: 40 on
+        minutes: Time for all training steps of a round; fewer steps are made if they do not fit. None: 30 on
             the CPU, no limit on a GPU.
         keypoints: Keypoints per scan and step; None: 512 on a GPU, 192 on the CPU.
         learning_rate: Learning rate of the network.

@@ -15,60 +15,18 @@ import time
 from itertools import pairwise
 from pathlib import Path
 from threading import Lock, Thread
-from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from wsdesc.cloud.clean import clean
-from wsdesc.cloud.units import INDOOR_RESOLUTION, working_resolution
-from wsdesc.core.errors import WSDescError
 from wsdesc.core.folders import make_folder
-from wsdesc.core.geometry import Floats
 from wsdesc.core.rng import generator_of
-from wsdesc.datasets.synthetic import SITES, room_scans, site_scans
-from wsdesc.descriptor.description import prepare_scan
 from wsdesc.descriptor.pretrained import save_tensors
+from wsdesc.learning.synthetic_scenes import SceneScan, make_scene
 
 CHECKED = 6  # last scenes of the pool, which only the check uses
-_SCANS = 3  # per scene
-_MIN_POINTS = 1500
 _POLL = 0.2  # seconds
 _THREADS = ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-
-
-class ReplayScan(NamedTuple):
-    """A synthetic scan at its working resolution, in metres of the model."""
-
-    points: Tensor  # (N, 3)
-    T_world_local: Floats  # (4, 4); for the check only, never for the teaching
-
-
-def make_scene(seed: int, index: int) -> list[ReplayScan]:
-    """Make two or three scans of one place; each overlaps the one before it."""
-    for attempt in range(50):
-        number = (seed * 1_000_003 + index) * 50 + attempt
-        if index % 2 == 0:
-            made = room_scans(number, _SCANS)
-        else:
-            made = site_scans(SITES[index // 2 % len(SITES)], number, _SCANS, overlaps=(0.3, 0.9))
-        large = [scan for scan in made if len(scan.points) >= _MIN_POINTS]
-        if len(large) < 2:
-            continue
-        unit = working_resolution(*(scan.points for scan in large)) / INDOOR_RESOLUTION
-        try:
-            return [_prepare(scan.points, scan.T_world_scan, unit) for scan in large]
-        except WSDescError:  # too few points at this resolution
-            continue
-    raise RuntimeError(f"no synthetic scene could be made from seed {seed}, index {index}")
-
-
-def _prepare(points: np.ndarray, T_world_scan: Floats, unit: float) -> ReplayScan:
-    prepared = prepare_scan(clean(points), unit * INDOOR_RESOLUTION, "", 0, 3)
-    T = T_world_scan @ prepared.T_scan_local
-    T[:3, 3] /= unit
-    return ReplayScan(prepared.points, T)
 
 
 class ReplayPool:
@@ -84,7 +42,7 @@ class ReplayPool:
     def __init__(self, folder: Path, seed: int, count: int, workers: int = 0) -> None:
         self.folder, self.seed, self.count, self.workers = folder, seed, count, workers
         self._processes: list[subprocess.Popen[bytes]] = []
-        self._scenes: dict[int, list[ReplayScan]] = {}  # one object per cloud: trainers cache by identity
+        self._scenes: dict[int, list[SceneScan]] = {}  # one object per cloud: trainers cache by identity
         self._lock = Lock()
 
     def start(self) -> None:
@@ -104,7 +62,7 @@ class ReplayPool:
                 subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=quiet, stderr=quiet)
             )
 
-    def scene(self, index: int) -> list[ReplayScan]:
+    def scene(self, index: int) -> list[SceneScan]:
         """Return a scene; wait for the process that makes it."""
         with self._lock:  # threads prepare several steps at once
             if index not in self._scenes:
@@ -118,7 +76,7 @@ class ReplayPool:
         k = int(torch.randint(len(scans) - 1, (1,), generator=generator))
         return scans[k].points, scans[k + 1].points
 
-    def checked_pairs(self) -> list[tuple[ReplayScan, ReplayScan]]:
+    def checked_pairs(self) -> list[tuple[SceneScan, SceneScan]]:
         """Return the pairs of the scenes that only the check uses."""
         scenes = [self.scene(index) for index in range(max(1, self.count - CHECKED), self.count)]
         return [(p, q) for scans in scenes for p, q in pairwise(scans)]
@@ -134,7 +92,7 @@ class ReplayPool:
     def _path(self, index: int) -> Path:
         return self.folder / f"scene_{index:03d}.safetensors"
 
-    def _load(self, index: int) -> list[ReplayScan]:
+    def _load(self, index: int) -> list[SceneScan]:
         process = self._processes[index % self.workers] if self._processes else None
         while process is not None and process.poll() is None and not self._path(index).is_file():
             time.sleep(_POLL)
@@ -143,21 +101,19 @@ class ReplayPool:
         return load_scene(self._path(index))
 
 
-def save_scene(path: Path, scans: list[ReplayScan]) -> None:
+def save_scene(path: Path, scans: list[SceneScan]) -> None:
     """Write a scene as safetensors, which no command takes for a scan."""
     tensors = {f"points_{k}": scan.points for k, scan in enumerate(scans)}
     tensors |= {f"pose_{k}": torch.from_numpy(scan.T_world_local) for k, scan in enumerate(scans)}
     save_tensors(path, tensors, {})
 
 
-def load_scene(path: Path) -> list[ReplayScan]:
+def load_scene(path: Path) -> list[SceneScan]:
     """Read a scene that `save_scene` wrote."""
     from safetensors.torch import load_file
 
     tensors = load_file(str(path))
-    return [
-        ReplayScan(tensors[f"points_{k}"], tensors[f"pose_{k}"].numpy()) for k in range(len(tensors) // 2)
-    ]
+    return [SceneScan(tensors[f"points_{k}"], tensors[f"pose_{k}"].numpy()) for k in range(len(tensors) // 2)]
 
 
 def replay_generator(seed: int, index: int) -> torch.Generator:

@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 
 KEPT_OUT_SHARE = 2 / 3  # of the teaching steps, before the check; the others use all scans
 SUPPORT_RATE = 0.2  # learning rate of the support, relative to the network's
-COMPILED_STEPS = 600  # a training of fewer steps is done before the compiler is
+COMPILED_STEPS, COMPILED_WIDTH = 600, 0.5  # smaller trainings and networks are done before the compiler is
 _COMPARED_PAIRS = 80
 _PROBED_STEPS = 3
 
@@ -212,10 +212,10 @@ class RoundRunner:
         return run.weights
 
     def _teach_options(self, start: Path, steps: int) -> TrainOptions:
-        o = self.options
+        o, descriptor = self.options, WSDesc.from_pretrained(start).options
         return TrainOptions.read(
             {
-                "descriptor": WSDesc.from_pretrained(start).options.model_dump(),
+                "descriptor": descriptor.model_dump(),
                 "start": str(start),
                 "self_training": "infonce",
                 "steps": steps,
@@ -224,7 +224,7 @@ class RoundRunner:
                 "support_learning_rate": SUPPORT_RATE * o.learning_rate,
                 "cooldown": 0.8,
                 "checkpoint_minutes": 1.0,
-                "compile": steps >= COMPILED_STEPS,
+                "compile": steps >= COMPILED_STEPS and descriptor.width >= COMPILED_WIDTH,
                 "seed": o.seed,
             }
         )
@@ -259,7 +259,7 @@ class RoundRunner:
                 keypoints=max(16, plan.keypoints // 2),
                 learning_rate=1e-3,
                 checkpoint_minutes=1.0,
-                compile=plan.distill_steps >= COMPILED_STEPS,
+                compile=False,
                 seed=self.options.seed,
                 distill={"teacher": str(taught), "warmup_steps": min(100, plan.distill_steps // 10)},
             )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import torch
 from torch import Tensor
 
@@ -21,26 +19,18 @@ class UnmatchedPair(PreparedPair):
     """A pair whose rows are no matches: for the weakly supervised loss."""
 
 
-class _FramedGrid(NamedTuple):
-    """A cloud with the frames of all its points, which no weights change."""
-
-    grid: NeighbourGrid
-    frames: Tensor  # (N, 3, 3)
-    rows: Tensor  # (N,) row in the grid of each point of the cloud
-
-
 class AdaptTrainer(MatchTrainer):
     """Train on matches where a pair has some, by the weakly supervised loss where it has none.
 
-    The frames of a cloud are computed once. A step then only draws keypoints, always the same number: fewer
-    matches are drawn repeatedly, and the loss excludes equal positions.
+    A step draws always the same number of keypoints: fewer matches are drawn repeatedly, and the loss
+    excludes equal positions. On CUDA, the frames of all points of a cloud are computed once.
     """
 
     term_names = ("matches", "rigidity")
 
     def __init__(self, options: TrainOptions, device: torch.device | str = "cpu") -> None:
         super().__init__(options, device)
-        self._framed = IdentityCache(self._compute_frames, _CACHED_SCANS)
+        self._frames = IdentityCache(self._compute_frames, _CACHED_SCANS)
 
     @torch.no_grad()
     def prepare(  # type: ignore[override]  # matches are one argument more
@@ -54,9 +44,13 @@ class AdaptTrainer(MatchTrainer):
             drawn = torch.stack([_draw(len(cloud), count, generator) for cloud in (p, q)])
         prepared = []
         for cloud, indices in zip((p, q), drawn, strict=True):
-            framed = self._framed.get(cloud)
-            rows = framed.rows[indices.to(self.device)]
-            prepared.append(DescriptorInput(None, framed.grid, framed.grid.points[rows], framed.frames[rows]))
+            grid = self._grids.get(cloud)
+            rows = rows_in_grid(grid)[indices.to(self.device)]
+            if self._on_cuda:
+                frames = self._frames.get(grid)[rows]
+                prepared.append(DescriptorInput(None, grid, grid.points[rows], frames))
+            else:
+                prepared.append(self.model.prepare_grid(grid, grid.points[rows]))
         return PreparedPair(*prepared) if len(matches) else UnmatchedPair(*prepared)
 
     def gradients(self, pairs: list[PreparedPair]) -> Tensor:
@@ -68,26 +62,24 @@ class AdaptTrainer(MatchTrainer):
         rows = []
         for pair in pairs:
             voxels = torch.cat([self.model.voxels(pair.p), self.model.voxels(pair.q)])
-            p, q = self._compute_descriptors(voxels).chunk(2)
+            p, q = self._compute_descriptors(voxels).float().chunk(2)
             matched = not isinstance(pair, UnmatchedPair)
             if matched:
                 loss = self.match_loss(p, q, pair.p.keypoints) + self.match_loss(q, p, pair.q.keypoints)
                 loss, valid = loss / 2, torch.ones_like(loss)
             else:
-                terms = self.loss(pair.p.keypoints, p.float(), pair.q.keypoints, q.float())
+                terms = self.loss(pair.p.keypoints, p, pair.q.keypoints, q)
                 loss, valid = terms.loss, terms.well_posed.to(terms.loss)
             (loss / len(pairs)).backward()
             loss, valid, none = loss.detach(), valid.detach(), torch.zeros_like(valid)
             rows.append(torch.stack([loss, *((loss, none) if matched else (none, loss)), valid]))
         return torch.stack(rows)
 
-    def _compute_frames(self, cloud: Tensor) -> _FramedGrid:
-        grid = self._grids.get(cloud)
-        frames = [self.model.prepare_grid(grid, part).frames for part in grid.points.split(8192)]
-        framed = _FramedGrid(grid, torch.cat(frames), rows_in_grid(grid))
-        if self.device.type == "cuda":  # another stream may read the frames next
-            torch.cuda.current_stream(self.device).synchronize()
-        return framed
+    def _compute_frames(self, grid: NeighbourGrid) -> Tensor:
+        """Compute the frames (N, 3, 3) of all points; no weights change them."""
+        frames = torch.cat([self.model.prepare_grid(grid, part).frames for part in grid.points.split(8192)])
+        torch.cuda.current_stream(self.device).synchronize()  # another stream may read the frames next
+        return frames
 
 
 def _draw(available: int, count: int, generator: torch.Generator) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -92,9 +93,7 @@ def load_training_data(
         InputError: if fewer than two scans are readable, or no two of them overlap.
     """
     data, seed = options.data, options.seed
-    rooms = RoomPairs(
-        seed, data.rooms, data.steps_per_room, data.min_coverage, workers, far_share=data.far_share
-    )
+    rooms = synthetic_pairs(data, seed, workers)
     if not scans:
         logger.info("no scans given: training on synthetic rooms")
         return TrainingData(rooms, [], None)
@@ -135,6 +134,18 @@ def load_training_data(
         scope = f"{len(unseen)} scans excluded from training" if whole else "scans that training pairs share"
         logger.info("%d training pairs, %d held-out pairs of %s", len(training), len(held_out), scope)
     return loaded
+
+
+def synthetic_pairs(data: DataOptions, seed: int, workers: int | None = None) -> RoomPairs:
+    """Return a source of pairs of synthetic rooms and sites."""
+    make = None
+    if data.sites:
+        from wsdesc.learning.synthetic_scenes import make_room_or_site
+
+        make = partial(make_room_or_site, sites=data.sites)
+    return RoomPairs(
+        seed, data.rooms, data.steps_per_room, data.min_coverage, workers, make, far_share=data.far_share
+    )
 
 
 def _descriptor(options: TrainOptions) -> Describe | None:

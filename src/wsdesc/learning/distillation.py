@@ -17,10 +17,10 @@ from wsdesc.core.rng import generator_of
 from wsdesc.descriptor.model import WSDesc
 from wsdesc.descriptor.options import NetworkLayers
 from wsdesc.learning import distributed
-from wsdesc.learning.data import load_clouds
+from wsdesc.learning.data import load_clouds, synthetic_pairs
 from wsdesc.learning.options import STUDENT_CUTOFF, STUDENT_WIDTH, DistillOptions, TrainOptions
 from wsdesc.learning.run import OPTIONS_FILE, StepHook, TrainingRun, run_training
-from wsdesc.learning.sources import CloudPair, MixedPairs, PairSource, RoomPairs, shuffled
+from wsdesc.learning.sources import CloudPair, MixedPairs, PairSource, shuffled
 from wsdesc.learning.trainer import PreparedPair, Trainer
 from wsdesc.learning.training import Scans, change, resolve_options
 from wsdesc.learning.validation import compare_with_teacher
@@ -174,7 +174,7 @@ class RandomPairs:
 def student_source(clouds: list[Tensor], options: TrainOptions) -> tuple[PairSource, list[Tensor]]:
     """Return a source of clouds and synthetic rooms (rooms only without clouds), and held-out clouds."""
     o, seed = options.data, options.seed
-    rooms = RoomPairs(seed, o.rooms, o.steps_per_room, o.min_coverage)
+    rooms = synthetic_pairs(o, seed)
     if not clouds:
         return rooms, []
     count = round(o.hold_out * len(clouds))

@@ -60,6 +60,13 @@ class DataOptions(Options):
     synthetic: float = Field(
         0.0, ge=0, le=1, description="Share of steps on synthetic rooms (1 without scans)."
     )
+    sites: float = Field(
+        0.0,
+        ge=0,
+        le=1,
+        description="Share of sites, indoors and outdoors and seen by all sensors, among synthetic rooms; "
+        "the oracle has rooms only.",
+    )
     steps_per_room: int = Field(8, ge=1, description="Synthetic pairs until a new room replaces the oldest.")
     rooms: int = Field(64, ge=1, description="Synthetic rooms to draw from at a time.")
     far_share: float = Field(

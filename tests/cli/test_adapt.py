@@ -1,0 +1,55 @@
+"""`wsdesc adapt`: its help, early errors and exit codes."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+from typer.testing import CliRunner
+
+from wsdesc import write_points
+from wsdesc.adaptation import pipeline
+from wsdesc.cli.app import app
+from wsdesc.core.errors import WSDescError
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, ["adapt", *map(str, arguments)])
+
+
+@pytest.fixture
+def folder(tmp_path):
+    path = tmp_path / "scans"
+    path.mkdir()
+    for k in range(2):
+        write_points(path / f"{k}.ply", [[k, 0, 0], [0, 1, 0], [0, 0, 1]])
+    return path
+
+
+def test_help_names_the_defaults():
+    text = run("--help").output
+    assert "wsdesc adapt scans/ -o mine" in text
+    assert "--minutes" in text
+
+
+def test_unknown_weights_and_folders_are_refused_at_once(folder, tmp_path):
+    for arguments in ([folder, "--start", "nothing"], [tmp_path / "missing"], [folder, "--rounds", "0"]):
+        result = run(*arguments, "-o", tmp_path / "out")
+        assert result.exit_code == 2 or isinstance(result.exception, WSDescError)
+
+
+@pytest.mark.parametrize("improved", [True, False])
+def test_exit_code_says_whether_the_weights_are_better(folder, tmp_path, monkeypatch, improved):
+    given = {}
+
+    def adapt(scans, out, **options):
+        given.update(options, scans=scans)
+        summary = lambda: f"{out}: done"  # noqa: E731
+        return SimpleNamespace(improved=improved, reason="", report=out / "report.md", summary=summary)
+
+    monkeypatch.setattr(pipeline, "adapt", adapt)
+    result = run(folder, "-o", tmp_path / "out", "--steps", 7)
+    assert result.exit_code == (0 if improved else 1)
+    assert given["steps"] == 7
+    assert [path.name for path in given["scans"]] == ["0.ply", "1.ply"]
+    assert "report.md" in result.output
