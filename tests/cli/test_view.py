@@ -230,7 +230,7 @@ def test_reconstruct_saves_and_shows_all_scans(files, tmp_path, monkeypatch):
         (["a.ply", "b.ply", "bad.json"], "bad.json: contains no pose"),
         (["a.ply", "b.ply", "T.json", "--save", "page.txt"], "page.txt: the name must end in .html"),
         (["a.ply", "b.ply", "T.json", "--save", "no/page.html"], "does not exist"),
-        (["a.ply", "b.ply", "--matches", "--save", "page.html"], "matches need a pose"),
+        (["a.ply", "b.ply", "--matches", "--save", "page.html"], "--matches needs a pose"),
         (["a.ply", "T.json"], "a pose needs two scans, source and target, found 1"),
         (["T.json"], "T.json: holds a pose, but names no scans. Give them first: wsdesc view SOURCE TARGET"),
         (["a.ply", "b.ply", "T.json", "bad.json"], "2 files with poses were given, at most one"),

@@ -11,8 +11,8 @@ from wsdesc.core.errors import FileFormatError, InputError
 from wsdesc.core.file_parts import split_part
 
 
-def check_inputs(paths: Iterable[Path]) -> None:
-    """Refuse input files that do not exist, before the first one is read."""
+def check_inputs(paths: Iterable[Path], what: str = "file") -> None:
+    """Refuse input files that do not exist, before the first one is read; `what` is possible beside files."""
     for path in paths:
         file, _ = split_part(path)
         try:
@@ -20,7 +20,7 @@ def check_inputs(paths: Iterable[Path]) -> None:
         except OSError as error:
             raise FileFormatError(f"{path}: cannot be read: {error.strerror or error}") from error
         if not exists:
-            raise FileFormatError(f"{path}: no such file")
+            raise FileFormatError(f"{path}: no such {what}")
         if is_folder:
             raise FileFormatError(f"{path}: is a folder, not a file")
 

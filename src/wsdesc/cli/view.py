@@ -11,7 +11,7 @@ import typer
 from wsdesc.cli.checks import check_inputs, check_outputs, check_view
 from wsdesc.cli.options import Port
 from wsdesc.cli.output import print_warnings, print_written, progress_bars
-from wsdesc.cloud.scan_files import is_folder
+from wsdesc.core.errors import InputError
 
 if TYPE_CHECKING:
     from wsdesc.view.scene import SceneView
@@ -23,7 +23,7 @@ def view(
         typer.Argument(
             help="Scans: one, several, or a folder of them. Two scans and a pose: SOURCE TARGET POSE. Or a "
             "result: the .json file of `wsdesc register -o`, the folder of `wsdesc reconstruct -o`.",
-            metavar="SCANS... [POSE] | RESULT",
+            metavar="SCANS|RESULT",
         ),
     ],
     matches: Annotated[
@@ -46,9 +46,14 @@ def view(
     ] = "localhost",
 ) -> None:
     """Show scans and results in a browser, until Ctrl-C."""
+    from wsdesc.cloud.scan_files import is_folder
+    from wsdesc.view.pose_file import is_pose_file
+
     files = [path for path in items if not is_folder(path)]
-    check_inputs(files)
+    check_inputs(files, "file or folder")
     check_outputs({save: (".html",)}, files)
+    if matches and not any(map(is_pose_file, files)):
+        raise InputError("--matches needs a pose: give its file after the two scans")
     check_view(save is None, port, host)
     with progress_bars() as progress, progress("read and prepare", 0):
         from wsdesc.view.show import open_scene

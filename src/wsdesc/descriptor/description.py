@@ -172,7 +172,9 @@ class Description:
                 range_image = RangeImage.read(arrays["local_viewpoint"], arrays["free_ranges"])
             tensors = {k: torch.from_numpy(arrays[k].astype(kind)) for k, kind in _ARRAYS.items()}
         except Exception as error:  # damaged zip files and arrays raise many kinds of exceptions
-            raise FileFormatError(f"{path}: not a description written by `wsdesc describe`") from error
+            raise FileFormatError(
+                f"{path}: not a description written by `wsdesc describe`; `register` takes scans"
+            ) from error
         T_scan_local = tensors.pop("T_scan_local").numpy()
         description = cls(
             **tensors,
