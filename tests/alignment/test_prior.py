@@ -61,7 +61,7 @@ def test_near_drops_poses_and_matches_outside():
     assert not near.possible_matches(point, moved + torch.tensor([0, 0, 3.0]))[0, 0]
 
 
-def test_limits_below_the_reach_of_refinement_let_it_work():
+def test_limits_of_zero_let_refinement_work():
     near = Near(np.eye(4), 0.0, 0.0, size=1.0)
     assert near.allows(perturbed(np.eye(4), np.zeros((1, 3)), 3, 0.1, 0)[None], refined=True).all()
     assert not near.allows(perturbed(np.eye(4), np.zeros((1, 3)), 30, 1.5, 0)[None], refined=False).any()

@@ -1,8 +1,8 @@
 """What is known about a pose beforehand: it is near a guess, it is upright, the scans overlap.
 
 All lengths are in metres of the model, all poses between the local frames of two scans. The origin of a local
-frame is the middle of its scan. A hypothesis is less accurate than a refined pose: it is allowed to be
-farther off, so that refinement can bring it into the limits.
+frame is the middle of its scan. Limits have a margin: the right pose may be at a limit, and a pose that was
+found has an error. The margin of a hypothesis is wider, so that refinement can bring it into the limits.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ Mask = NDArray[np.bool_]
 
 REACH = 0.2  # metres by which refinement moves a pose: its largest search distance, 8 resolutions
 REACH_ANGLE = math.radians(10)  # the same of rotations
+MARGIN_ANGLE = math.radians(5)  # error of a refined pose; that of its position is within REACH
+MARGIN_OVERLAP, COARSE_OVERLAP = 0.9, 0.5  # share of the least overlap that a candidate, a hypothesis needs
 ROUNDING = 1e-7  # radians, of angles that are compared with limits
 FRAME_ANGLE = math.radians(45)  # local frames of a right match differ from the pose by less
 WEAK = 1e-3  # share of the largest information below which levelling leaves a motion as it is
@@ -41,13 +43,13 @@ class Near:
 
     @property
     def max_distance(self) -> float:
-        """The radius; at least as far as refinement moves a pose."""
-        return max(self.radius, REACH)
+        """Largest distance of a refined pose."""
+        return self.radius + REACH
 
     @property
     def max_angle(self) -> float:
-        """The angle; at least as far as refinement rotates a pose."""
-        return max(self.angle, REACH_ANGLE)
+        """Largest rotation of a refined pose, in radians."""
+        return self.angle + MARGIN_ANGLE
 
     def distances(self, poses: Floats) -> Floats:
         """Return the distances (H,) of the source's middle under poses (H, 4, 4) from where it is guessed."""
@@ -63,13 +65,13 @@ class Near:
         radius, angle = self.max_distance, self.max_angle
         if not refined:  # a rotation about the overlap also moves the middle of the scan
             radius, angle = radius + REACH + REACH_ANGLE * self.size, angle + REACH_ANGLE
-        return (self.distances(poses) <= radius) & (self.angles(poses) <= angle + ROUNDING)
+        return (self.distances(poses) <= radius) & (self.angles(poses) <= angle)
 
     def possible_matches(self, source: Tensor, target: Tensor) -> Tensor:
         """Return which keypoints (K, 3) and (L, 3) an allowed pose can bring together: (K, L) bool."""
         T = torch.from_numpy(self.guess).to(source)
         turn = 2 * math.sin(min(self.max_angle, math.pi) / 2)
-        limits = self.max_distance + REACH + turn * source.norm(dim=1)  # (K,)
+        limits = self.max_distance + turn * source.norm(dim=1)  # (K,)
         distances = torch.cdist(source @ T[:3, :3].T + T[:3, 3], target)
         possible: Tensor = distances <= limits[:, None]
         return possible
@@ -153,9 +155,9 @@ class PosePrior:
         return None if self.upright is None else math.degrees(self.upright.tilts(T[None])[0])
 
     def allows_overlap(self, score: PoseScore, *, refined: bool) -> bool:
-        """Return whether the overlap of a pose suffices; a hypothesis may have half of it."""
-        overlap = max(score.overlap_source, score.overlap_target)
-        return overlap >= (self.overlap if refined else self.overlap / 2)
+        """Return whether the overlap of a pose suffices."""
+        share = MARGIN_OVERLAP if refined else COARSE_OVERLAP
+        return max(score.overlap_source, score.overlap_target) >= share * self.overlap
 
     def allows(self, poses: Floats, *, refined: bool = False) -> Mask:
         """Return which of the poses T_target_source (H, 4, 4) agree with the prior: (H,)."""

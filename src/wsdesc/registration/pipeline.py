@@ -86,9 +86,9 @@ def register(
             it are searched without descriptors, which works where descriptors fail.
         search_radius: Largest distance from the initial pose, measured at the middle of the source, in the
             scans' unit; None for no limit. Zero, with `max_angle=0`, refines the initial pose and describes
-            nothing. Refinement moves a pose by up to 8 resolutions also then.
-        max_angle: Largest rotation from the initial pose, in degrees; None for no limit. Refinement rotates
-            a pose by up to 10° also if this is less.
+            nothing. Refinement may exceed the limit by 8 resolutions.
+        max_angle: Largest rotation from the initial pose, in degrees; None for no limit. Refinement may
+            exceed it by 5°.
         up: Up in both scans, as gravity gives it: "x", "y", "z", "-x", "-y", "-z" or a vector (3,), for both
             scans, or a pair of these for source and target. Poses that tilt by more than `max_tilt` are
             dropped. A smaller tilt remains in the pose; see `Registration.tilt`.
