@@ -197,6 +197,32 @@ def test_different_units_are_reported(files, tmp_path):
     assert "Try --resolution" not in one.stderr  # it would not help
 
 
+def test_known_scale_aligns_scans_of_different_units(files, tmp_path):
+    np.save(tmp_path / "mm.npy", 1000 * read_points(files / "a.ply"))
+    outputs = (
+        "-o",
+        tmp_path / "T.json",
+        "--aligned",
+        tmp_path / "moved.ply",
+        "--picture",
+        tmp_path / "p.png",
+    )
+    one = run("register", tmp_path / "mm.npy", files / "b.las", *FEW, "--scale", "0.001", *outputs)
+    assert one.exit_code == 0, one.output
+    result = json.loads((tmp_path / "T.json").read_text())
+    assert np.cbrt(np.linalg.det(np.array(result["T_target_source"])[:3, :3])) == pytest.approx(0.001)
+    assert result["scale"] == pytest.approx(0.001, rel=0.02)
+    true = transform(read_points(files / "a.ply"), np.load(files / "truth.npy"))
+    assert np.linalg.norm(read_points(tmp_path / "moved.ply") - true, axis=1).max() < 0.15
+
+
+@pytest.mark.parametrize("scale", ["0", "-2", "guess", "nan"])
+def test_invalid_scale_is_one_line(files, scale):
+    one = run("register", files / "a.ply", files / "b.las", "--scale", scale)
+    assert one.exit_code == 2
+    assert 'scale: Value error, a positive factor is needed, or "estimate"' in one.stderr
+
+
 @pytest.mark.parametrize(
     "output",
     [("-o", "no/such/folder/T.json"), ("-o", "T.yaml"), ("--aligned", "x.doc"), ("--picture", "p.jpeg")],

@@ -74,7 +74,7 @@ def warnings_about(candidate: Candidate, resolution: float) -> list[str]:
     if candidate.probability >= SCALE_CHECKED and scale.differs:
         warnings.append(
             f"The scans differ in scale: the source is {size} times as large as it should be. Check the "
-            f"units, or divide its coordinates by {scale.factor:.3f}."
+            f'units, or give scale={1 / scale.factor:.4g} (--scale), or scale="estimate".'
         )
     violation = candidate.evidence.violation
     if violation is not None and violation > VIOLATION:

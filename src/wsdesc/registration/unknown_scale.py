@@ -12,8 +12,11 @@ from dataclasses import replace
 
 import torch
 
+from wsdesc.alignment.information import find_degeneracy
+from wsdesc.alignment.refine import OVERLAP_DISTANCE
 from wsdesc.alignment.surface import make_surfaces
 from wsdesc.cloud.clean import Cleaned
+from wsdesc.cloud.units import INDOOR_RESOLUTION
 from wsdesc.core.devices import choose_device
 from wsdesc.core.errors import InputError
 from wsdesc.core.progress import StepTimer
@@ -160,7 +163,14 @@ def _compete(results: Sequence[Registration]) -> Registration:
 
 def _checked(result: Registration) -> Registration:
     """Refuse a success if the overlap does not determine the scale."""
-    if result.scale_deviation <= MAX_DEVIATION * result.scale:
+    if result.scale_deviation <= MAX_DEVIATION * result.scale and not _is_plane(result):
         return result
     warnings = [scale_not_determined(result.scale, result.scale_deviation), *result.warnings]
     return replace(result, confidence=0.0, success=False, warnings=warnings)
+
+
+def _is_plane(result: Registration) -> bool:
+    """Return whether the overlap is one plane; the noise of a thick one may seem to determine a scale."""
+    if result.information is None:
+        return False
+    return find_degeneracy(result.information, OVERLAP_DISTANCE * INDOOR_RESOLUTION).kind == "plane"

@@ -104,7 +104,8 @@ def different_units(source: Any, target: Any) -> str | None:
         return None
     return (
         f"the scans seem to have different units: the extent of the source is {extents[0]:.3g}, that of the "
-        f"target {extents[1]:.3g}. Scale one of them, or set the resolution if the extents are right"
+        f'target {extents[1]:.3g}. Give the scale ("estimate" finds it), or set the resolution if they '
+        "are right"
     )
 
 
