@@ -45,7 +45,7 @@ from wsdesc.registration.result import Registration
 from wsdesc.registration.rounds import build_result, failed_result
 
 _THRESHOLD = 0.075  # residual of an inlier
-_MATCHES = 2  # of each keypoint in a place
+_MATCHES, _FEW = 2, 600  # of each keypoint in a place, if the scan has so few keypoints; else 1
 _SECOND_WEIGHT = 0.5  # of a match that is not the best one of its keypoint
 _HYPOTHESES = 3  # of each place
 _WIDER = 1.3  # radii of the scan in which keypoints of a place are matched
@@ -54,7 +54,8 @@ _SAMPLE = 600  # points of the scan that measure it
 _CELL = 0.5  # side of the cells in which the map is cut out around a scan
 _STEPS = np.stack(np.meshgrid(*[(-1, 0, 1)] * 3, indexing="ij"), -1).reshape(-1, 3)  # to the cells around one
 _FEWEST = 50  # points of the map around a hypothesis
-_MORE = 2  # factor of places and refined hypotheses in the last of several rounds
+_MORE_PLACES, _MORE_REFINED = 2.0, 1.5  # factors of the last of several rounds
+_SAME_DISTANCE, _SAME_COSINE = 0.375, np.cos(np.radians(10.0))  # closer hypotheses are the same
 _DIFFERENT = 5.0  # ratio of resolutions from which on the units may differ
 
 
@@ -83,7 +84,7 @@ def locate(site: Map, scan: Scan, o: LocateOptions, progress: ProgressHook | Non
         with timer("describe", p.missing(count)) as advance:
             p = p.extend(network, count, advance)
         thorough = 0 < number == len(o.keypoints) - 1
-        result = _locate_round(site, p.to("cpu"), surface, o, timer, _MORE if thorough else 1)
+        result = _locate_round(site, p.to("cpu"), surface, o, timer, thorough=thorough)
         if result.success or len(p.descriptors) < count:
             break
     assert result is not None  # there is at least one number of keypoints
@@ -93,19 +94,21 @@ def locate(site: Map, scan: Scan, o: LocateOptions, progress: ProgressHook | Non
 
 
 def _locate_round(
-    site: Map, p: Description, surface: Surface, o: LocateOptions, timer: StepTimer, more: int
+    site: Map, p: Description, surface: Surface, o: LocateOptions, timer: StepTimer, *, thorough: bool
 ) -> Registration:
-    """Locate a described scan; `more` is the factor of places and refined hypotheses."""
+    """Locate a described scan; `thorough` compares it with more places."""
+    count = int(o.places * (_MORE_PLACES if thorough else 1))
+    refined = int(o.refined * (_MORE_REFINED if thorough else 1))
     keypoints, frames = p.keypoints.double().numpy(), p.frames.double().numpy()
     with timer("search"):
         matched, similar = site.similar_keypoints(p.descriptors.numpy(), o.neighbours)
-        places = vote(keypoints, frames, matched, similar.positions, similar.frames, more * o.places)
+        places = vote(keypoints, frames, matched, similar.positions, similar.frames, count)
     with timer("match and solve"):
         radius = _WIDER * centre_and_radius(keypoints)[1]
         found = kernels.run_each(lambda place: _match_place(site, p, place, radius), places)
     with timer("verify and refine"):
         proposed = [(match, h) for match in found for h in match.hypotheses]
-        best = [proposed[k] for k in _best_overlaps(site, p, [h for _, h in proposed], more * o.refined)]
+        best = [proposed[k] for k in _best_overlaps(site, p, [h for _, h in proposed], refined)]
         parts = kernels.run_each(lambda item: _surface_around(site, p, item[1]), best)
         candidates: list[Candidate] = []
         origin: dict[int, _Match] = {}  # matches by the identity of their hypothesis
@@ -130,7 +133,7 @@ def _match_place(site: Map, p: Description, place: Place, radius: float) -> _Mat
     """Match the scan with the keypoints of a place, and solve for poses."""
     near = site.keypoints_near(place.centre, radius)
     descriptors = torch.from_numpy(near.descriptors)
-    count = min(_MATCHES, len(descriptors))
+    count = min(_MATCHES if len(p.descriptors) <= _FEW else 1, len(descriptors))
     order = (p.descriptors @ descriptors.T).topk(count, dim=1).indices  # (K, count)
     source = torch.arange(len(order)).repeat_interleave(count)
     pairs = torch.stack([source, order.flatten()], dim=1)
@@ -141,7 +144,7 @@ def _match_place(site: Map, p: Description, place: Place, radius: float) -> _Mat
 
 
 def _best_overlaps(site: Map, p: Description, hypotheses: Sequence[Hypothesis], count: int) -> list[int]:
-    """Choose the hypotheses under which most of the scan is at the surface of the map."""
+    """Choose different hypotheses under which most of the scan is at the surface of the map."""
     points = p.points.double().numpy()
     sample = points[:: max(1, len(points) // _SAMPLE)]
 
@@ -150,12 +153,21 @@ def _best_overlaps(site: Map, p: Description, hypotheses: Sequence[Hypothesis], 
         nearby = site.points_within(moved.min(axis=0) - _NEAR, moved.max(axis=0) + _NEAR)
         if len(nearby) == 0:
             return 0.0
-        distance, _ = cKDTree(nearby).query(moved, distance_upper_bound=_NEAR)
+        tree = cKDTree(nearby, balanced_tree=False, compact_nodes=False)  # for few queries
+        distance, _ = tree.query(moved, distance_upper_bound=_NEAR)
         return float(np.isfinite(distance).mean())
 
     overlaps = np.array(kernels.run_each(overlap, hypotheses))
     votes = np.array([h.votes for h in hypotheses])
-    return [int(k) for k in np.argsort(-overlaps * np.sqrt(votes), kind="stable")[:count]]
+    poses = np.reshape([h.T_target_source.numpy() for h in hypotheses], (-1, 4, 4))
+    centres = transform(sample.mean(axis=0, keepdims=True), poses)[:, 0]  # (H, 3)
+    kept: list[int] = []
+    for k in np.argsort(-overlaps * np.sqrt(votes), kind="stable").tolist():
+        near = np.linalg.norm(centres[kept] - centres[k], axis=1) < _SAME_DISTANCE
+        cosine = (np.einsum("nij,ij->n", poses[kept, :3, :3], poses[k, :3, :3]) - 1) / 2
+        if len(kept) < count and not (near & (cosine > _SAME_COSINE)).any():
+            kept.append(k)
+    return kept
 
 
 def _surface_around(site: Map, p: Description, hypothesis: Hypothesis) -> Surface | None:
