@@ -91,6 +91,8 @@ def main(arguments: argparse.Namespace) -> None:
         rows: dict[str, list[Row]] = defaultdict(list)
         total = arguments.sites if name == "synthetic sites" else arguments.pairs
         for number, pair in enumerate(show_progress(pairs, name, total)):
+            if number == 0:
+                measure(pair, {})  # compiles kernels
             for prior, row in register_with_priors(pair, np.random.default_rng([arguments.seed, number])):
                 rows[prior].append(row)
         if rows:

@@ -80,7 +80,9 @@ class PriorOptions(Options):
     """What is known about the pose beforehand. By default nothing is."""
 
     initial: Matrix = Field(
-        None, description="Initial pose T_target_source, in the scans' coordinates: one more hypothesis."
+        None,
+        description="Initial pose T_target_source, in the scans' coordinates: one more hypothesis. On the "
+        "command line, a text file of its four rows, or the .json file of a result.",
     )
     search_radius: float | None = Field(
         None,
@@ -102,7 +104,7 @@ class PriorOptions(Options):
         "tilt remains.",
     )
     max_tilt: float = Field(
-        5.0, gt=0, le=180, description="Largest tilt against up or axis before it is removed, in degrees."
+        5.0, gt=0, le=180, description="Largest tilt of a pose against up or axis, in degrees."
     )
     overlap_at_least: float = Field(
         0.0, ge=0, le=1, description="Least overlap, 0 … 1, of the scan that overlaps more."
