@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 import wsdesc
-from view_helpers import T_TARGET_SOURCE, corner
+from view_helpers import T_TARGET_SOURCE, corner, pose
 from wsdesc.core.errors import FileFormatError, InputError
 from wsdesc.core.geometry import inverse, transform
+from wsdesc.finding.result import Finding, Instance
 from wsdesc.reconstruction.result import Reconstruction
 from wsdesc.registration.result import AlternativePose, Registration
 from wsdesc.view.show import open_scene
@@ -50,6 +51,32 @@ def test_results_are_shown(result, tmp_path):
     poses = {"a": T_TARGET_SOURCE, "b": np.eye(4)}
     scene = open_scene(Reconstruction(poses, [["b", "a"]], {}, [], 0.1, paths))
     assert [scan.name for scan in scene.scans] == ["b", "a"]
+
+
+def test_instances_of_an_object_are_shown(tmp_path):
+    poses = [pose((0, 0, 0.5), (1, 1, 0)), pose((0, 0, 2.0), (3, 2, 0))]
+    found = Finding(
+        [Instance(T, 0.95, 0.4, 0.01) for T in poses], [], 1.0, 0.05, warnings=["Check the scale."]
+    )
+    found.save(tmp_path / "found.json")
+    thing = 0.2 * corner(500)
+    place = np.concatenate([corner(4000, seed=1), *(transform(thing, T) for T in poses)])
+    for scene in (
+        open_scene(thing, place, pose=found),
+        open_scene(thing, place, tmp_path / "found.json"),
+    ):
+        assert (scene.success, scene.verdict) == (True, "2 instances found")
+        assert [scan.name for scan in scene.scans] == ["scan 2", "scan 1 1", "scan 1 2"]
+        assert scene.warnings == ["Check the scale."]
+        assert all(scan.distances[0].median < 1e-3 for scan in scene.scans[1:])
+    empty = open_scene(thing, place, pose=Finding([], [], 1.0, 0.05))
+    assert (empty.success, empty.verdict) == (False, "no instance found")
+
+
+def test_poses_file_of_a_reconstruction_stands_for_its_folder(tmp_path):
+    wsdesc.write_points(tmp_path / "a.ply", TARGET)
+    Reconstruction({"a": np.eye(4)}, [["a"]], {}, [], 0.1, {"a": tmp_path / "a.ply"}).save(tmp_path / "model")
+    assert open_scene(tmp_path / "model" / "poses.json").title == "1 scan"
 
 
 def test_matches_of_few_points_are_not_shown():

@@ -10,7 +10,6 @@ from scipy.spatial import cKDTree
 
 from wsdesc.alignment.refine import OVERLAP_DISTANCE
 from wsdesc.core.geometry import Floats, transform
-from wsdesc.view.geometry import thin_points
 
 NEIGHBOURS = 10  # points of the plane that a distance is measured to
 _LINE_RATIO = 0.01  # middle over largest variance of neighbours below which they form a line, no plane
@@ -48,7 +47,9 @@ class PlaneDistances:
     """
 
     def __init__(self, points: Floats, limit: float) -> None:
-        self.points = thin_points(points, _MAX_POINTS)
+        if len(points) > _MAX_POINTS:  # a random selection keeps the surface, and is fast
+            points = points[np.random.default_rng(0).choice(len(points), _MAX_POINTS, replace=False)]
+        self.points = points
         self.limit = limit
         self._tree = cKDTree(self.points)
 

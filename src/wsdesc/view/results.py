@@ -156,7 +156,7 @@ def reconstruction_scene(
         distances=distances,
         components=[[short[name] for name in scans] for scans in result.components],
         edges=edges,
-        title=f"{len(names)} scans",
+        title=f"{len(names)} scan{'s' if len(names) > 1 else ''}",
         facts=[
             f"{placed}, {len(result.not_placed)} not placed",
             f"{accepted} edges accepted of {len(result.edges)} registered pairs",

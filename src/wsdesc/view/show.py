@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ from wsdesc.core.similarity import check_similarity
 from wsdesc.view.build import multi_scan_scene, pair_scene
 from wsdesc.view.drawn import DrawnCloud, dropped_warnings, scan_facts, unit_warnings
 from wsdesc.view.frame import Up
+from wsdesc.view.instances import finding_scene
 from wsdesc.view.keypoints import KeypointViews, computed_views
 from wsdesc.view.page import save_page
 from wsdesc.view.pose_file import is_pose_file, read_pose
@@ -29,6 +31,7 @@ from wsdesc.view.scene import MAX_POINTS, SceneView
 from wsdesc.view.server import HOST, check_server, serve
 
 if TYPE_CHECKING:
+    from wsdesc.finding.result import Finding
     from wsdesc.reconstruction.result import Reconstruction
     from wsdesc.registration.result import Registration
 
@@ -37,7 +40,7 @@ _POSES = "poses.json"  # in the folder of a reconstruction
 
 def show(
     *items: Scan | Registration | Reconstruction,
-    pose: ArrayLike | str | os.PathLike[str] | None = None,
+    pose: ArrayLike | Finding | str | os.PathLike[str] | None = None,
     save: str | os.PathLike[str] | None = None,
     matches: bool = False,
     up: Up = "auto",
@@ -53,7 +56,8 @@ def show(
         items: One or several scans: files, folders of scans, or any other form that `as_cloud` takes. Or one
             result: a `Registration` or its .json file, a `Reconstruction` or its folder. Two scans and the
             file of their pose are possible, too.
-        pose: Pose `T_target_source` (4, 4) of two scans, or its file.
+        pose: Pose `T_target_source` (4, 4) of two scans, or its file. Or a `Finding`, or its file: the scans
+            are the object and the scene then.
         save: File (.html) for the page, which works offline. Without it, a server shows the page.
         matches: Match keypoints of two scans, if the result has no matches.
         up: Direction that points up: "x", "-x", "y", "-y", "z" or "-z"; "auto" takes -y for depth cameras and
@@ -82,24 +86,26 @@ def show(
 
 def open_scene(
     *items: Scan | Registration | Reconstruction,
-    pose: ArrayLike | str | os.PathLike[str] | None = None,
+    pose: ArrayLike | Finding | str | os.PathLike[str] | None = None,
     matches: bool = False,
     up: Up = "auto",
     unit: str | None = None,
     max_points: int = MAX_POINTS,
 ) -> SceneView:
     """Build the scene that `show` shows; arguments and errors as there."""
+    from wsdesc.finding.result import Finding
     from wsdesc.reconstruction.result import Reconstruction
     from wsdesc.registration.result import Registration
 
     if max_points < 1:
         raise InputError(f"max_points must be at least 1, not {max_points}")
     options: dict[str, Any] = {"up": up, "unit": unit, "max_points": max_points}
+    items = tuple(_folder_of_poses(item) for item in items)
     scans, pose = _take_pose(items, pose)
     if isinstance(pose, Path):
         if result := _registration(pose, required=not scans):
             return _file_scene(pose, result, scans, matches, options)
-        pose = read_pose(pose)
+        pose = _finding(pose) or read_pose(pose)
     results = [item for item in items if isinstance(item, Registration | Reconstruction)]
     folder = Path(scans[0]) if len(scans) == 1 and _is_path(scans[0]) else None
     if folder is not None and (folder / _POSES).is_file():
@@ -116,13 +122,19 @@ def open_scene(
         raise InputError(f"a pose needs two scans, source and target, found {len(listed)}")
     if matches and pose is None:
         raise InputError("matches need a pose: give its file after the two scans")
+    if isinstance(pose, Finding):
+        return finding_scene(pose, listed[0], listed[1], (names[0], names[1]), **options)
     if len(listed) == 2:
         return _pair(listed, names, pose, matches, options)
     return _many(listed, names, options)
 
 
-def _take_pose(items: Sequence[Any], pose: Any) -> tuple[list[Any], Path | Floats | None]:
+def _take_pose(items: Sequence[Any], pose: Any) -> tuple[list[Any], Path | Floats | Finding | None]:
     """Separate the pose, or its file, from the scans."""
+    from wsdesc.finding.result import Finding
+
+    if isinstance(pose, Finding):
+        return list(items), pose
     if pose is not None:
         return list(items), Path(pose) if _is_path(pose) else check_similarity(pose, "pose")
     files = [item for item in items if _is_path(item) and is_pose_file(item)]
@@ -146,6 +158,15 @@ def _registration(path: Path, *, required: bool) -> Registration | None:
         raise FileFormatError(
             f"{path}: holds a pose, but names no scans. Give them first: wsdesc view SOURCE TARGET {path}"
         ) from error
+
+
+def _finding(path: Path) -> Finding | None:
+    """Load the instances of an object; None if the file holds something else."""
+    from wsdesc.finding.result import Finding
+
+    with suppress(FileFormatError):
+        return Finding.load(path)
+    return None
 
 
 def _file_scene(
@@ -252,6 +273,11 @@ def _many(scans: Sequence[Scan], names: list[str], options: dict[str, Any]) -> S
     poses = {name: np.eye(4) for name in drawn}
     scene = multi_scan_scene(drawn, poses, title=title, facts=facts, **options)
     return replace(scene, warnings=warnings)
+
+
+def _folder_of_poses(item: Any) -> Any:
+    """Return the folder of a reconstruction instead of its file poses.json; other items as they are."""
+    return Path(item).parent if _is_path(item) and Path(item).name == _POSES else item
 
 
 def _is_path(item: Any) -> bool:
