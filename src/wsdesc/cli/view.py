@@ -21,8 +21,8 @@ def view(
     items: Annotated[
         list[Path],
         typer.Argument(
-            help="Scans: one, several, or a folder of them. Two scans and a pose: SOURCE TARGET POSE. An object, "
-            "a scene and the .json file of `wsdesc find -o`. Or a result: the .json file of "
+            help="Scans: one, several, or a folder of them. Two scans and a pose: SOURCE TARGET POSE. "
+            "An object, a scene and the .json file of `wsdesc find -o`. Or a result: the .json file of "
             "`wsdesc register -o`, the folder of `wsdesc reconstruct -o`.",
             metavar="SCANS|RESULT",
         ),
