@@ -18,7 +18,7 @@ from wsdesc.cloud.units import Scale, measure
 from wsdesc.core.errors import InputError, WSDescError
 from wsdesc.core.file_parts import split_part
 from wsdesc.core.geometry import Floats, check_rigid
-from wsdesc.mapping.store import Source
+from wsdesc.mapping.store import MANIFEST, Source
 from wsdesc.reconstruction.export import POSES
 from wsdesc.reconstruction.result import Reconstruction
 
@@ -78,12 +78,13 @@ class MapInputs:
     warnings: list[str]
 
 
-def collect(scans: MapScans, poses: Sequence[Any] | None = None) -> MapInputs:
+def collect(scans: MapScans, out: Path, poses: Sequence[Any] | None = None) -> MapInputs:
     """Find the scans of a map and their poses.
 
     Args:
         scans: a folder of scans in one frame; the folder that `wsdesc reconstruct` wrote, or its result; one
             file, or points, of a large cloud; or several scans in any form.
+        out: folder of the map. Files in it, and in other maps, are no scans.
         poses: poses T_map_scan (4, 4) of the scans; None if they are in one frame, or come with poses.
 
     Raises:
@@ -96,7 +97,9 @@ def collect(scans: MapScans, poses: Sequence[Any] | None = None) -> MapInputs:
         folder = Path(scans)
         if (folder / POSES).exists():
             return _reconstructed(Reconstruction.load(folder), folder, poses)
-        files: list[Any] = list(find_scan_files(folder))
+        files: list[Any] = [file for file in find_scan_files(folder) if not _is_in_map(file, out)]
+        if not files:
+            raise InputError(f"{folder}: no scans in this folder, only maps")
     elif isinstance(scans, _PATH):
         files = list(find_scan_files([Path(scans)]))
     elif isinstance(scans, list | tuple) and not _is_points(scans):
@@ -113,6 +116,11 @@ def collect(scans: MapScans, poses: Sequence[Any] | None = None) -> MapInputs:
         for number, (scan, T) in enumerate(zip(files, given, strict=True))
     ]
     return MapInputs(found, cut=len(found) == 1 and poses is None, warnings=[])
+
+
+def _is_in_map(file: Path, out: Path) -> bool:
+    folders = file.resolve().parents
+    return out.resolve() in folders or any((folder / MANIFEST).exists() for folder in folders)
 
 
 def _is_points(values: Sequence[Any]) -> bool:

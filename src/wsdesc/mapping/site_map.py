@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from wsdesc.cloud.convert import Scan
 from wsdesc.cloud.units import INDOOR_RESOLUTION
 from wsdesc.cloud.viewpoint import ViewpointOption
+from wsdesc.core.errors import FileFormatError
 from wsdesc.core.geometry import Floats
 from wsdesc.core.progress import ProgressHook
 from wsdesc.descriptor.options import DEFAULT_MODEL
@@ -103,7 +104,7 @@ class Map:
                 **unknown,
             }
         )
-        warnings = build(collect(scans, poses), Path(out), o, progress)
+        warnings = build(collect(scans, Path(out), poses), Path(out), o, progress)
         built = cls.open(out)
         built.warnings = warnings
         return built
@@ -273,7 +274,10 @@ class Map:
     def _positions(self, name: str, starts: str, rows: NDArray[np.int64]) -> Floats:
         """Return positions (R, 3) in metres of the model from the map's origin."""
         tile = np.searchsorted(self._arrays[starts], rows, side="right") - 1
-        return np.asarray((self._arrays[name][rows] + self._corners[tile]) / self.unit)
+        positions = np.asarray((self._arrays[name][rows] + self._corners[tile]) / self.unit)
+        if not np.isfinite(positions).all():
+            raise FileFormatError(f"{self.path}: {name} of the map are damaged: build the map again")
+        return positions
 
     def _keypoints(self, rows: NDArray[np.int64]) -> MapKeypoints:
         return MapKeypoints(
