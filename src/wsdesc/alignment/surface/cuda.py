@@ -22,10 +22,9 @@ from wsdesc.alignment.surface.base import (
 )
 from wsdesc.cloud.nearest import k_nearest, nearest
 from wsdesc.cloud.neighbours import NeighbourGrid, check_points
+from wsdesc.core.eigen import symmetric_eigen
 from wsdesc.core.geometry import Floats, inverse
 from wsdesc.core.planes import LINE_RATIO, NEIGHBOURS
-
-_MATRICES_AT_ONCE = 1 << 15  # some versions of the eigenvalue solver fail with more
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,9 +110,8 @@ def _local_planes(grid: NeighbourGrid) -> tuple[Tensor, Tensor]:
     offsets = points[k_nearest(grid, count)]  # (N, count, 3)
     offsets -= offsets.mean(1, keepdim=True)
     covariances = offsets.mT @ offsets
-    parts = [torch.linalg.eigh(part) for part in covariances.split(_MATRICES_AT_ONCE)]
-    values = torch.cat([part.eigenvalues for part in parts]).clamp(min=0.0)  # (N, 3) ascending
-    thinnest = torch.cat([part.eigenvectors[:, :, 0] for part in parts])
+    values, vectors = symmetric_eigen(covariances)
+    values, thinnest = values.clamp(min=0.0), vectors[:, :, 0]
     total = values.sum(1)
     surface = values[:, 1] > LINE_RATIO * values[:, 2]
     normals[grid.order] = torch.where(surface[:, None], thinnest, 0.0)

@@ -13,6 +13,7 @@ MIN_NEIGHBOURS = 8  # of a reliable frame
 SHARPNESS = 1e-3  # smallest relative margin by which a direction of a reliable frame is determined
 FLATNESS = 1e-4  # mean height over the tangent plane, in radii, below which rounding dominates
 
+_MATRICES_AT_ONCE = 2048  # the eigenvalue solver of CUDA takes half a megabyte for each
 _PAIRS_PER_CHUNK = 1 << 22  # pairs of point and keypoint
 
 
@@ -48,7 +49,8 @@ def _frames(points: Tensor, keypoints: Tensor, radius: float) -> LocalFrames:
 
 def smallest_eigenvectors(covariance: Tensor) -> tuple[Tensor, Tensor]:
     """Compute the eigenvectors (K, 3) of the smallest eigenvalues, and whether these are unique (K,)."""
-    values, vectors = torch.linalg.eigh(covariance)
+    parts = [torch.linalg.eigh(part) for part in covariance.split(_MATRICES_AT_ONCE)]
+    values, vectors = (torch.cat(x) for x in zip(*parts, strict=True))
     unique = values[:, 1] - values[:, 0] > SHARPNESS * values[:, 2]
     return vectors[:, :, 0], unique
 
