@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -21,6 +21,7 @@ from wsdesc.core.devices import choose_device
 from wsdesc.core.errors import InputError
 from wsdesc.core.progress import StepTimer
 from wsdesc.descriptor.description import Description, load_model, prepare_scans
+from wsdesc.descriptor.model import WSDesc
 from wsdesc.registration.advice import no_scale_found, scale_not_determined, scales_compete
 from wsdesc.registration.candidates import AMBIGUOUS
 from wsdesc.registration.options import RegisterOptions
@@ -54,38 +55,70 @@ def register_unknown_scale(clouds: Sequence[Cleaned], o: RegisterOptions, timer:
     """
     if o.initial is not None:
         raise InputError('initial: a guess needs a known scale: give the factor instead of scale="estimate"')
-    with timer("prepare"):
-        device = choose_device(o.device)
-        network, model = load_model(o.model, o.device)
-        points = [torch.from_numpy(cloud.points).to(device) for cloud in clouds]
-        sizes = Sizes.of(points[0], points[1])
+    problem = _Problem.of(clouds, o, timer)
     results: list[Registration] = []
     for keypoints in _searches(o):
-        found = search_scales(
-            clouds,
-            sizes,
-            network,
-            keypoints=keypoints[0],
-            resolution=o.resolution,
-            seed=o.seed,
-            device=device,
-            timer=timer,
-        )
-        rounds = o.model_copy(update={"keypoints": keypoints})
-        for hypothesis in _plausible(found):
-            resolution = o.resolution or sizes.resolution(hypothesis.factor)
-            resolutions = (resolution / hypothesis.factor, resolution)
-            with timer("prepare"):
-                p, q = prepare_scans(clouds, resolutions, model, o.seed, keypoints[0], device)
-            result = _with_exact_scale(register_prepared(p, q, network, rounds, timer), o, device, timer)
-            results = [other for other in results if not _same_scale(other, result)] + [result]
-        if results and (best := _checked(_compete(results))).success:
-            return best
+        for hypothesis in _plausible(problem.search(keypoints[0])):
+            results = _updated(results, problem.register_at(hypothesis.factor, keypoints[:1]))
+        if results and not _compete(results).success and len(keypoints) > 1:
+            results = _updated(results, problem.register_at(_compete(results).factor, keypoints))
+        if results and _checked(_compete(results)).success:
+            break
     if results:
-        return best
+        return _checked(_compete(results))
+    resolution = problem.resolution(problem.sizes.extents[1] / problem.sizes.extents[0])
     viewpoints = (clouds[0].viewpoint, clouds[1].viewpoint)
-    resolution = o.resolution or sizes.resolution(sizes.extents[1] / sizes.extents[0])
     return failed_result(resolution, [no_scale_found(resolution)], timer, viewpoints)
+
+
+@dataclass(frozen=True)
+class _Problem:
+    """Two scans of unknown relative scale, and all that registers them at one."""
+
+    clouds: Sequence[Cleaned]
+    sizes: Sizes
+    network: WSDesc
+    model: str
+    o: RegisterOptions
+    device: str
+    timer: StepTimer
+
+    @classmethod
+    def of(cls, clouds: Sequence[Cleaned], o: RegisterOptions, timer: StepTimer) -> _Problem:
+        """Load the descriptor and measure the scans."""
+        with timer("prepare"):
+            device = choose_device(o.device)
+            network, model = load_model(o.model, o.device)
+            source, target = (torch.from_numpy(cloud.points).to(device) for cloud in clouds)
+            return cls(clouds, Sizes.of(source, target), network, model, o, device, timer)
+
+    def resolution(self, factor: float) -> float:
+        """Return the working resolution in the target's unit, if the source is multiplied by a factor."""
+        return self.o.resolution or self.sizes.resolution(factor)
+
+    def search(self, keypoints: int) -> list[ScaleHypothesis]:
+        """Find factors at which the scans fit, best first."""
+        return search_scales(
+            self.clouds,
+            self.sizes,
+            self.network,
+            keypoints=keypoints,
+            resolution=self.o.resolution,
+            seed=self.o.seed,
+            device=self.device,
+            timer=self.timer,
+        )
+
+    def register_at(self, factor: float, keypoints: tuple[int, ...]) -> Registration:
+        """Register the scans near a factor, in rounds of these keypoints."""
+        length = self.resolution(factor)
+        with self.timer("prepare"):
+            p, q = prepare_scans(
+                self.clouds, (length / factor, length), self.model, self.o.seed, keypoints[0], self.device
+            )
+        rounds = self.o.model_copy(update={"keypoints": keypoints})
+        result = register_prepared(p, q, self.network, rounds, self.timer)
+        return _with_exact_scale(result, rounds, self.device, self.timer)
 
 
 def _searches(o: RegisterOptions) -> list[tuple[int, ...]]:
@@ -93,6 +126,13 @@ def _searches(o: RegisterOptions) -> list[tuple[int, ...]]:
     if len(o.keypoints) < 3:
         return [o.keypoints]
     return [o.keypoints[:2], o.keypoints[1:]]
+
+
+def _updated(results: Sequence[Registration], new: Registration) -> list[Registration]:
+    """Append a registration that found a pose; it replaces an earlier one at the same scale."""
+    if new.evidence is None:
+        return list(results)
+    return [result for result in results if not _same_scale(result, new)] + [new]
 
 
 def _same_scale(a: Registration, b: Registration) -> bool:
@@ -117,7 +157,8 @@ def _with_exact_scale(
         with timer("surfaces"):
             surfaces = make_surfaces(source.points, target.points)
         prior = make_prior(o, source, target)
-        result = register_round(source, target, surfaces, o, timer, prior=prior)
+        thorough = len(o.keypoints) > 1 and len(source.descriptors) > o.keypoints[-2]  # as the round before
+        result = register_round(source, target, surfaces, o, timer, thorough=thorough, prior=prior)
     factor = result.factor
     return replace(result, scale=factor, scale_deviation=result.scale_deviation * factor / result.scale)
 
