@@ -8,16 +8,17 @@ from wsdesc import Cloud
 from wsdesc.cloud.storage import Record, Storage
 from wsdesc.core.errors import InputError
 from wsdesc.view.colours import confidence_colour, own_colours, scan_colour
-from wsdesc.view.drawn import scan_facts, unit_of
-from wsdesc.view.frame import SceneFrame, is_camera_frame
+from wsdesc.view.drawn import hide_folders, scan_facts, unit_of
+from wsdesc.view.frame import SceneFrame, camera_up
 
 
 def test_up_is_z_for_scanners_and_minus_y_for_depth_cameras():
     room = corner() - [2, 1.5, 1]
-    assert not is_camera_frame(room)
+    assert camera_up(room) is None
     assert SceneFrame.fit([room]).up == "z"
     ahead = (corner() - [2, 1.5, 0]) * [0.5, 0.5, 1] + [0, 0, 3]
-    assert is_camera_frame(ahead)
+    assert camera_up(ahead) == "-y"
+    assert camera_up(ahead * [1, -1, -1]) == "y"
     assert SceneFrame.fit([ahead]).up == "-y"
     assert SceneFrame.fit([ahead], "z").up == "z"
 
@@ -78,3 +79,22 @@ def test_confidence_colours():
     assert confidence_colour(-1.0) == red
     assert confidence_colour(2.0) == green
     assert len({scan_colour(k) for k in range(20)}) == 20
+
+
+@pytest.mark.parametrize(
+    ("sentence", "hidden"),
+    [
+        ("/home/me/scans/a.ply: 3 points were ignored.", "a.ply: 3 points were ignored."),
+        (r"C:\Users\me\a.ply: cannot be read", "a.ply: cannot be read"),
+        (
+            "not placed: x: /tmp/m/b.ply: is empty, see /tmp/m/c.ply",
+            "not placed: x: b.ply: is empty, see c.ply",
+        ),
+        (
+            "Try more keypoints and/or another resolution (1/2).",
+            "Try more keypoints and/or another resolution (1/2).",
+        ),
+    ],
+)
+def test_pages_name_files_without_their_folders(sentence, hidden):
+    assert hide_folders(sentence) == hidden

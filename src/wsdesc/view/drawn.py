@@ -16,6 +16,7 @@ from wsdesc.view.colours import OwnColours, own_colours
 from wsdesc.view.geometry import thin_index
 
 _METRES = (".e57", ".ptx", ".bin")  # formats whose unit is the metre
+_PATH = re.compile(r"(?<![\w.])(?:[A-Za-z]:)?[\\/](?:[^\s:;,\\/]+[\\/])+([^\s:;,\\/]+)")
 _UNIT = re.compile(rb'UNIT\["([^"]+)"', re.IGNORECASE)  # of a coordinate system in a LAS file
 
 
@@ -63,6 +64,11 @@ def scan_facts(cloud: Cloud) -> list[str]:
     size = " × ".join(f"{side:.4g}" for side in np.ptp(cloud.points, axis=0))
     names = ", ".join(cloud.attributes)
     return [f"size {size}", *([f"attributes: {names}"] if names else [])]
+
+
+def hide_folders(sentence: str) -> str:
+    """Shorten absolute paths to the names of the files: a page may be shared."""
+    return _PATH.sub(r"\1", sentence)
 
 
 def dropped_warnings(names: Sequence[str], clouds: Sequence[Cloud]) -> list[str]:

@@ -34,10 +34,10 @@ class SceneFrame(NamedTuple):
         """Fit a frame to aligned clouds (N, 3); the last one decides which direction is up."""
         if up not in get_args(Up):
             raise InputError(f"up must be one of {', '.join(get_args(Up))}, not {up!r}")
-        camera = is_camera_frame(clouds[-1])
-        name = ("-y" if camera else "z") if up == "auto" else up
+        of_camera = camera_up(clouds[-1])
+        name = of_camera or "z" if up == "auto" else up
         points = np.concatenate(clouds)
-        axes = _axes(points, _direction(name), camera and name == "-y")
+        axes = _axes(points, _direction(name), name == of_camera)
         low, high = np.quantile(points @ axes, [0.004, 0.996], axis=0)  # without outliers
         size = float(np.linalg.norm(high - low) / 2) or 1.0
         return cls(axes @ ((low + high) / 2), axes, RADIUS / size, name)
@@ -56,11 +56,18 @@ class SceneFrame(NamedTuple):
         return start
 
 
-def is_camera_frame(points: Floats) -> bool:
-    """Return whether points (N, 3) are in the frame of a depth camera: z points ahead, y down."""
-    ahead = points[:, 2] > 0
-    narrow = np.abs(points[:, :2]).max(axis=1) < _CAMERA_ANGLE * points[:, 2]
-    return bool(ahead.mean() > 0.995 and narrow.mean() > 0.95)
+def camera_up(points: Floats) -> str | None:
+    """Return which direction is up if points (N, 3) are in the frame of a depth camera, else None.
+
+    All points are ahead of a camera. If z points ahead, y points down; in the frames of OpenGL z points
+    back, and y up.
+    """
+    for sign, up in ((1, "-y"), (-1, "y")):
+        depth = sign * points[:, 2]
+        narrow = np.abs(points[:, :2]).max(axis=1) < _CAMERA_ANGLE * depth
+        if (depth > 0).mean() > 0.995 and narrow.mean() > 0.95:
+            return up
+    return None
 
 
 def _direction(name: str) -> Floats:

@@ -12,7 +12,7 @@ from wsdesc.cloud.convert import Scan, as_cloud
 from wsdesc.core.geometry import transform
 from wsdesc.view.build import multi_scan_scene
 from wsdesc.view.distances import PlaneDistances
-from wsdesc.view.drawn import DrawnCloud
+from wsdesc.view.drawn import DrawnCloud, hide_folders
 from wsdesc.view.frame import Up
 from wsdesc.view.scene import MAX_POINTS, SceneView
 
@@ -66,4 +66,6 @@ def finding_scene(
         max_points=max_points,
     )
     verdict = f"{count} instance{'s' if count > 1 else ''} found" if count else "no instance found"
-    return replace(built, success=result.success, verdict=verdict, warnings=result.warnings)
+    return replace(
+        built, success=result.success, verdict=verdict, warnings=[*map(hide_folders, result.warnings)]
+    )

@@ -12,7 +12,7 @@ from wsdesc.core.errors import InputError, WSDescError
 from wsdesc.core.geometry import Floats
 from wsdesc.view.build import NamedPose, multi_scan_scene, pair_scene
 from wsdesc.view.distances import neighbour_distances
-from wsdesc.view.drawn import DrawnCloud
+from wsdesc.view.drawn import DrawnCloud, hide_folders
 from wsdesc.view.frame import Up
 from wsdesc.view.geometry import thin_points
 from wsdesc.view.keypoints import computed_views, views_of_result
@@ -76,7 +76,7 @@ def registration_scene(
         scene,
         success=result.success,
         verdict=_verdict(result),
-        warnings=list(dict.fromkeys([*result.warnings, *scene.warnings])),
+        warnings=list(dict.fromkeys([*map(hide_folders, result.warnings), *scene.warnings])),
     )
 
 
@@ -172,8 +172,7 @@ def reconstruction_scene(
         scene,
         success=result.complete,
         verdict=verdict,
-        # Reasons may contain paths of this machine.
-        warnings=[f"not placed: {name}" + ("" if "/" in why else f": {why}") for name, why in lost],
+        warnings=[hide_folders(f"not placed: {name}: {reason}") for name, reason in lost],
     )
 
 

@@ -60,8 +60,8 @@ def show(
             are the object and the scene then.
         save: File (.html) for the page, which works offline. Without it, a server shows the page.
         matches: Match keypoints of two scans, if the result has no matches.
-        up: Direction that points up: "x", "-x", "y", "-y", "z" or "-z"; "auto" takes -y for depth cameras and
-            z for others.
+        up: Direction that points up: "x", "-x", "y", "-y", "z" or "-z"; "auto" takes -y or y for depth
+            cameras, and z for others.
         unit: Name of the unit of length, such as "m". None takes it from the files, where they state it.
         max_points: Largest number of points that are drawn.
         host: Address that the server listens on.
