@@ -23,7 +23,8 @@ const state = {
   inliers: false, outliers: false, accepted: false, rejected: false, keypoints: false, supports: false, viewpoints: false,
   support: null, picked: [],
 };
-const HOME = { turn: -2.2, tilt: 0.55, distance: 1.75 * scene.radius };
+// Scans of cameras are seen from near the place of the camera, others from above.
+const HOME = { ...(scene.up.endsWith("y") ? { turn: -1.9, tilt: 0.3 } : { turn: -2.2, tilt: 0.55 }), distance: 1.75 * scene.radius };
 const camera = { ...HOME, target: [0, 0, 0], basis: [[1, 0, 0], [0, 1, 0], [0, 0, 1]] };  // the third direction is up
 
 // ---- vectors and matrices (column-major, as in WebGL)
