@@ -43,7 +43,7 @@ class LocateOptions(Options):
         "origin if it looks like it). none: no free space.",
     )
     neighbours: int = Field(
-        10, ge=1, le=1000, description="Most similar map descriptors that each keypoint votes for."
+        10, ge=1, le=100, description="Most similar map descriptors that each keypoint votes for."
     )
     places: int = Field(
         8, ge=1, le=1000, description="Places of the map that are compared with the scan in each round."
