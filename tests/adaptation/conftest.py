@@ -69,10 +69,10 @@ def scans(reconstruction):
 def tiny_start(tmp_path_factory):
     """A folder with a full and a fast network, untrained."""
     path = tmp_path_factory.mktemp("start")
-    for name, width in ((FULL_WEIGHTS, 0.125), (RUN_WEIGHTS, 0.0625)):
+    for name, width, layers in ((FULL_WEIGHTS, 0.125, "paper"), (RUN_WEIGHTS, 0.25, "compact")):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(1)
-            WSDesc(width=width, resolution=8, support_start=1.2).save(path / name)
+            WSDesc(width=width, layers=layers, resolution=8, support_start=1.2).save(path / name)
     return path
 
 

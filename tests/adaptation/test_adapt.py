@@ -68,7 +68,7 @@ def test_adapts_both_networks_and_the_folder_is_a_model(
     assert result.improved
     assert {"teach", "teach on all scans", "distil", "teach the fast network"} <= set(steps)
     fast, full = WSDesc.from_pretrained(out), WSDesc.from_pretrained(out / FULL_WEIGHTS)
-    assert (fast.options.width, full.options.width) == (0.0625, 0.125)
+    assert (fast.options.width, full.options.width) == (0.25, 0.125)
     old = WSDesc.from_pretrained(tiny_start)
     assert any(not (a == b).all() for a, b in zip(fast.parameters(), old.parameters(), strict=True))
     text = result.report.read_text(encoding="utf-8")

@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 
 KEPT_OUT_SHARE = 2 / 3  # of the teaching steps, before the check; the others use all scans
 SUPPORT_RATE = 0.2  # learning rate of the support, relative to the network's
-COMPILED_STEPS, COMPILED_WIDTH = 600, 0.5  # smaller trainings and networks are done before the compiler is
+COMPILED_STEPS = 600  # fewer steps are done before the compiler is
 _COMPARED_PAIRS = 80
 _PROBED_STEPS = 3
 
@@ -224,7 +224,7 @@ class RoundRunner:
                 "support_learning_rate": SUPPORT_RATE * o.learning_rate,
                 "cooldown": 0.8,
                 "checkpoint_minutes": 1.0,
-                "compile": steps >= COMPILED_STEPS and descriptor.width >= COMPILED_WIDTH,
+                "compile": steps >= COMPILED_STEPS and descriptor.layers == "paper",
                 "seed": o.seed,
             }
         )
@@ -251,9 +251,7 @@ class RoundRunner:
             student, teacher = WSDesc.from_pretrained(start.fast), WSDesc.from_pretrained(taught)
             options = student_options(
                 teacher,
-                student.options.width,
-                student.options.layers,
-                student.options.cutoff,
+                descriptor=student.options.model_dump(),
                 start=str(start.fast),
                 steps=plan.distill_steps,
                 keypoints=max(16, plan.keypoints // 2),
