@@ -6,6 +6,7 @@ from wsdesc.alignment.surface import make_surfaces
 from wsdesc.core.progress import StepTimer
 from wsdesc.descriptor.description import Description
 from wsdesc.descriptor.model import WSDesc
+from wsdesc.registration.candidates import Candidate
 from wsdesc.registration.local_search import rounds, search_near
 from wsdesc.registration.options import RegisterOptions
 from wsdesc.registration.prior import impossible, make_prior
@@ -29,15 +30,20 @@ def register_prepared(
     prior = make_prior(o, p, q)
     if reason := impossible(prior, p, q):
         return failed_result(q.resolution, [reason], timer, (p.viewpoint, q.viewpoint))
-    near = search_near(prior, p, q, surfaces, o, timer)
     counts = rounds(o, prior)
+    # A search in wide limits takes longer than a first round of few keypoints, which often suffices.
+    first_search = 0 if counts[0] == 0 or len(counts) == 1 else 1
+    near: list[Candidate] = []
     for number, count in enumerate(counts):
+        if number == first_search:
+            near = search_near(prior, p, q, surfaces, o, timer)
         p, q = p.with_keypoints(count, o.seed), q.with_keypoints(count, o.seed)
         with timer("describe", p.missing(count) + q.missing(count)) as advance:
             p, q = p.extend(network, count, advance), q.extend(network, count, advance)
         last = len(o.keypoints) > 1 and number == len(counts) - 1
         result = register_round(p, q, surfaces, o, timer, thorough=last, prior=prior, near=near)
-        if result.success or max(len(p.descriptors), len(q.descriptors)) < count:
+        complete = max(len(p.descriptors), len(q.descriptors)) < count
+        if result.success or (complete and (prior is None or number >= first_search)):
             break
     explain_prior(result, prior, p, q, surfaces, o, timer)
     return result
