@@ -5,10 +5,11 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from wsdesc.alignment.scale import RelativeScale
-from wsdesc.registration.advice import as_sentence, no_alignment_found, warnings_about
+from wsdesc.registration.advice import as_sentence, no_alignment_found, suggest_find, warnings_about
 
 SAME = RelativeScale(1.0, 0.016)
 
@@ -58,3 +59,11 @@ def test_a_success_with_a_suspicious_scale_has_a_warning() -> None:
 def test_sentences_start_with_a_capital_and_end_with_a_period() -> None:
     assert as_sentence("the scans differ") == "The scans differ."
     assert no_alignment_found(0.025).startswith("No alignment found.")
+
+
+def test_much_smaller_scan_is_perhaps_an_object():
+    points = np.random.default_rng(0).uniform(-1, 1, (3000, 3))
+    assert suggest_find(points, 2 * points) == []
+    (small_source,), (small_target,) = suggest_find(points, 10 * points), suggest_find(10 * points, points)
+    assert "wsdesc find SOURCE TARGET" in small_source
+    assert "wsdesc find TARGET SOURCE" in small_target

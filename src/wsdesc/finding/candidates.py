@@ -19,7 +19,7 @@ from wsdesc.finding.prepare import SearchCloud, SearchObject
 from wsdesc.finding.verify import CONTACT, View, improve, measure, quick_features, rank
 
 _QUICK_POINTS, _POINTS = 120, 500  # of the object, that verify all hypotheses, and the best ones
-_IMPROVED = 8  # times as many hypotheses are improved as refined
+_IMPROVED = 6  # times as many hypotheses are improved as refined
 _JOINED = 0.3  # object radii between poses that are refined in one part of the scene
 _MARGIN = 10.0  # resolutions around the object that belong to its part of the scene
 _SAME_SHARE = 0.35  # of an object's points in contact with those of another instance: both are one

@@ -38,7 +38,7 @@ def find(
     resolution: float | None = None,
     viewpoint: ViewpointOption = None,
     hypotheses: int = 2500,
-    refined: int = 12,
+    refined: int = 16,
     progress: ProgressHook | None = None,
     **unknown: Any,
 ) -> Finding:

@@ -26,6 +26,7 @@ _SIMILAR = np.cos(np.radians(35))  # angle between similar normals
 _MARGIN = 3.0  # resolutions in front of or behind the surface that the scanner saw
 _BESIDE = 3.0  # resolutions between a point's direction and that of a measured point
 _AROUND, _TOUCHING = 6.0, 2.5  # resolutions from the object: scene points near it, and touching it
+_VIOLATION_WEIGHT = 3.0  # of the share in free space in the rank of a pose
 _WEAK = 0.01  # eigenvalues below this share of the largest leave their motion as it is
 _CONVERGED = 0.005  # resolutions by which the last step moves the contacts
 _DIRECTIONS = 4  # nearest directions that must all be farther for a point to be in free space
@@ -102,7 +103,7 @@ def _explained(thing: SearchObject, scene: SearchCloud, poses: Floats) -> Floats
 def rank(features: Floats) -> Floats:
     """Compute the rank (H,) of poses from their quick features; larger is better."""
     contact, violating, explained = features.T
-    return np.asarray(contact - violating + explained)
+    return np.asarray(contact - _VIOLATION_WEIGHT * violating + explained)
 
 
 class Measured(NamedTuple):
@@ -138,7 +139,7 @@ def improve(
     scene: SearchCloud,
     T: Floats,
     sample: NDArray[np.int64],
-    distances: Sequence[float] = (6, 6, 6, 6, 3, 3, 3, 3),
+    distances: Sequence[float] = (5, 5, 4, 4, 3, 3, 2, 2),
 ) -> Floats:
     """Move a pose (4, 4) by point-to-plane steps of the points in contact.
 
