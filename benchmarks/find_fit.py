@@ -20,12 +20,12 @@ from scipy.optimize import minimize
 from benchmarks.common import make_parser, print_rows, run_command
 from benchmarks.find import MAX_ADDS
 from wsdesc.alignment.confidence import ConfidenceModel
-from wsdesc.finding.evidence import CONFIDENCE_FILE, FEATURES, Evidence, features
+from wsdesc.finding.evidence import CONFIDENCE_FILE, FEATURES, Evidence, contradicted, features
 from wsdesc.finding.result import SUCCESS
 
 KNOTS = (0.05, 0.35, 0.65, 0.95)  # quantiles of a feature between which its function is linear
-REGULARISATION = 0.5  # of the log odds that a feature adds over its range, in units of a pose
-WRONG_WEIGHT = 2.0  # of wrong poses: a wrong instance costs more than a missed one
+REGULARISATION = 0.2  # of the log odds that a feature adds over its range, in units of a pose
+WRONG_WEIGHT = 4.0  # of wrong poses: a wrong instance costs more than a missed one
 UNSURE = (MAX_ADDS, 0.1)  # ADD-S in diameters: such poses count neither as right nor as wrong
 _PARTS = 5
 
@@ -40,7 +40,7 @@ class Poses(NamedTuple):
 
 
 def read(paths: list[Path]) -> Poses:
-    """Read files that `find` wrote."""
+    """Read the poses of files that `find` wrote, without those that are contradicted."""
     parts = []
     for number, path in enumerate(paths):
         with np.load(path) as arrays:
@@ -48,7 +48,9 @@ def read(paths: list[Path]) -> Poses:
         rows = zip(*(c[name] for name in Evidence._fields), strict=True)
         evidence = [Evidence(*(None if np.isnan(v) else float(v) for v in row)) for row in rows]
         search = (number * 100_000 + c["scene"]) * 2 + c["present"]
-        parts.append((search, c["present"] > 0, c["error"], features(evidence)))
+        possible = np.array([not contradicted(pose) for pose in evidence])
+        columns = (search, c["present"] > 0, c["error"], features(evidence))
+        parts.append(tuple(column[possible] for column in columns))
     return Poses(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
 

@@ -93,7 +93,7 @@ def test_object_larger_than_the_scene_is_refused():
         (np.zeros((100, 3)), "no extent"),
         (OBJECT[:10], "at least 50"),
         (np.full((100, 3), np.nan), "finite"),
-        (np.empty((0, 3)), "finite"),
+        (np.empty((0, 3)), "no points"),
     ],
 )
 def test_unusable_objects_are_refused(thing, message):

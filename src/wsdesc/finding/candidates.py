@@ -13,7 +13,7 @@ from wsdesc.alignment.surface import make_surface
 from wsdesc.alignment.verify import PoseScore
 from wsdesc.cloud.units import INDOOR_RESOLUTION
 from wsdesc.core.geometry import Floats, transform
-from wsdesc.finding.evidence import Evidence, confidences
+from wsdesc.finding.evidence import MIN_CONDITIONING, Evidence, confidences
 from wsdesc.finding.hypotheses import SAME_ANGLE, SAME_DISTANCE, propose, suppress
 from wsdesc.finding.prepare import SearchCloud, SearchObject
 from wsdesc.finding.verify import CONTACT, View, improve, measure, quick_features, rank
@@ -44,7 +44,8 @@ def find_candidates(
     proposed = propose(thing, scene, hypotheses)
     if len(proposed.votes) == 0:
         return []
-    scores = rank(quick_features(thing, scene, view, proposed.poses, _sample(thing, _QUICK_POINTS)))
+    quick = quick_features(thing, scene, view, proposed.poses, _sample(thing, _QUICK_POINTS))
+    scores = rank(quick, improved=False)
     best = np.argsort(-scores, kind="stable")[: _IMPROVED * refined]
     poses = np.stack(
         [improve(thing, scene, T, _sample(thing, 2 * _QUICK_POINTS)) for T in proposed.poses[best]]
@@ -103,12 +104,14 @@ def _with_evidence(
     quick = quick_features(thing, scene, view, poses, sample)
     scores = rank(quick)
     overlapping = _overlapping(thing, poses)
+    # No contacts determine the pose of a symmetric object. Its poses are right up to the symmetry.
+    itself = evaluate(thing.surface, thing.surface, np.eye(4)[None], INDOOR_RESOLUTION)[0]
+    least = MIN_CONDITIONING if _conditioning(itself) < MIN_CONDITIONING else 0.0
     evidence, visible = [], []
     for k, (result, figures) in enumerate(zip(results, quick, strict=True)):
         measured = measure(thing, scene, view, result.T_target_source, sample)
         rivals = scores[overlapping[k] & (np.arange(len(poses)) != k)]
         score: PoseScore = result.score
-        degeneracy = find_degeneracy(result.information, OVERLAP_DISTANCE * INDOOR_RESOLUTION)
         evidence.append(
             Evidence(
                 contact=float(figures[0]),
@@ -119,7 +122,7 @@ def _with_evidence(
                 curvature_similarity=score.curvature_similarity,
                 detail_similarity=score.detail_similarity,
                 tightness=score.tightness,
-                conditioning=degeneracy.conditioning,
+                conditioning=max(least, _conditioning(result)),
                 votes=float(votes[k]),
                 advantage=float(np.clip(scores[k] - rivals.max(initial=scores[k] - 1.0), -1, 1)),
                 violation=measured.violation,
@@ -129,6 +132,10 @@ def _with_evidence(
     probabilities = confidences(evidence)
     order = np.argsort(-probabilities, kind="stable")
     return [Candidate(results[k], evidence[k], visible[k], float(probabilities[k])) for k in order]
+
+
+def _conditioning(result: RefinedPose) -> float:
+    return find_degeneracy(result.information, OVERLAP_DISTANCE * INDOOR_RESOLUTION).conditioning
 
 
 def _overlapping(thing: SearchObject, poses: Floats) -> NDArray[np.bool_]:

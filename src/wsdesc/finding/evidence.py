@@ -17,6 +17,8 @@ from wsdesc.alignment.confidence import ConfidenceModel
 from wsdesc.core.geometry import Floats
 
 CONFIDENCE_FILE = Path(__file__).with_name("confidence.json")
+MAX_VIOLATION = 0.12  # share of the visible points in free space
+MIN_CONDITIONING = 1e-3  # of a pose that the contacts determine
 _MARGIN = 0.005  # shares closer to 0 or 1 do not change the log odds
 
 
@@ -31,7 +33,7 @@ class Evidence(NamedTuple):
     curvature_similarity: float
     detail_similarity: float
     tightness: float
-    conditioning: float  # of the information matrix, 0 … 1
+    conditioning: float  # of the information matrix, 0 … 1; of symmetric objects at least the least allowed
     votes: float  # of pairs of points, relative to the best hypothesis
     advantage: float  # score less that of the best other pose at the same place
     violation: float | None  # share of the visible points in free space; None without a viewpoint
@@ -72,7 +74,14 @@ def features(poses: Sequence[Evidence]) -> Floats:
 def confidences(poses: Sequence[Evidence]) -> Floats:
     """Return the probability (K,) of each pose to be right. Several may be: a scene has many instances."""
     score = _shipped().score(features(poses))
-    return np.asarray(1 / (1 + np.exp(-np.clip(score, -50, 50))))
+    possible = np.array([not contradicted(pose) for pose in poses], bool)
+    return np.asarray(possible / (1 + np.exp(-np.clip(score, -50, 50))))
+
+
+def contradicted(pose: Evidence) -> bool:
+    """Return whether free space excludes a pose, or its contacts do not determine it."""
+    free = pose.violation is not None and pose.violation > MAX_VIOLATION
+    return free or pose.conditioning < MIN_CONDITIONING
 
 
 def _log_odds(share: float) -> float:

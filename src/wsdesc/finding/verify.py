@@ -100,10 +100,13 @@ def _explained(thing: SearchObject, scene: SearchCloud, poses: Floats) -> Floats
     return np.asarray(touching / np.maximum(around, 1))
 
 
-def rank(features: Floats) -> Floats:
-    """Compute the rank (H,) of poses from their quick features; larger is better."""
+def rank(features: Floats, *, improved: bool = True) -> Floats:
+    """Compute the rank (H,) of poses from their quick features; larger is better.
+
+    Free space weighs more after the poses are `improved`: coarse ones violate it by their errors.
+    """
     contact, violating, explained = features.T
-    return np.asarray(contact - _VIOLATION_WEIGHT * violating + explained)
+    return np.asarray(contact - (_VIOLATION_WEIGHT if improved else 1.0) * violating + explained)
 
 
 class Measured(NamedTuple):
