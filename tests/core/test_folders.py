@@ -3,11 +3,12 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from wsdesc.core.errors import FileFormatError, InputError
-from wsdesc.core.folders import check_links, locked, make_folder
+from wsdesc.core.folders import check_links, file_of_name, locked, make_folder, relative_name
 
 
 def test_a_second_lock_is_refused_until_the_first_is_released(tmp_path):
@@ -57,3 +58,18 @@ def test_a_link_that_leads_out_is_refused(tmp_path):
     (folder / "poses.json").symlink_to(tmp_path / "elsewhere.json")
     with pytest.raises(FileFormatError, match=r"poses\.json: this link leads out of"):
         make_folder(folder)
+
+
+def test_files_are_named_relative_to_a_folder(tmp_path, monkeypatch):
+    (tmp_path / "scans").mkdir()
+    (tmp_path / "model").mkdir()
+    file = tmp_path / "scans" / "a.e57"
+    file.touch()
+    name = relative_name(file, tmp_path / "model")
+    assert name == "../scans/a.e57"
+    assert file_of_name(name, tmp_path / "model") == file
+    assert file_of_name("../scans/a.e57#2", tmp_path / "model") == tmp_path / "scans" / "a.e57#2"
+    monkeypatch.chdir(tmp_path)  # old results name files relative to the working folder
+    assert file_of_name("scans/a.e57", tmp_path / "model") == Path("scans/a.e57")
+    assert file_of_name("gone.ply", tmp_path / "model") == tmp_path / "model" / "gone.ply"
+    assert file_of_name(str(file), tmp_path / "model") == file

@@ -5,19 +5,22 @@ The types accept what users have at hand (arrays, names of axes) and store plain
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field, PlainValidator, ValidationInfo, field_validator
 
 from wsdesc.core.errors import InputError
-from wsdesc.core.geometry import check_rigid
 from wsdesc.core.options import Options
 
 Vector = tuple[float, float, float]
-DirectionOption = str | Sequence[float] | Sequence[str | Sequence[float]] | NDArray[Any] | None
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    DirectionOption = str | Sequence[float] | Sequence[str | Sequence[float]] | NDArray[Any] | None
+else:
+    DirectionOption = Any  # `wsdesc --help` does not wait for NumPy
 
 _AXES = {"x": (1.0, 0.0, 0.0), "y": (0.0, 1.0, 0.0), "z": (0.0, 0.0, 1.0)}
 _DIRECTIONS = _AXES | {f"-{name}": (-x, -y, -z) for name, (x, y, z) in _AXES.items()}
@@ -27,6 +30,8 @@ _FORMS = '"x", "y", "z", "-x", "-y", "-z", or three numbers that are not all zer
 def _read_matrix(value: Any) -> Any:
     if value is None:
         return None
+    from wsdesc.core.geometry import check_rigid
+
     try:
         return tuple(map(tuple, check_rigid(value, "the pose").tolist()))
     except InputError as error:
@@ -52,13 +57,14 @@ def _read_direction(value: Any) -> Vector:
             raise ValueError(f"{value!r} is no direction: {_FORMS}")
         return _DIRECTIONS[value.strip().lower()]
     try:
-        vector = np.array([float(number) for number in value])
+        vector = [float(number) for number in value]
     except (TypeError, ValueError):
-        vector = np.zeros(0)
-    largest = np.abs(vector).max(initial=0.0)
-    if vector.shape != (3,) or not 0 < largest < np.inf:
+        vector = []
+    largest = max(map(abs, vector), default=0.0)
+    if len(vector) != 3 or not all(map(math.isfinite, vector)) or largest == 0:
         raise ValueError(f"a direction is {_FORMS}")
-    x, y, z = (vector / largest / np.linalg.norm(vector / largest)).tolist()
+    scaled = [number / largest for number in vector]  # squares of tiny numbers would be zero
+    x, y, z = (number / math.hypot(*scaled) for number in scaled)
     return x, y, z
 
 
