@@ -1,6 +1,8 @@
 """Measure maps: the time, memory and size of building one, and how many scans are located in it.
 
     python -m benchmarks.maps [--points 40000000] [--queries 60]
+    python -m benchmarks.maps --kinds street --resolution 0.2
+    python -m benchmarks.maps --kinds building --resolution 0.08
 
 Synthetic streets and floors are scanned and put side by side, in geographic coordinates. The map is built of
 all scans but the last ones of each site, in a new process. These last scans, from other positions and with
@@ -22,7 +24,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -73,15 +75,15 @@ class Survey(NamedTuple):
     queries: list[tuple[Path, Floats | None]]  # scans to locate, with their poses; None for strangers
 
 
-def make_survey(folder: Path, points: int, queries: int) -> Survey:
-    """Scan sites until the map has so many points, and choose scans to locate."""
+def make_survey(folder: Path, points: int, queries: int, kinds: Sequence[str] = KINDS) -> Survey:
+    """Scan sites of these kinds until the map has so many points, and choose scans to locate."""
     scans, others = folder / "scans", folder / "queries"
     scans.mkdir()
     others.mkdir()
     total, number = 0, 0
     mapped: list[tuple[Path, Floats | None]] = []
     while total < points:
-        kind = KINDS[number % len(KINDS)]
+        kind = kinds[number % len(kinds)]
         for k, scan in enumerate(site(kind, _FIRST_SEED + number, number, _SCANS)):
             name = f"{kind}_{number:03}_{k:02}.npy"
             if k >= _SCANS - _QUERIES:
@@ -94,7 +96,7 @@ def make_survey(folder: Path, points: int, queries: int) -> Survey:
     step = max(1, len(mapped) // queries)
     strangers: list[tuple[Path, Floats | None]] = []
     for k in range(max(1, queries // 2)):
-        kind = KINDS[k % len(KINDS)]
+        kind = kinds[k % len(kinds)]
         path = others / f"stranger_{k:03}_{kind}.npy"
         np.save(path, next(site(kind, _FIRST_SEED + _STRANGERS + k, 0, 1)).points.astype(np.float32))
         strangers.append((path, None))
@@ -137,7 +139,7 @@ def _covered(opened: Map, points: Floats) -> float:
 def main(arguments: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory(dir=arguments.folder) as name:
         folder = Path(name)
-        survey = make_survey(folder, arguments.points, arguments.queries)
+        survey = make_survey(folder, arguments.points, arguments.queries, arguments.kinds)
         command = [sys.executable, "-m", "wsdesc", "map", str(survey.scans), "-o", str(folder / "site.map")]
         start = time.perf_counter()
         options = ["--resolution", str(arguments.resolution), "--json"]
@@ -186,6 +188,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = make_parser("maps", __doc__)
     parser.add_argument("--points", type=int, default=40_000_000, help="points of the mapped scans")
     parser.add_argument("--queries", type=int, default=60, help="scans to locate; half as many strangers")
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS, help="sites of the map")
     parser.add_argument("--resolution", type=float, default=RESOLUTION, help="of the map, in metres")
     parser.add_argument("--folder", type=Path, help="folder for temporary files; 1 GB for 40 million points")
     return parser

@@ -10,7 +10,8 @@ from benchmarks import maps
 @pytest.mark.slow
 def test_a_small_map_is_measured(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(maps, "_SCANS", 4)
-    maps.main(argparse.Namespace(points=300_000, queries=2, resolution=0.16, folder=tmp_path))
+    options = {"points": 300_000, "queries": 2, "kinds": ("building",), "resolution": 0.12}
+    maps.main(argparse.Namespace(**options, folder=tmp_path))
     printed = capsys.readouterr().out
     for row in ("build", "size", "open", "locate", "recall", "precision", "strangers located"):
         assert f"  {row} " in printed
