@@ -150,7 +150,8 @@ def _with_exact_scale(
     """Register again with the estimated scale, until it changes no more; it then is that of the pose."""
     for _ in range(CORRECTIONS):
         change = result.scale / result.factor
-        if result.described is None or abs(math.log(change)) < EXACT:
+        determined = math.isfinite(result.scale_deviation)
+        if result.described is None or not determined or abs(math.log(change)) < EXACT:
             break
         source, target = (scan.to(device) for scan in result.described)
         source = _stretched(source, change)
