@@ -66,6 +66,6 @@ def test_consensus_stays_on_the_device() -> None:
     valid = empty(700, 64, dtype=torch.bool)
     assert cuda._cliques(edge, empty(700, 700), partners, valid).shape == (700, 64)
     assert cuda._votes(empty(700, 4, 4), p, q, w, 0.05).is_meta
-    for hypothesis in cuda._best_distinct(empty(48, 4, 4), p, q, w, 0.05, 12):
+    for hypothesis in cuda._best_distinct(empty(48, 4, 4), p, q, w, 0.05, 12, None):
         assert hypothesis.T_target_source.device.type == "cpu"
         assert hypothesis.inliers.device.type == "cpu"
