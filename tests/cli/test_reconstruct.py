@@ -98,16 +98,21 @@ def test_broken_scan_is_skipped_and_reported(done):
     assert list(json.loads((out / "poses.json").read_text())["not_placed"]) == ["room_15_broken.ply"]
 
 
+def poses_of(model):
+    """Read the poses. The names of files are relative to the folder, which is a copy."""
+    return {k: v for k, v in json.loads((model / "poses.json").read_text()).items() if k != "files"}
+
+
 @pytest.mark.slow
 def test_truncated_cache_entry_is_computed_again(scans, done, model):
-    before = (model / "poses.json").read_bytes()
+    before = poses_of(model)
     (model / "journal.jsonl").unlink()
     entry = sorted(model.glob("cache/*.npz"))[1]
     whole = len(entry.read_bytes())
     entry.write_bytes(entry.read_bytes()[: whole // 2])
     assert reconstruct(scans, "-o", model).exit_code == 1
     assert len(entry.read_bytes()) == whole
-    assert (model / "poses.json").read_bytes() == before
+    assert poses_of(model) == before
 
 
 def test_too_few_scans(tmp_path):

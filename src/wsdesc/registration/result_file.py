@@ -59,7 +59,7 @@ def save(result: Registration, path: str | Path, *, all_poses: bool = False) -> 
     kind = Path(path).suffix.lower()
     if kind == ".json":
         files = [None if file is None else relative_name(file, Path(path).parent) for file in result.files]
-        text = json.dumps(to_dict(result) | {"files": files}, indent=2)
+        text = json.dumps(result.to_dict() | {"files": files}, indent=2)
     elif kind == ".txt":
         text = _matrix_text(result.T_target_source)
         if all_poses:
