@@ -104,6 +104,7 @@ for command in (
     describe,
     match,
     reconstruct,
+    build_map,
     locate,
     view,
     demo,
@@ -114,8 +115,7 @@ for command in (
     ablate,
     info,
 ):
-    app.command(cls=_Command)(command)
-app.command("map", cls=_Command)(build_map)
+    app.command("map" if command is build_map else None, cls=_Command)(command)
 app.add_typer(benchmark, name="benchmark")
 
 
