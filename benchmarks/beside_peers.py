@@ -3,7 +3,7 @@
     python -m benchmarks.beside_peers DATA --pairs 8
 
 DATA has the folders indoor/test, tls and objects. Each scan is rotated at random. On each pair the tools run
-one after the other, after a first pair that is not counted. Peers are told the working resolution that
+one after the other, after a first pair that is not counted. Peers receive the working resolution that
 WSDesc derives. Times are without reading files. Prints, for each set: the median time of each tool and its
 ratio to that of the first peer, the share of right poses (R1), and how many poses WSDesc calls a success.
 """

@@ -9,8 +9,8 @@ all scans but the last ones of each site, in a new process. These last scans, fr
 other noise, are located in it, and so are scans of sites that are not in the map.
 
 A location is right if the centre of the scan is within 10 resolutions of its true position. Recall is the
-share of scans of mapped sites that are located rightly with success. Only scans of which the map has at least
-half of the surface count: sites have rooms that no scan of the map shows. Precision is the share of all
+share of scans of mapped sites that are located rightly with success. Only scans with at least half of their
+surface in the map count: sites have rooms that no scan of the map shows. Precision is the share of all
 successes that are right, whatever the map has of these scans.
 """
 

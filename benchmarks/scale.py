@@ -9,7 +9,7 @@ courtyards, halls and warehouses; `car` is the vehicle scan 401 and the scaled c
 and the copy against 401; the `strangers` do not overlap, and every success of theirs is wrong.
 
 Prints for each set: the pairs; successes and R1 at the known and at the estimated scale; the median error of
-the factor over right poses; poses of which R1 fails although they are called a success, at the estimated
+the factor over right poses; poses that fail by R1 although they are called a success, at the estimated
 scale; and the median ratio of both times. R1 counts a pose if the overlap is displaced by at most 8
 resolutions (0.2 m in a room), root mean square, with the error of the factor.
 """

@@ -15,13 +15,12 @@ from wsdesc.cli.app import app
 from wsdesc.core.rng import generator_of
 from wsdesc.learning.distillation import (
     Distiller,
-    RandomPairs,
     run_distillation,
     student_options,
-    student_source,
 )
 from wsdesc.learning.options import TrainOptions
 from wsdesc.learning.prefetch import Prefetcher
+from wsdesc.learning.student_pairs import RandomPairs, student_source
 from wsdesc.learning.validation import compare_with_teacher
 
 

@@ -14,8 +14,9 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from wsdesc.adaptation.scans import TaughtScan
-from wsdesc.adaptation.teachers import TeacherPair
+from wsdesc.adaptation.replay import ReplayPool
+from wsdesc.adaptation.scans import TaughtScan, overlap_at, relative_pose
+from wsdesc.adaptation.teachers import OVERLAP_DISTANCE, TeacherPair
 from wsdesc.alignment.ransac import ransac
 from wsdesc.alignment.surface import Surface, make_surface
 from wsdesc.cloud.sampling import farthest_points
@@ -198,3 +199,22 @@ def compare(before: Sequence[PairFigures], after: Sequence[PairFigures]) -> str 
     if (new.recall or 0.0) < (old.recall or 0.0) - MAX_LOSS:
         return f"{100 * (new.recall or 0):.1f} % were registered, {100 * (old.recall or 0):.1f} % before"
     return None
+
+
+def measure_synthetic(
+    pool: ReplayPool, before: Path, after: Path, *, device: str, progress: ProgressHook
+) -> tuple[float, float]:
+    """Measure the inlier ratios of weights, before and after, on synthetic scenes that no step trained on."""
+    scans: list[TaughtScan] = []
+    pairs = []
+    for p, q in pool.checked_pairs():
+        scans += [TaughtScan("", scan.points, scan.T_world_local, 1.0) for scan in (p, q)]
+        T_q_p = relative_pose(p.T_world_local, q.T_world_local)
+        overlap = overlap_at(scans[-2], scans[-1], T_q_p, OVERLAP_DISTANCE)
+        pairs.append(TeacherPair(len(scans) - 2, len(scans) - 1, T_q_p, overlap))
+    sides = [
+        measure(weights, scans, pairs, registered=0, device=device, progress=progress,
+                step="synthetic scenes, " + when)
+        for weights, when in ((before, "before"), (after, "after"))
+    ]  # fmt: skip
+    return summarise(sides[0]).inlier_ratio, summarise(sides[1]).inlier_ratio

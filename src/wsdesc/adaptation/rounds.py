@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
-from wsdesc.adaptation.check import MAX_FORGOTTEN, PairFigures, compare, measure, summarise
+from wsdesc.adaptation.check import MAX_FORGOTTEN, PairFigures, compare, measure, measure_synthetic
 from wsdesc.adaptation.keep_out import MIN_PLACED, checked_pairs, choose_kept_out, limited
 from wsdesc.adaptation.options import AdaptOptions, Plan
 from wsdesc.adaptation.replay import ReplayPool
 from wsdesc.adaptation.result import Comparison, Round
-from wsdesc.adaptation.scans import TaughtScan, load_scans, overlap_at, relative_pose
+from wsdesc.adaptation.scans import TaughtScan, load_scans
 from wsdesc.adaptation.sources import DescribedPairs, TaughtPairs
-from wsdesc.adaptation.teachers import OVERLAP_DISTANCE, TeacherPair, Teachers, find_teachers
+from wsdesc.adaptation.steps import read_step, write_step
+from wsdesc.adaptation.teachers import TeacherPair, Teachers, find_teachers
 from wsdesc.adaptation.trainer import AdaptTrainer
 from wsdesc.adaptation.weights import WeightFiles
-from wsdesc.core.atomic import atomic_write
-from wsdesc.core.errors import FileFormatError, InputError
+from wsdesc.core.errors import InputError
 from wsdesc.core.folders import make_folder
 from wsdesc.core.progress import StepTimer
 from wsdesc.core.rng import generator_of
@@ -119,7 +117,9 @@ class RoundRunner:
             complete = self._teach("teach on all scans", self.teachers, taught, max(1, plan.steps - steps))
             adapted = self._distilled(plan, complete, start)
             final = self.compare(start.fast, adapted.fast)
-            synthetic = self._measure_synthetic(start.fast, adapted.fast)
+            synthetic = measure_synthetic(
+                self.pool, start.fast, adapted.fast, device=self.device, progress=self.timer
+            )
             rejection = compare(final.before, final.after)
             if rejection is None and synthetic[1] < synthetic[0] - MAX_FORGOTTEN:
                 rejection = (
@@ -169,7 +169,7 @@ class RoundRunner:
         """Reduce the steps to the available time, and store how many there are."""
         file = self.folder / "plan.json"
         if file.is_file():
-            return Plan(*_read(file))
+            return Plan(*read_step(file))
         plan = self.plan
         if plan.minutes is not None:
             with self.timer("measure a step"):
@@ -178,7 +178,7 @@ class RoundRunner:
             plan = plan.limited(60 * plan.minutes / max(seconds * total, 1e-9))
             expected = seconds * (plan.steps + 0.5 * plan.distill_steps + plan.fast_steps) / 60
             logger.info("expected time: %d steps, about %.0f minutes", sum(plan[:3]), max(expected, 1))
-        _write(file, list(plan))
+        write_step(file, list(plan))
         return plan
 
     def _probe(self, teachers: Teachers, start: Path) -> float:
@@ -277,7 +277,7 @@ class RoundRunner:
         """Measure weights before and after, or read the figures that an earlier run measured."""
         file = self.folder / f"{name.replace(' ', '_')}.json"
         if file.is_file():
-            return Comparison.read(_read(file))
+            return Comparison.read(read_step(file))
         sides: list[list[PairFigures]] = []
         for weights, when in ((before, "before"), (after, "after")):
             sides.append(
@@ -288,24 +288,8 @@ class RoundRunner:
                 )
             )  # fmt: skip
         result = Comparison(*sides)
-        _write(file, asdict(result))
+        write_step(file, asdict(result))
         return result
-
-    def _measure_synthetic(self, before: Path, after: Path) -> tuple[float, float]:
-        """Measure the inlier ratio on synthetic scenes that were not used for training."""
-        scans: list[TaughtScan] = []
-        pairs = []
-        for p, q in self.pool.checked_pairs():
-            scans += [TaughtScan("", scan.points, scan.T_world_local, 1.0) for scan in (p, q)]
-            T_q_p = relative_pose(p.T_world_local, q.T_world_local)
-            overlap = overlap_at(scans[-2], scans[-1], T_q_p, OVERLAP_DISTANCE)
-            pairs.append(TeacherPair(len(scans) - 2, len(scans) - 1, T_q_p, overlap))
-        sides = [
-            measure(weights, scans, pairs, registered=0, device=self.device, progress=self.timer,
-                    step="synthetic scenes, " + when)
-            for weights, when in ((before, "before"), (after, "after"))
-        ]  # fmt: skip
-        return summarise(sides[0]).inlier_ratio, summarise(sides[1]).inlier_ratio
 
 
 def _advance_to(advance: Callable[[int], None]) -> StepHook:
@@ -328,15 +312,3 @@ def _support(weights: Path) -> float:
     """Return the support in metres of the model; 0 if each keypoint has its own."""
     size = getattr(WSDesc.from_pretrained(weights).support, "size", None)
     return 0.0 if size is None else float(size.detach())
-
-
-def _read(file: Path) -> Any:
-    try:
-        return json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise FileFormatError(f"{file}: damaged; delete it to repeat the step") from error
-
-
-def _write(file: Path, values: Any) -> None:
-    with atomic_write(file) as temporary:
-        temporary.write_text(json.dumps(values), encoding="utf-8")

@@ -88,7 +88,7 @@ class Upright:
 
     @property
     def name(self) -> str:
-        """Name of the option that told the direction."""
+        """Name of the option that gives the direction."""
         return "axis" if self.exact else "up"
 
     def tilts(self, poses: Floats) -> Floats:
@@ -102,7 +102,7 @@ class Upright:
         return self.tilts(poses) <= self.max_tilt + (ROUNDING if refined else REACH_ANGLE)
 
     def possible_matches(self, source: Tensor, target: Tensor) -> Tensor:
-        """Return which keypoints see the direction alike in their frames (K, 3, 3) and (L, 3, 3): (K, L)."""
+        """Return which frames (K, 3, 3) and (L, 3, 3) have similar angles to the direction: (K, L)."""
         seen = [
             torch.from_numpy(up).to(frames) @ frames
             for up, frames in ((self.source, source), (self.target, target))

@@ -37,7 +37,7 @@ def _print_report(report: DemoReport, seed: int) -> None:
     rows = [
         ("scans", f"{report.points[0]} and {report.points[1]} points, overlap {report.overlap:.0%}"),
         ("start", f"source rotated by {report.start_error[0]:.1f}°, moved by {report.start_error[1]:.2f} m"),
-        ("matches", f"{result.matches}, of which {result.inliers} are inliers"),
+        ("matches", f"{result.matches}, {result.inliers} of them inliers"),
         ("confidence", f"{result.confidence:.3f}"),
         ("error", f"{report.error[0]:.2f}° and {100 * report.error[1]:.1f} cm from the true pose"),
     ]

@@ -88,7 +88,7 @@ def _print_result(result: Location, scan: Path, site: Path) -> None:
         ("origin", ", ".join(f"{value:.3f}" for value in result.translation) + " in the map"),
         ("deviation", f"{result.deviation_text} at the overlap, if the pose is right"),
         ("overlap", f"{result.overlap:.0%} of the scan, rmse {result.rmse:.3g}"),
-        ("matches", f"{result.matches}, of which {result.inliers} are inliers"),
+        ("matches", f"{result.matches}, {result.inliers} of them inliers"),
         ("alternatives", result.alternatives_text),
         ("seconds", f"{sum(result.timings.values()):.2f}: {steps}"),
     ]

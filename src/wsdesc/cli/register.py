@@ -206,7 +206,7 @@ def _print_table(result: Registration, files: tuple[Path, Path]) -> None:
         ),
         ("deviation", f"{result.deviation_text} at the overlap, if the pose is right"),
         ("overlap", f"{result.overlap:.0%} of the source, rmse {result.rmse:.3g}"),
-        ("matches", f"{result.matches}, of which {result.inliers} are inliers"),
+        ("matches", f"{result.matches}, {result.inliers} of them inliers"),
         ("resolution", f"{result.resolution:.4g}"),
         ("scale", f"{result.scale:.4g} ± {result.scale_deviation:.2g}"),
         *([("tilt", f"{result.tilt:.2f}° between the known directions")] if result.tilt is not None else []),

@@ -17,6 +17,7 @@ from wsdesc.cloud.viewpoint import Viewpoint
 from wsdesc.core.atomic import atomic_write
 from wsdesc.core.errors import FileFormatError, InputError
 from wsdesc.core.geometry import check_rigid
+from wsdesc.core.json_file import read_object
 
 SUCCESS = 0.9  # confidence of an instance
 PLAUSIBLE = 0.05  # probability of an alternative
@@ -122,10 +123,9 @@ class Finding:
         Raises:
             FileFormatError: The file cannot be read, or is not a finding.
         """
+        invalid = "not a finding that `Finding.save` wrote"
+        values = read_object(path, largest=_LARGEST_FILE, kind="a finding", invalid=invalid)
         try:
-            if Path(path).stat().st_size > _LARGEST_FILE:
-                raise FileFormatError(f"{path}: too large for a finding")
-            values = json.loads(Path(path).read_text(encoding="utf-8"))
             viewpoint = values["viewpoint"]
             return cls(
                 [Instance.from_dict(instance) for instance in values["instances"]],
@@ -136,18 +136,8 @@ class Finding:
                 [str(warning) for warning in values["warnings"]],
                 {str(name): float(seconds) for name, seconds in values["timings"].items()},
             )
-        except OSError as error:
-            raise FileFormatError(f"{path}: cannot be read: {error.strerror or error}") from error
-        except (
-            ValueError,
-            TypeError,
-            KeyError,
-            AttributeError,
-            OverflowError,
-            RecursionError,
-            InputError,
-        ) as error:
-            raise FileFormatError(f"{path}: not a finding that `Finding.save` wrote") from error
+        except (ValueError, TypeError, KeyError, AttributeError, OverflowError, InputError) as error:
+            raise FileFormatError(f"{path}: {invalid}") from error
 
     def __repr__(self) -> str:
         best = max((i.confidence for i in [*self.instances, *self.alternatives]), default=0.0)

@@ -13,14 +13,14 @@ from wsdesc.cloud.sampling import random_sample
 from wsdesc.core.devices import choose_device
 from wsdesc.core.errors import InputError
 from wsdesc.core.progress import ProgressHook, no_progress
-from wsdesc.core.rng import generator_of
 from wsdesc.descriptor.model import WSDesc
 from wsdesc.descriptor.options import NetworkLayers
 from wsdesc.learning import distributed
-from wsdesc.learning.data import load_clouds, synthetic_pairs
+from wsdesc.learning.data import load_clouds
 from wsdesc.learning.options import STUDENT_CUTOFF, STUDENT_WIDTH, DistillOptions, TrainOptions
 from wsdesc.learning.run import OPTIONS_FILE, StepHook, TrainingRun, run_training
-from wsdesc.learning.sources import CloudPair, MixedPairs, PairSource, shuffled
+from wsdesc.learning.sources import PairSource
+from wsdesc.learning.student_pairs import student_source
 from wsdesc.learning.trainer import PreparedPair, Trainer
 from wsdesc.learning.training import Scans, change, resolve_options
 from wsdesc.learning.validation import compare_with_teacher
@@ -146,44 +146,6 @@ def student_options(
         **changes,
     }
     return TrainOptions.read(values)
-
-
-class RandomPairs:
-    """Two of the given clouds at a time, each cloud once per epoch; they need not overlap.
-
-    Args:
-        clouds: points (N, 3) each, in metres.
-        seed: seed of the order.
-    """
-
-    def __init__(self, clouds: list[Tensor], seed: int) -> None:
-        if not clouds:
-            raise InputError("clouds: no clouds to train on")
-        self.clouds, self.seed = clouds, seed
-
-    def pair(self, index: int) -> CloudPair:
-        """See `PairSource`."""
-        count = len(self.clouds)
-        first, second = (shuffled(2 * index + k, count, self.seed) for k in (0, 1))
-        return self.clouds[first], self.clouds[second]
-
-    def close(self) -> None:
-        """Do nothing: no worker processes exist."""
-
-
-def student_source(clouds: list[Tensor], options: TrainOptions) -> tuple[PairSource, list[Tensor]]:
-    """Return a source of clouds and synthetic rooms (rooms only without clouds), and held-out clouds."""
-    o, seed = options.data, options.seed
-    rooms = synthetic_pairs(o, seed)
-    if not clouds:
-        return rooms, []
-    count = round(o.hold_out * len(clouds))
-    order = torch.randperm(len(clouds), generator=generator_of(seed, 4)).tolist()
-    scans = RandomPairs([clouds[n] for n in sorted(order[count:])], seed)
-    held_out = [clouds[n] for n in sorted(order[:count])]
-    if o.synthetic == 0:
-        return scans, held_out
-    return MixedPairs([scans, rooms], [1 - o.synthetic, o.synthetic], seed), held_out
 
 
 class Distiller(Trainer):

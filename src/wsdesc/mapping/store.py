@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from wsdesc.core.atomic import atomic_write
 from wsdesc.core.errors import FileFormatError
+from wsdesc.core.json_file import read_object
 from wsdesc.mapping.index import DescriptorIndex
 
 VERSION = 1
@@ -152,16 +153,10 @@ def _read_json(folder: Path) -> dict[str, Any]:
                 "the map is not finished: run `wsdesc map` again" if unfinished else f"no {MANIFEST} in it"
             )
             raise FileFormatError(f"{folder}: not a map: {reason}")
-        if path.stat().st_size > _LARGEST_MANIFEST:
-            raise FileFormatError(f"{path}: too large for the manifest of a map")
-        values = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise FileFormatError(f"{path}: cannot be read: {error.strerror or error}") from error
-    except (ValueError, RecursionError) as error:
-        raise FileFormatError(f"{path}: damaged: build the map again") from error
-    if not isinstance(values, dict):
-        raise FileFormatError(f"{path}: damaged: build the map again")
-    return values
+    invalid = "damaged: build the map again"
+    return read_object(path, largest=_LARGEST_MANIFEST, kind="the manifest of a map", invalid=invalid)
 
 
 def data_folder(out: Path, key: str) -> Path:

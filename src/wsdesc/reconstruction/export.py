@@ -18,6 +18,7 @@ from wsdesc.core.atomic import atomic_write
 from wsdesc.core.errors import FileFormatError, InputError, WSDescError
 from wsdesc.core.folders import file_of_name, make_folder, relative_name
 from wsdesc.core.geometry import Floats, check_length, check_rigid
+from wsdesc.core.json_file import read_object
 from wsdesc.core.progress import ProgressHook, no_progress
 from wsdesc.reconstruction.result import EdgeResult, Reconstruction
 
@@ -151,17 +152,8 @@ def _read_scan(path: Path) -> Cloud:
 
 
 def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        if path.stat().st_size > _LARGEST_FILE:
-            raise FileFormatError(f"{path}: too large")
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise FileFormatError(f"{path}: cannot be read: {error.strerror or error}") from error
-    except (ValueError, RecursionError) as error:
-        raise FileFormatError(f"{path}: not a JSON file") from error
-    if not isinstance(values, dict):
-        raise FileFormatError(f"{path}: not written by `Reconstruction.save`")
-    return values
+    invalid = "not written by `Reconstruction.save`"
+    return read_object(path, largest=_LARGEST_FILE, kind="a reconstruction", invalid=invalid)
 
 
 def _edge(values: dict[str, Any]) -> EdgeResult:

@@ -10,6 +10,7 @@ from wsdesc.cloud.viewpoint import Viewpoint
 from wsdesc.core.atomic import atomic_write
 from wsdesc.core.errors import FileFormatError, InputError
 from wsdesc.core.folders import file_of_name, relative_name
+from wsdesc.core.json_file import read_object
 from wsdesc.core.similarity import check_similarity
 from wsdesc.registration.alternative import AlternativePose
 from wsdesc.registration.plain_values import (
@@ -74,14 +75,12 @@ def save(result: Registration, path: str | Path, *, all_poses: bool = False) -> 
 
 def load_fields(path: str | Path) -> dict[str, Any]:
     """Read the fields of a `Registration` from a .json file that `save` wrote."""
+    invalid = "not a registration that `Registration.save` wrote"
+    values = read_object(path, largest=_LARGEST_FILE, kind="a registration", invalid=invalid)
     try:
-        if Path(path).stat().st_size > _LARGEST_FILE:
-            raise FileFormatError(f"{path}: too large for a registration")
-        return _fields(json.loads(Path(path).read_text(encoding="utf-8")), Path(path).parent)
-    except OSError as error:
-        raise FileFormatError(f"{path}: cannot be read: {error.strerror or error}") from error
+        return _fields(values, Path(path).parent)
     except _INVALID as error:
-        raise FileFormatError(f"{path}: not a registration that `Registration.save` wrote") from error
+        raise FileFormatError(f"{path}: {invalid}") from error
 
 
 def _fields(values: dict[str, Any], folder: Path) -> dict[str, Any]:

@@ -65,7 +65,7 @@ def register_round(
 def build_result(
     found: Candidates, p: Description, q: Description, timer: StepTimer, prior: PosePrior | None = None
 ) -> Registration:
-    """Build the result of a registration from its candidates, of which there is at least one."""
+    """Build the result of a registration from its candidates, at least one."""
     best = found.ranked[0]
     with timer("scale"):
         scale = best.scale

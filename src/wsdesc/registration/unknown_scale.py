@@ -175,7 +175,7 @@ def _stretched(scan: Description, change: float) -> Description:
 
 
 def _compete(results: Sequence[Registration]) -> Registration:
-    """Return the most probable of registrations at several scales, of which at most one is right."""
+    """Return the most probable of registrations at several scales; at most one is right."""
     odds = [result.confidence / max(1 - result.confidence, 1e-9) for result in results]
     probabilities = [value / (1 + sum(odds)) for value in odds]
     order = sorted(range(len(results)), key=lambda k: (-probabilities[k], k))

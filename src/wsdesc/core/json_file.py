@@ -1,0 +1,35 @@
+"""Read JSON files that this package wrote."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from wsdesc.core.errors import FileFormatError
+
+
+def read_object(path: str | Path, *, largest: int, kind: str, invalid: str) -> dict[str, Any]:
+    """Read a JSON file that contains an object.
+
+    Args:
+        path: The file.
+        largest: Largest size in bytes.
+        kind: What the file contains, with its article, for the message about its size.
+        invalid: Message about other content, after the name of the file.
+
+    Raises:
+        FileFormatError: The file cannot be read, is too large, or contains something else.
+    """
+    path = Path(path)
+    try:
+        if path.stat().st_size > largest:
+            raise FileFormatError(f"{path}: too large for {kind}")
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise FileFormatError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except (ValueError, RecursionError) as error:
+        raise FileFormatError(f"{path}: {invalid}") from error
+    if not isinstance(values, dict):
+        raise FileFormatError(f"{path}: {invalid}")
+    return values
