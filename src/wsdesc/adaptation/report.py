@@ -114,12 +114,13 @@ def draw(comparison: Comparison) -> Figure:
     panels: Any = figure.subplots(1, 4)
     names = ("inlier_ratio", "ransac_recall", "recall", "confidence")
     titles = ("inlier ratio", f"RANSAC recall, {KEYPOINTS} keypoints", "registered right", "mean confidence")
+    labels = [row[0].replace(" … ", "–") for row in rows]  # short, so that they do not overlap
     for panel, name, title in zip(panels, names, titles, strict=True):
         before, after = [row[1] for row in rows], [row[2] for row in rows]
         for shift, side, colour, label in ((-0.2, before, _BEFORE, "before"), (0.2, after, _AFTER, "after")):
             heights = _values(side, name)
             panel.bar([k + shift for k in range(len(rows))], heights, 0.38, color=colour, label=label)
-        panel.set_xticks(range(len(rows)), [row[0] for row in rows], fontsize=6.5)
+        panel.set_xticks(range(len(rows)), labels, fontsize=6.5)
         panel.set_title(title, fontsize=9, color=_INK)
         panel.set_xlabel("overlap", fontsize=8, color=_INK)
         panel.tick_params(axis="y", labelsize=7)
