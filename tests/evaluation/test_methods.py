@@ -10,10 +10,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 from wsdesc import WSDesc, peers
 from wsdesc.core.errors import FileFormatError, InputError
-from wsdesc.evaluation.methods import load_methods
+from wsdesc.evaluation.methods import Method, MethodFailure, load_methods
+from wsdesc.evaluation.results import EvaluatedMethod
+from wsdesc.evaluation.score import estimate_pose
 
 
 @pytest.fixture
@@ -49,14 +52,46 @@ def test_peers_of_both_kinds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         peers, "names", lambda kind=None: {"descriptor": ["d"], "pose": ["p"]}.get(kind, ["d", "p"])
     )
-    monkeypatch.setattr(peers, "descriptor", lambda name: lambda points, keypoints, unit=1.0: keypoints)
-    monkeypatch.setattr(peers, "pose", lambda name: lambda source, target, unit=1.0, *, seed=0: None)
+    monkeypatch.setattr(
+        peers, "descriptor", lambda name, weights: lambda points, keypoints, unit=1.0: keypoints
+    )
+    monkeypatch.setattr(peers, "pose", lambda name, weights: lambda source, target, unit=1.0, *, seed=0: None)
+    monkeypatch.setattr(peers, "origin", lambda name, weights: None)
     descriptor, pose = load_methods([], ["d", "p"])
     assert descriptor.describer is not None
     assert pose.estimator is not None
     assert descriptor.kind == pose.kind == "peer"
     with pytest.raises(InputError, match="unknown peer 'q': choose one of d, p"):
         load_methods([], ["q"])
+
+
+def test_weights_of_peers_are_part_of_recipe_and_fingerprint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    origin = peers.WeightsOrigin("a test's weights, MIT", "tiny.safetensors 0123")
+    monkeypatch.setattr(peers, "pose", lambda name, weights: lambda source, target, unit=1.0: None)
+    monkeypatch.setattr(peers, "origin", lambda name, weights: origin)
+    (method,) = load_methods([], ["icp"], peer_weights=tmp_path)
+    assert method.recipe == {"peer": "icp", "device": "cpu", "weights": str(tmp_path)}
+    assert method.fingerprint == "peer tiny.safetensors 0123"
+    assert method.kind == "peer"
+    assert EvaluatedMethod.of(method).weights == "tiny.safetensors 0123 (a test's weights, MIT)"
+
+
+def _fails(*_: object) -> Tensor:
+    raise ValueError("the matrix is singular\nsecond line")
+
+
+def test_errors_of_a_peer_name_the_peer_and_the_pair() -> None:
+    p = torch.rand(5, 3)
+    with pytest.raises(MethodFailure, match=r"^bad, scan 3: the matrix is singular$"):
+        Method("bad", describer=_fails).describe(p, p, 1.0, "scan 3")
+    assert estimate_pose(Method("bad", estimator=_fails), p, p, 1.0, "pair 1 2") == (
+        None,
+        "bad, pair 1 2: the matrix is singular",
+    )
+    with pytest.raises(ValueError, match="singular"):  # own methods must not fail silently
+        Method("own", describer=_fails, fingerprint="0123").describe(p, p, 1.0, "scan 3")
 
 
 def test_pipeline_calls_register(weights: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -184,6 +184,20 @@ def test_nan_descriptors_fail_the_pairs_of_their_scan(scene_root: Path, tmp_path
     assert figures.r2 == 0.5
 
 
+def test_an_error_of_a_peer_fails_its_pairs_and_other_rows_finish(
+    scene_root: Path, exact_method: Method, tmp_path: Path
+) -> None:
+    def fails(*_: object) -> torch.Tensor:
+        raise RuntimeError("too few points")
+
+    methods = [Method("bad", fails), Method("bad poses", estimator=fails), exact_method]
+    records = evaluate_pairs("3dmatch", read_scenes(scene_root), methods, PairwiseOptions(), tmp_path)
+    for name in ("bad", "bad poses"):
+        assert not any(record["found"] for record in records[name])
+        assert all("too few points" in record["failure"] for record in records[name])
+    assert all(record["found"] for record in records[exact_method.name])
+
+
 def test_wrong_descriptor_shape_names_method_and_scan(scene_root: Path, tmp_path: Path) -> None:
     wrong = Method("wrong", lambda points, keypoints, unit: keypoints[:5])
     with pytest.raises(InputError, match="wrong, room/cloud_bin_0"):

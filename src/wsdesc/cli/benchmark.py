@@ -27,6 +27,7 @@ Examples:
   wsdesc benchmark 3dmatch 3DMatch/ --model indoor --rotated          scans rotated at random, Table 2
   wsdesc benchmark 3dmatch 3DMatch/ --model indoor --keypoints 5000,1000,250
   wsdesc benchmark 3dmatch 3DMatch/ --register indoor-fast --peer kiss-matcher    full pipelines
+  wsdesc benchmark 3dmatch 3DMatch/ --model indoor --peer spinnet --peer-weights peers/   learned peers
   wsdesc benchmark modelnet40 modelnet40_ply_hdf5_2048/ --model objects --limit 100
   wsdesc benchmark eth ETH/ --model indoor                            outdoor laser scans
   wsdesc benchmark pairs scans/ --register indoor-fast                your own scans, in any format and unit
@@ -71,8 +72,12 @@ Pipelines = Annotated[
 Peers = Annotated[
     list[str] | None, typer.Option("--peer", help="Peer to compare with, for example fpfh. Repeatable.")
 ]
+PeerWeights = Annotated[
+    Path | None,
+    typer.Option("--peer-weights", metavar="DIR", help="Folder of the weights of learned peers."),
+]
 Out = Annotated[Path, typer.Option(help="Folder of results; each benchmark has a subfolder.")]
-Device = Annotated[str, typer.Option(help="Device of the models: cpu, cuda or auto.")]
+Device = Annotated[str, typer.Option(help="Device of the models and learned peers: cpu, cuda or auto.")]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Existing results are discarded.")]
 Seed = Annotated[int, field_option(PairwiseOptions, "seed")]
 Keypoints = Annotated[str, field_option(PairwiseOptions, "keypoints")]
@@ -87,7 +92,7 @@ def _run_pairwise(
     run: Callable[..., Any],
     root: Path,
     options: PairwiseOptions,
-    methods: tuple[list[str] | None, list[str] | None, list[str] | None, str],
+    methods: tuple[list[str] | None, list[str] | None, list[str] | None, str, Path | None],
     out: Path,
     fresh: bool,
     jobs: int,
@@ -105,6 +110,7 @@ def _pairwise_command(module: str, runner: str, default_unit: float | None, text
         model: Models = None,
         register: Pipelines = None,
         peer: Peers = None,
+        peer_weights: PeerWeights = None,
         out: Out = Path("results"),
         unit: Unit = default_unit,
         keypoints: Keypoints = _KEYPOINTS,
@@ -131,7 +137,8 @@ def _pairwise_command(module: str, runner: str, default_unit: float | None, text
             }
         )
         run = getattr(import_module(f"wsdesc.evaluation.{module}"), runner)
-        _run_pairwise(run, root, options, (model, register, peer, device), out, fresh, jobs, scheduler)
+        methods = (model, register, peer, device, peer_weights)
+        _run_pairwise(run, root, options, methods, out, fresh, jobs, scheduler)
 
     command.__doc__ = text
     return command
@@ -167,6 +174,7 @@ def eth(
     model: Models = None,
     register: Pipelines = None,
     peer: Peers = None,
+    peer_weights: PeerWeights = None,
     out: Out = Path("results"),
     keypoints: Keypoints = _KEYPOINTS,
     solver: Solver = _ETH.solver,
@@ -187,7 +195,7 @@ def eth(
     )
     from wsdesc.evaluation.eth import run_eth
 
-    methods = (model, register, peer, device)
+    methods = (model, register, peer, device, peer_weights)
     _run_pairwise(run_eth, root, options, methods, out, fresh, jobs, scheduler)
 
 
@@ -197,6 +205,7 @@ def modelnet40(
     model: Models = None,
     register: Pipelines = None,
     peer: Peers = None,
+    peer_weights: PeerWeights = None,
     out: Out = Path("results"),
     protocol: Annotated[list[str] | None, field_option(ShapeOptions, "protocols", "--protocol")] = None,
     limit: Annotated[int | None, field_option(ShapeOptions, "limit")] = _SHAPES.limit,
@@ -211,7 +220,7 @@ def modelnet40(
     options = ShapeOptions.read({"limit": limit, "unit": unit, "seed": seed, **given})
     from wsdesc.evaluation.modelnet40 import run_modelnet40
 
-    methods = find_methods(model, register, peer, device)
+    methods = find_methods(model, register, peer, device, peer_weights)
     evaluate_and_print(run_modelnet40, root, options, methods, out, fresh=fresh)
 
 
@@ -221,6 +230,7 @@ def timing(
     model: Models = None,
     register: Pipelines = None,
     peer: Peers = None,
+    peer_weights: PeerWeights = None,
     out: Out = Path("results"),
     pairs: Annotated[int, field_option(TimingOptions, "pairs")] = _TIMING.pairs,
     keypoints: Annotated[int, field_option(TimingOptions, "keypoints")] = _TIMING.keypoints,
@@ -249,5 +259,5 @@ def timing(
 
     names = ("cpu", "auto") if device == "all" else (device,)
     devices = list(dict.fromkeys(map(choose_device, names)))
-    methods = find_methods(model, register, peer, "cpu")
+    methods = find_methods(model, register, peer, "cpu", peer_weights)
     evaluate_and_print(run_timing, root, options, methods, out, devices=devices)

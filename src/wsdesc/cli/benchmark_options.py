@@ -46,16 +46,20 @@ def open_executor(jobs: int, scheduler: str | None) -> closing[Executor]:
 
 
 def find_methods(
-    models: list[str] | None, pipelines: list[str] | None, peers: list[str] | None, device: str
+    models: list[str] | None,
+    pipelines: list[str] | None,
+    peers: list[str] | None,
+    device: str,
+    peer_weights: Path | None,
 ) -> list[Method]:
-    """Load the methods; missing peers are skipped with a line on stderr."""
+    """Load the methods; peers without their package or weights are skipped with a line on stderr."""
     from wsdesc.core.devices import choose_device
     from wsdesc.evaluation.methods import load_methods
 
     def skip(line: str) -> None:
         print(line, file=sys.stderr)
 
-    return load_methods(models or [], peers or [], choose_device(device), pipelines or [], skip)
+    return load_methods(models or [], peers or [], choose_device(device), pipelines or [], skip, peer_weights)
 
 
 def check_arguments(root: Path, models: list[str] | None, pipelines: list[str] | None, device: str) -> None:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -17,12 +18,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from wsdesc.core.errors import InputError
+from wsdesc.core.errors import InputError, WSDescError
 from wsdesc.core.geometry import is_rigid
 from wsdesc.evaluation.options import UNTRAINED, split_model
 
 Kind = Literal["model", "untrained", "pipeline", "peer"]
 _PIPELINE = "register "  # start of the fingerprint of a pipeline
+_PEER = "peer "  # start of the fingerprint of a peer with weights
+
+
+class MethodFailure(WSDescError):
+    """A peer raised an error on one scan or pair. The pair fails, the run continues."""
 
 
 class Describer(Protocol):
@@ -47,6 +53,7 @@ class Method:
     fingerprint: str = ""  # hash of the weights; results of other weights are not continued
     device: str = "cpu"  # device of the points that are described
     recipe: dict[str, str] | None = None  # argument of `from_recipe` in another process
+    source: str = ""  # where the weights of a peer come from
 
     def __post_init__(self) -> None:
         if (self.describer is None) == (self.estimator is None):
@@ -64,6 +71,8 @@ class Method:
             return "untrained"
         if self.fingerprint.startswith(_PIPELINE):
             return "pipeline"
+        if self.fingerprint.startswith(_PEER):
+            return "peer"
         return "model" if self.describer and self.fingerprint else "peer"
 
     @torch.inference_mode()
@@ -72,9 +81,11 @@ class Method:
 
         Raises:
             InputError: the descriptors have a wrong shape; the message names the method and `where`.
+            MethodFailure: a peer raised an error.
         """
         assert self.describer is not None
-        descriptors = self.describer(points.to(self.device), keypoints.to(self.device), unit)
+        with self._peer_errors(where):
+            descriptors = self.describer(points.to(self.device), keypoints.to(self.device), unit)
         descriptors = torch.as_tensor(descriptors).detach()
         if descriptors.ndim != 2 or len(descriptors) != len(keypoints):
             raise InputError(
@@ -83,6 +94,27 @@ class Method:
             )
         return descriptors
 
+    def estimate(self, source: Tensor, target: Tensor, unit: float, where: str) -> Any:
+        """Estimate T_target_source of two clouds on the method's device; None if no pose is found.
+
+        Raises:
+            MethodFailure: a peer raised an error.
+        """
+        assert self.estimator is not None
+        with self._peer_errors(where):
+            return self.estimator(source.to(self.device), target.to(self.device), unit)
+
+    @contextmanager
+    def _peer_errors(self, where: str) -> Iterator[None]:
+        """Convert errors of a peer to `MethodFailure`; errors of own methods stop the run."""
+        try:
+            yield
+        except Exception as error:
+            if self.kind != "peer":
+                raise
+            first = (str(error).strip() or type(error).__name__).splitlines()[0]
+            raise MethodFailure(f"{self.name}, {where}: {first}") from error
+
 
 def load_methods(
     models: Sequence[str],
@@ -90,6 +122,7 @@ def load_methods(
     device: str = "cpu",
     pipelines: Sequence[str] = (),
     skip: Callable[[str], None] | None = None,
+    peer_weights: str | Path | None = None,
 ) -> list[Method]:
     """Load methods by name.
 
@@ -97,10 +130,11 @@ def load_methods(
         models: files of weights, names of shipped weights, or `untrained`, `untrained-fast`. `NAME=MODEL` is
             called NAME in the tables.
         peers: names of peers.
-        device: device of models and pipelines.
+        device: device of models, pipelines and learned peers.
         pipelines: weights whose full `register` pipeline is evaluated.
-        skip: called with one line for each peer that is not installed. Without it, or where no method is
-            left, a missing peer is an error.
+        skip: called with one line for each peer that is not installed or has no weights. Without it, or
+            where no method is left, a missing peer is an error.
+        peer_weights: folder of the weights of learned peers.
     """
     from wsdesc.peers import PeerUnavailableError
 
@@ -109,7 +143,9 @@ def load_methods(
     missing = []
     for name in peers:
         try:
-            methods.append(from_recipe({"peer": name}))
+            recipe = {"peer": name, "device": device}
+            folder = {"weights": str(Path(peer_weights).absolute())} if peer_weights is not None else {}
+            methods.append(from_recipe(recipe | folder))
         except PeerUnavailableError as error:
             missing.append(error)
             if skip is None:
@@ -125,9 +161,12 @@ def load_methods(
 
 
 def from_recipe(recipe: dict[str, str]) -> Method:
-    """Load one method from `{"model": …, "device": …}`, `{"pipeline": …, "device": …}` or `{"peer": …}`."""
+    """Load one method from a dict with the key "model", "pipeline" or "peer" and the key "device".
+
+    Learned peers also need "weights", the folder of their files.
+    """
     if "peer" in recipe:
-        method = _peer(recipe["peer"])
+        method = _peer(recipe["peer"], recipe.get("device", "cpu"), recipe.get("weights"))
     elif "pipeline" in recipe:
         method = _pipeline(recipe["pipeline"], recipe["device"])
     else:
@@ -171,14 +210,20 @@ def _digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
 
 
-def _peer(name: str) -> Method:
+def _peer(name: str, device: str, weights: str | None) -> Method:
+    """Load a peer; only those with weights compute on the device."""
     from wsdesc import peers
 
+    if name not in peers.names():
+        raise InputError(f"unknown peer {name!r}: choose one of {', '.join(peers.names())}")
     if name in peers.names("pose"):
-        return Method(name, estimator=peers.pose(name))
-    if name in peers.names("descriptor"):
-        return Method(name, describer=peers.descriptor(name))
-    raise InputError(f"unknown peer {name!r}: choose one of {', '.join(peers.names())}")
+        method = Method(name, estimator=peers.pose(name, weights=weights))
+    else:
+        method = Method(name, describer=peers.descriptor(name, weights=weights))
+    origin = peers.origin(name, weights=weights)
+    if origin is None:
+        return method
+    return replace(method, fingerprint=_PEER + origin.fingerprint, source=origin.source, device=device)
 
 
 def as_pose(estimate: Any) -> NDArray[np.float64] | None:

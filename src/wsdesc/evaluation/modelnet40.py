@@ -14,18 +14,20 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from wsdesc.alignment import fit_rigid, ransac
 from wsdesc.core.errors import InputError
 from wsdesc.core.progress import ProgressHook, no_progress
 from wsdesc.datasets.modelnet40 import ShapePair, independent_pair, item_generator, partial_pair, read_split
 from wsdesc.evaluation.euler import euler_errors
-from wsdesc.evaluation.methods import Method, as_pose
+from wsdesc.evaluation.methods import Method, MethodFailure
 from wsdesc.evaluation.metrics import rotation_error_deg, translation_error
 from wsdesc.evaluation.options import ShapeOptions
 from wsdesc.evaluation.provenance import RunLog
 from wsdesc.evaluation.records import Record, RecordStore
 from wsdesc.evaluation.results import BenchmarkResults, EvaluatedMethod
+from wsdesc.evaluation.score import estimate_pose
 from wsdesc.evaluation.summary import failure_notes
 from wsdesc.evaluation.tables import NONE, Table, percent
 from wsdesc.matching import mutual_matches
@@ -152,12 +154,10 @@ def score_shapes(method: Method, pair: ShapePair, options: ShapeOptions, where: 
     source, target = torch.from_numpy(pair.source), torch.from_numpy(pair.target)
     T, matches, failure = None, None, None
     if method.describer is not None:
-        p, q = (method.describe(cloud, cloud, options.unit, where) for cloud in (source, target))
         matches = 0
-        bad = sum(int((~descriptors.isfinite().all(dim=1)).sum()) for descriptors in (p, q))
-        if bad:
-            failure = f"{where}: {bad} descriptors are not finite"
-        else:
+        failure, descriptors = _describe(method, [source, target], options.unit, where)
+        if failure is None:
+            p, q = descriptors
             pairs = mutual_matches(p, q).cpu()  # (M, 2)
             matches = len(pairs)
             result = ransac(
@@ -171,10 +171,7 @@ def score_shapes(method: Method, pair: ShapePair, options: ShapeOptions, where: 
                 inliers = pairs[result.inliers]
                 T = fit_rigid(source[inliers[:, 0]], target[inliers[:, 1]]).numpy()
     else:
-        assert method.estimator is not None
-        pose = method.estimator(source, target, options.unit)
-        T = as_pose(pose)
-        failure = "the estimated pose is not rigid" if T is None and pose is not None else None
+        T, failure = estimate_pose(method, source, target, options.unit, where)
     estimate = np.eye(4) if T is None else T
     return {
         "matches": matches,
@@ -185,6 +182,18 @@ def score_shapes(method: Method, pair: ShapePair, options: ShapeOptions, where: 
         "translation_error": float(translation_error(estimate, pair.T_target_source)),
         "failure": failure,
     }
+
+
+def _describe(
+    method: Method, clouds: Sequence[Tensor], unit: float, where: str
+) -> tuple[str | None, list[Tensor]]:
+    """Describe all points of clouds (N, 3): why the descriptors are unusable or None, descriptors (N, C)."""
+    try:
+        descriptors = [method.describe(cloud, cloud, unit, where) for cloud in clouds]
+    except MethodFailure as error:
+        return str(error), []
+    bad = sum(int((~values.isfinite().all(dim=1)).sum()) for values in descriptors)
+    return f"{where}: {bad} descriptors are not finite" if bad else None, descriptors
 
 
 def shape_tables(results: dict[str, list[Record]]) -> list[Table]:

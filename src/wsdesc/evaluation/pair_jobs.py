@@ -181,7 +181,8 @@ def _load_method(recipe: str) -> Method:
 @lru_cache(maxsize=64)
 def _read_described(file: str, has_descriptors: bool) -> DescribedScan:
     job = json.loads(file)
-    arrays = torch.from_numpy(np.load(job["descriptors"], allow_pickle=False)) if has_descriptors else None
+    readable = has_descriptors and Path(job["descriptors"]).is_file()  # missing where the peer has failed
+    arrays = torch.from_numpy(np.load(job["descriptors"], allow_pickle=False)) if readable else None
     return DescribedScan(_load(job), arrays, job["failure"])
 
 

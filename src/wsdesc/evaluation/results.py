@@ -27,11 +27,13 @@ class EvaluatedMethod:
     name: str
     kind: Kind
     file: str  # name of the file of records
+    weights: str = ""  # of a learned peer: file names, content hashes, and where they come from
 
     @classmethod
     def of(cls, method: Method) -> Self:
         """Describe a method."""
-        return cls(method.name, method.kind, f"{method.file_stem}.jsonl")
+        weights = f"{method.fingerprint.removeprefix('peer ')} ({method.source})" if method.source else ""
+        return cls(method.name, method.kind, f"{method.file_stem}.jsonl", weights)
 
 
 @dataclass(frozen=True)

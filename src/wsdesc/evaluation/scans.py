@@ -18,7 +18,7 @@ from torch import Tensor
 from wsdesc.cloud.files import read_points
 from wsdesc.cloud.sampling import voxel_downsample
 from wsdesc.core.geometry import transform
-from wsdesc.evaluation.methods import Method
+from wsdesc.evaluation.methods import Method, MethodFailure
 from wsdesc.evaluation.scenes import EvaluationScene, read_keypoints
 
 _FAR = 1000  # times the extent of a scan
@@ -95,11 +95,15 @@ class DescribedScan:
 def describe_scan(method: Method, scan: EvaluationScan, unit: float, where: str) -> DescribedScan:
     """Describe the keypoints of a scan.
 
-    Descriptors that are not finite make the scan's pairs fail, with the reason, but do not stop the run.
+    Descriptors that are not finite, and errors of a peer, make the scan's pairs fail, with the reason, but do
+    not stop the run.
     """
     if method.describer is None:
         return DescribedScan(scan, None)
-    descriptors = method.describe(scan.points, scan.keypoints, unit, where)
+    try:
+        descriptors = method.describe(scan.points, scan.keypoints, unit, where)
+    except MethodFailure as error:
+        return DescribedScan(scan, None, str(error))
     bad = int((~descriptors.isfinite().all(dim=1)).sum())
     failure = f"{where}: {bad} of {len(descriptors)} descriptors are not finite" if bad else None
     return DescribedScan(scan, descriptors, failure)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from wsdesc.alignment import ransac
-from wsdesc.evaluation.methods import Method, as_pose
+from wsdesc.evaluation.methods import Method, MethodFailure, as_pose
 from wsdesc.evaluation.metrics import (
     inlier_ratio,
     r1_counts,
@@ -53,14 +55,22 @@ def score_pair(
             )
             T_q_p = solve_pose(p.keypoints[matches[:, 0]], q.keypoints[matches[:, 1]], unit, options)
     else:
-        assert method.estimator is not None
-        estimate = method.estimator(p.points, q.points, unit)
-        T = as_pose(estimate)
-        if T is None and estimate is not None:
-            failure = "the estimated pose is not rigid"
+        T, failure = estimate_pose(method, p.points, q.points, unit, f"pair {pair.i} {pair.j}")
         T_q_p = None if T is None else torch.from_numpy(T)
     T_i_j = None if T_q_p is None else q.pose_in_file(T_q_p @ p.T_work_file)
     return record | compare_with_truth(pair, T_i_j, unit) | {"failure": failure}
+
+
+def estimate_pose(
+    method: Method, source: Tensor, target: Tensor, unit: float, where: str
+) -> tuple[NDArray[np.float64] | None, str | None]:
+    """Run a pose estimator: T_target_source (4, 4) or None, and why its result is unusable or None."""
+    try:
+        estimate = method.estimate(source, target, unit, where)
+    except MethodFailure as error:
+        return None, str(error)
+    T = as_pose(estimate)
+    return T, "the estimated pose is not rigid" if T is None and estimate is not None else None
 
 
 def solve_pose(source: Tensor, target: Tensor, unit: float, options: PairwiseOptions) -> Tensor | None:

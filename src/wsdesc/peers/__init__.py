@@ -7,39 +7,58 @@
             features = peers.descriptor(name)(points, keypoints, unit)
 
 `missing` says why a peer cannot run, with the install command. A peer's package is imported when the peer is
-created.
+created. Learned peers read their weights from a folder: `peers.descriptor("spinnet", weights="peers/")`.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
+from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
 
 from wsdesc.core.errors import InputError
 from wsdesc.peers.base import DescriptorPeer, PeerUnavailableError, PosePeer
+from wsdesc.peers.weights import find_files, fingerprint
 
-__all__ = ["DescriptorPeer", "PeerUnavailableError", "PosePeer", "available", "descriptor", "names", "pose"]
+__all__ = [
+    "DescriptorPeer",
+    "PeerUnavailableError",
+    "PosePeer",
+    "WeightsOrigin",
+    "available",
+    "descriptor",
+    "names",
+    "origin",
+    "pose",
+]
 
 Kind = Literal["descriptor", "pose"]
+
+
+class WeightsOrigin(NamedTuple):
+    """Where the weights of a learned peer come from."""
+
+    source: str  # one line: whose weights, from where, under which licence
+    fingerprint: str  # names and content hashes of the files
 
 
 class _Entry(NamedTuple):
     kind: Kind
     module: str  # of this package
     factory: str  # class in the module; raises PeerUnavailableError if its package is missing
-    arguments: dict[str, Any]
+    arguments: dict[str, Any] = {}  # noqa: RUF012 (never changed)
 
 
 _PEERS: dict[str, _Entry] = {
-    "shot": _Entry("descriptor", "shot", "Shot", {}),
+    "shot": _Entry("descriptor", "shot", "Shot"),
     "fpfh": _Entry("descriptor", "fpfh", "Fpfh", {"oriented": True}),
     "fpfh-unoriented": _Entry("descriptor", "fpfh", "Fpfh", {"oriented": False}),
     "fpfh+ransac": _Entry("pose", "open3d_poses", "FpfhRansac", {"oriented": True}),
     "fpfh-unoriented+ransac": _Entry("pose", "open3d_poses", "FpfhRansac", {"oriented": False}),
     "fgr": _Entry("pose", "open3d_poses", "Fgr", {"oriented": True}),
     "fgr-unoriented": _Entry("pose", "open3d_poses", "Fgr", {"oriented": False}),
-    "icp": _Entry("pose", "open3d_poses", "Icp", {}),
-    "kiss-matcher": _Entry("pose", "kiss", "KissMatcher", {}),
+    "icp": _Entry("pose", "open3d_poses", "Icp"),
+    "kiss-matcher": _Entry("pose", "kiss", "KissMatcher"),
 }
 
 
@@ -48,12 +67,17 @@ def names(kind: Kind | None = None) -> list[str]:
     return [name for name, entry in _PEERS.items() if kind in (None, entry.kind)]
 
 
-def available(kind: Kind | None = None) -> dict[str, str | None]:
-    """Check all peers, or those of one kind: name → None if it can run, else what to install."""
+def available(kind: Kind | None = None, *, weights: str | Path | None = None) -> dict[str, str | None]:
+    """Check all peers, or those of one kind: name → None if it can run, else what is missing.
+
+    Args:
+        kind: Kind of the peers.
+        weights: Folder of weights for learned peers.
+    """
     result: dict[str, str | None] = {}
     for name in names(kind):
         try:
-            _create(name, _PEERS[name].kind)
+            _create(name, _PEERS[name].kind, weights)
         except PeerUnavailableError as error:
             result[name] = str(error)
         else:
@@ -61,29 +85,56 @@ def available(kind: Kind | None = None) -> dict[str, str | None]:
     return result
 
 
-def descriptor(name: str) -> DescriptorPeer:
+def descriptor(name: str, *, weights: str | Path | None = None) -> DescriptorPeer:
     """Create the descriptor peer `name`.
+
+    Args:
+        name: Name of the peer.
+        weights: Folder that holds the weight files of a learned peer; other peers ignore it.
 
     Raises:
         InputError: No descriptor peer has this name.
-        PeerUnavailableError: Its package is not installed.
+        PeerUnavailableError: Its package is not installed, or its weights are missing or wrong.
     """
-    return cast(DescriptorPeer, _create(name, "descriptor"))
+    return cast(DescriptorPeer, _create(name, "descriptor", weights))
 
 
-def pose(name: str) -> PosePeer:
+def pose(name: str, *, weights: str | Path | None = None) -> PosePeer:
     """Create the pose peer `name`.
+
+    Args:
+        name: Name of the peer.
+        weights: Folder that holds the weight files of a learned peer; other peers ignore it.
 
     Raises:
         InputError: No pose peer has this name.
-        PeerUnavailableError: Its package is not installed.
+        PeerUnavailableError: Its package is not installed, or its weights are missing or wrong.
     """
-    return cast(PosePeer, _create(name, "pose"))
+    return cast(PosePeer, _create(name, "pose", weights))
 
 
-def _create(name: str, kind: Kind) -> Any:
+def origin(name: str, *, weights: str | Path | None = None) -> WeightsOrigin | None:
+    """Say where the weights of a peer come from; None for peers without weights.
+
+    Raises:
+        PeerUnavailableError: A weight file is missing.
+    """
+    factory = _factory(_PEERS[name])
+    if not hasattr(factory, "FILES"):
+        return None
+    return WeightsOrigin(factory.SOURCE, fingerprint(weights, factory))
+
+
+def _create(name: str, kind: Kind, weights: str | Path | None) -> Any:
     entry = _PEERS.get(name)
     if entry is None or entry.kind != kind:
         raise InputError(f"unknown {kind} peer {name!r}: choose {', '.join(names(kind))}")
-    module = import_module(f"{__name__}.{entry.module}")
-    return getattr(module, entry.factory)(**entry.arguments)
+    factory = _factory(entry)
+    if not hasattr(factory, "FILES"):
+        return factory(**entry.arguments)
+    find_files(weights, factory)
+    return factory(Path(cast(str, weights)), **entry.arguments)
+
+
+def _factory(entry: _Entry) -> Any:
+    return getattr(import_module(f"{__name__}.{entry.module}"), entry.factory)
