@@ -6,7 +6,8 @@ from scipy.spatial.transform import Rotation
 
 from wsdesc.alignment.information import Information
 from wsdesc.core.geometry import inverse
-from wsdesc.reconstruction.pose_graph import OUTLIER, Edge, _Problem, connected_scans, solve
+from wsdesc.reconstruction.least_squares import Problem, _exp, _loss
+from wsdesc.reconstruction.pose_graph import OUTLIER, Edge, connected_scans, edge_factor, solve
 
 
 def motion(rng, angle=3.0, shift=4.0):
@@ -95,19 +96,17 @@ def test_undetermined_direction_follows_the_edges_that_determine_it():
 def test_derivatives_are_right():
     rng = np.random.default_rng(1)
     T, edges, _ = graph(rng, 4, 3, noise=0.1)
-    problem = _Problem(edges, fixed=np.array([0]), count=4)
-    scale = 50.0
+    problem = Problem([edge_factor(edge) for edge in edges], fixed=np.array([0]), count=4)
+    scale = np.full(len(edges), 50.0)
 
     def loss(step):
-        from wsdesc.reconstruction.pose_graph import _exp, _loss
-
         moved = T.copy()
         moved[problem.free] = T[problem.free] @ _exp(step.reshape(-1, 6))
         return _loss(problem.squared_errors(moved), scale)
 
     h = 1e-6
     numeric = [(loss(h * u) - loss(-h * u)) / (2 * h) for u in np.eye(18)]
-    gradient, hessian = problem._normal_equations(T, scale)
+    gradient, hessian = problem.normal_equations(T, scale)
     np.testing.assert_allclose(2 * gradient, numeric, rtol=1e-4, atol=1e-4 * np.abs(numeric).max())
     assert np.abs(hessian.toarray() - hessian.toarray().T).max() < 1e-6 * np.abs(hessian.toarray()).max()
 
