@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from wsdesc.learning.training import train
     from wsdesc.mapping.result import Location
     from wsdesc.mapping.site_map import Map
+    from wsdesc.peers.training import train_peer
     from wsdesc.reconstruction.pipeline import reconstruct
     from wsdesc.reconstruction.result import Reconstruction
     from wsdesc.registration.pipeline import register, register_described
@@ -71,6 +72,7 @@ _MODULE_OF = {
     "register_described": "registration.pipeline",
     "show": "view.show",
     "train": "learning.training",
+    "train_peer": "peers.training",
     "voxelize": "descriptor.voxelize",
     "write_cloud": "cloud.write",
     "write_points": "cloud.files",
@@ -113,6 +115,7 @@ __all__ = [  # the keys of _MODULE_OF, spelled out for editors
     "register_described",
     "show",
     "train",
+    "train_peer",
     "voxelize",
     "write_cloud",
     "write_points",

@@ -1,4 +1,4 @@
-"""`wsdesc train`: train a descriptor on unlabelled scans."""
+"""`wsdesc train`: train a descriptor, or a peer to compare with, on unlabelled scans."""
 
 from __future__ import annotations
 
@@ -19,17 +19,28 @@ from wsdesc.cli.training_output import (
     TensorBoard,
     Window,
     check_arguments,
+    peer_display,
     print_run,
     resume_command,
     resume_hint,
     training_display,
 )
+from wsdesc.core.errors import InputError
 from wsdesc.learning.options import PRESETS, DataOptions, TrainOptions, preset_options
 
 
 def train(
     scans: Scans = None,
-    out: Annotated[Path, typer.Option(help="Folder of the run.")] = Path("runs/wsdesc"),
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Folder of the run (default: runs/wsdesc, runs/PEER).")
+    ] = None,
+    peer: Annotated[
+        str | None,
+        typer.Option(
+            help="Peer to train instead, for comparisons, for example ppf-foldnet. After --minutes, its "
+            "training ends."
+        ),
+    ] = None,
     preset: Annotated[
         str | None, typer.Option(help=f"Preset of options: {', '.join(PRESETS)} (default: indoor).")
     ] = None,
@@ -56,6 +67,22 @@ def train(
     ] = "batch-hard",
 ) -> None:
     """Train a descriptor on unlabelled scans that overlap. A stopped training can be continued."""
+    if peer is not None:
+        own = {
+            "--preset": preset,
+            "--start": start,
+            "--pairs": pairs,
+            "--window": window,
+            "--synthetic": synthetic,
+            "--tensorboard": tensorboard or None,
+            "--self-training": self_training or None,
+            "--oracle": oracle or None,
+        }
+        for option in (name for name, value in own.items() if value is not None):
+            raise InputError(f"{option} is no option of the training of a peer: leave it out")
+        _train_peer(peer, scans or [], out, config, steps, seed, device, minutes, resume)
+        return
+    out = out or Path("runs/wsdesc")
     if preset is not None:
         preset_options(preset)
     if config is not None and start is None:
@@ -86,3 +113,36 @@ def train(
             on_step=display.on_step(),
         )
     print_run(run, command)
+
+
+def _train_peer(
+    peer: str,
+    scans: list[Path],
+    out: Path | None,
+    config: Path | None,
+    steps: int | None,
+    seed: int | None,
+    device: str,
+    minutes: float | None,
+    resume: bool,
+) -> None:
+    check_arguments(device, scans)
+    out = out or Path("runs") / peer
+    command = resume_command(["train", "--peer", peer], out, device, tensorboard=False)
+    with resume_hint(out, command), peer_display() as (progress, on_step):
+        from wsdesc.peers.training import train_peer
+
+        run = train_peer(
+            peer,
+            scans,
+            out,
+            options=config,
+            steps=steps,
+            seed=seed,
+            device=device,
+            minutes=minutes,
+            resume=resume,
+            progress=progress,
+            on_step=on_step,
+        )
+    print(run.summary())

@@ -20,6 +20,7 @@ from wsdesc.learning.options import DataOptions, TrainOptions
 if TYPE_CHECKING:
     from wsdesc.core.progress import ProgressHook
     from wsdesc.learning.run import StepHook, TrainingProgress, TrainingRun
+    from wsdesc.peers.training import PeerProgress, PeerStepHook
 
 
 Scans = Annotated[list[Path] | None, typer.Argument(help=TrainOptions.model_fields["scans"].description)]
@@ -64,15 +65,34 @@ class TrainingDisplay:
 @contextmanager
 def training_display() -> Iterator[TrainingDisplay]:
     """Show progress bars on a terminal, and print the messages of the library."""
+    with _progress_bars() as (bars, progress), printed_messages():
+        yield TrainingDisplay(progress, lambda: _show_steps(bars))
+
+
+@contextmanager
+def peer_display() -> Iterator[tuple[ProgressHook, PeerStepHook]]:
+    """Show the training of a peer, and print its messages; without a terminal, print lines."""
+    with _progress_bars() as (bars, progress), printed_messages("wsdesc.peers"):
+        task = bars.add_task("train", total=1.0)
+
+        def show(state: PeerProgress) -> None:
+            text = f"step {state.step}  loss {state.loss:.4g}  {state.samples_per_second:.0f} samples/s"
+            bars.update(task, completed=state.share, description=text)
+            if bars.disable:
+                print(f"{state.share:.0%}: {text}", file=sys.stderr, flush=True)
+
+        yield progress, show
+
+
+@contextmanager
+def _progress_bars() -> Iterator[tuple[Any, ProgressHook]]:
+    """Yield rich's bars on the standard error, and a hook that draws one of them."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
     console = Console(stderr=True)
-    with (
-        Progress(*columns, console=console, disable=not console.is_terminal) as bars,
-        printed_messages(),
-    ):
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bars:
 
         @contextmanager
         def progress(name: str, total: int) -> Iterator[Any]:
@@ -80,7 +100,7 @@ def training_display() -> Iterator[TrainingDisplay]:
             yield lambda items: bars.advance(task, items)
             bars.remove_task(task)
 
-        yield TrainingDisplay(progress, lambda: _show_steps(bars))
+        yield bars, progress
 
 
 @contextmanager

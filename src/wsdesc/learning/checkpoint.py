@@ -6,11 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
-from torch.optim import Optimizer
 
 from wsdesc.core.errors import FileFormatError, InputError
+from wsdesc.core.optimizer_state import below, optimizer_tensors, restore_optimizer
 from wsdesc.descriptor.pretrained import save_tensors
 from wsdesc.learning.options import TrainOptions
 from wsdesc.learning.trainer import Trainer
@@ -23,8 +22,7 @@ def save_checkpoint(path: Path, trainer: Trainer, step: int) -> None:
     """Write weights, both optimizers and the number of finished steps."""
     tensors = {f"model.{name}": tensor for name, tensor in trainer.model.state_dict().items()}
     for name, optimizer in trainer.optimizers.items():
-        for index, state in optimizer.state_dict()["state"].items():
-            tensors |= {f"{name}.{index}.{key}": torch.as_tensor(value) for key, value in state.items()}
+        tensors |= {f"{name}.{key}": tensor for key, tensor in optimizer_tensors(optimizer).items()}
     header = json.dumps({"step": step, "options": trainer.options.model_dump(mode="json")})
     save_tensors(path, tensors, {_HEADER: header})
 
@@ -42,9 +40,9 @@ def load_checkpoint(path: Path, trainer: Trainer) -> int:
     header, tensors = _read(path)
     _check_options(path, header["options"], trainer.options)
     try:
-        trainer.model.load_state_dict(_below("model", tensors))
+        trainer.model.load_state_dict(below("model", tensors))
         for name, optimizer in trainer.optimizers.items():
-            _restore(optimizer, _below(name, tensors))
+            restore_optimizer(optimizer, below(name, tensors))
     except (RuntimeError, KeyError, ValueError) as error:
         raise FileFormatError(f"{path}: does not fit this training: {error}") from error
     return int(header["step"])
@@ -69,17 +67,3 @@ def _check_options(path: Path, saved: dict[str, Any], options: TrainOptions) -> 
     differ = [key for key in current if key not in _MAY_CHANGE and saved.get(key) != current[key]]
     if differ:
         raise InputError(f"{path}: saved with other options: {', '.join(differ)} differ")
-
-
-def _below(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {k.removeprefix(f"{prefix}."): t for k, t in tensors.items() if k.startswith(f"{prefix}.")}
-
-
-def _restore(optimizer: Optimizer, tensors: dict[str, Tensor]) -> None:
-    state: dict[int, dict[str, Tensor]] = {}
-    for name, tensor in tensors.items():
-        index, key = name.split(".", 1)
-        state.setdefault(int(index), {})[key] = tensor
-    optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
-    for parameter, values in optimizer.state.items():  # fused CUDA steps need the parameters' memory layout
-        values |= {k: torch.empty_like(parameter).copy_(v) for k, v in values.items() if v.ndim}

@@ -53,6 +53,7 @@ _PEERS: dict[str, _Entry] = {
     "shot": _Entry("descriptor", "shot", "Shot"),
     "fpfh": _Entry("descriptor", "fpfh", "Fpfh", {"oriented": True}),
     "fpfh-unoriented": _Entry("descriptor", "fpfh", "Fpfh", {"oriented": False}),
+    "ppf-foldnet": _Entry("descriptor", "ppf_foldnet", "PpfFoldNet"),
     "fpfh+ransac": _Entry("pose", "open3d_poses", "FpfhRansac", {"oriented": True}),
     "fpfh-unoriented+ransac": _Entry("pose", "open3d_poses", "FpfhRansac", {"oriented": False}),
     "fgr": _Entry("pose", "open3d_poses", "Fgr", {"oriented": True}),

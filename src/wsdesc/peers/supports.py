@@ -1,0 +1,74 @@
+"""Supports of keypoints: the points within a radius, as learned descriptor peers read them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from wsdesc.cloud.neighbours import NeighbourGrid, check_points
+from wsdesc.core.geometry import check_length
+from wsdesc.core.planes import normals
+from wsdesc.peers.base import far_origin
+
+
+class Supports(NamedTuple):
+    """Points around K keypoints, nearest first. Rows with fewer than P points repeat theirs."""
+
+    indices: Tensor  # (K, P) int64 into the points of the scan; 0 where a support is empty
+    counts: Tensor  # (K,) int64, different points of each row, 0 … P
+
+
+def to_metres(points: Tensor, keypoints: Tensor, unit: float) -> tuple[Tensor, Tensor]:
+    """Check points (N, 3) and keypoints (K, 3); convert both to float32 metres on the device of the points.
+
+    The origin, where the viewpoint of a scan is, stays unless the scan is far away from it.
+    """
+    check_length(unit, "the unit")
+    check_points(points)
+    check_points(keypoints, "keypoints")
+    metres = points.detach().double() / unit
+    origin = torch.from_numpy(far_origin(metres.cpu().numpy())).to(metres)
+    keys = keypoints.detach().to(metres) / unit
+    return (metres - origin).float(), (keys - origin).float()
+
+
+def viewpoint_normals(points: Tensor, neighbours: int) -> Tensor:
+    """Estimate normals (N, 3) of points (N, 3) from their nearest neighbours; they point to the origin.
+
+    Normals are zero where the neighbours form no surface.
+    """
+    estimated = normals(points.cpu().double().numpy(), neighbours=neighbours)
+    result = torch.from_numpy(estimated).to(points)
+    away = (result * points).sum(1, keepdim=True) > 0
+    return torch.where(away, -result, result)
+
+
+def find_supports(grid: NeighbourGrid, keypoints: Tensor, radius: float, most: int) -> Supports:
+    """Find the points within `radius` of keypoints (K, 3), without points at the keypoint itself.
+
+    Where there are more than `most` points, the row holds `most` of them at even ranks of the distance. So
+    the choice depends neither on a rotation of the scan nor on the order of its points.
+    """
+    near = grid.within(keypoints, radius)
+    query = torch.repeat_interleave(torch.arange(len(keypoints), device=keypoints.device), near.starts.diff())
+    position = torch.empty_like(grid.order)  # of each input point in the grid's order
+    position[grid.order] = torch.arange(len(grid.order), device=grid.order.device)
+    offsets = grid.points[position[near.indices]] - keypoints[query]
+    squared = offsets.square().sum(1)
+    kept = squared > 0
+    point, query, squared = near.indices[kept], query[kept], squared[kept]
+    order = torch.sort(squared, stable=True).indices
+    order = order[torch.sort(query[order], stable=True).indices]
+    counts = torch.bincount(query, minlength=len(keypoints))
+    starts = counts.cumsum(0) - counts
+    width = max(1, min(most, int(counts.max())))
+    column = torch.arange(width, device=keypoints.device).expand(len(keypoints), width)
+    n = counts[:, None].clamp(min=1)
+    rank = torch.where(n > width, column * n // width, column % n)
+    if len(point) == 0:
+        return Supports(torch.zeros_like(rank), counts)
+    flat = (starts[:, None] + rank).clamp(max=len(point) - 1)
+    indices = torch.where(counts[:, None] > 0, point[order][flat], 0)
+    return Supports(indices, counts.clamp(max=width))
