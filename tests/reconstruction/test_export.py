@@ -9,6 +9,7 @@ from scipy.spatial.transform import Rotation
 from wsdesc import read_points, write_points
 from wsdesc.cloud.merge import VoxelMerge
 from wsdesc.core.errors import FileFormatError, InputError
+from wsdesc.reconstruction.known import KnownResult
 from wsdesc.reconstruction.result import EdgeResult, Reconstruction
 
 NAMES = ["a.ply", "b.ply", "c|d.ply"]
@@ -42,6 +43,11 @@ def result(tmp_path_factory):
         edges=edges,
         resolution=0.025,
         paths=paths,
+        covariances={"a.ply": np.zeros((6, 6)), "b.ply": np.diag([1e-6, 2e-6, 3e-6, 1e-8, 1e-8, 2e-8])},
+        known=[
+            KnownResult("control", "b.ply", "P1", 0.004, 0.0, 0.8, None),
+            KnownResult("pose", "a.ply", "", 6.0, 90.0, 60.0, "60 standard deviations from the poses"),
+        ],
     )
 
 
@@ -59,6 +65,8 @@ def test_load_returns_what_was_saved(result, tmp_path):
     loaded = Reconstruction.load(tmp_path)
     assert loaded.to_dict() == result.to_dict()
     assert [edge.to_dict() for edge in loaded.edges] == [edge.to_dict() for edge in result.edges]
+    assert loaded.known == result.known
+    np.testing.assert_array_equal(loaded.covariances["b.ply"], result.covariances["b.ply"])
     assert (loaded.paths, loaded.complete) == (result.paths, False)
     np.testing.assert_array_equal(loaded.T_world_scan["b.ply"], pose(1))
 

@@ -17,7 +17,7 @@ from wsdesc.core.geometry import inverse, transform
 from wsdesc.datasets.synthetic import room_scans
 from wsdesc.descriptor.description import cleaned_points
 from wsdesc.reconstruction.inputs import as_files, find_scans
-from wsdesc.reconstruction.options import ReconstructOptions
+from wsdesc.reconstruction.options import KnownOptions, ReconstructOptions
 from wsdesc.reconstruction.pipeline import reconstruct
 
 FAST = {"keypoints": 300, "more_keypoints": 0}
@@ -249,8 +249,9 @@ def test_folder_of_scans_without_results_of_runs(files, tmp_path):
 
 def test_signature_names_and_documents_every_option():
     parameters = inspect.signature(reconstruct).parameters
-    options = {name: field.default for name, field in ReconstructOptions.model_fields.items()}
-    others = {"scans", "out", "executor", "progress", "unknown"}
+    fields = ReconstructOptions.model_fields | KnownOptions.model_fields
+    options = {name: field.default for name, field in fields.items()}
+    others = {"scans", "out", "executor", "progress", "unknown", "priors", "control", "reference", "up"}
     assert {name: p.default for name, p in parameters.items() if name not in others} == options
     assert all(f"        {name}: " in reconstruct.__doc__ for name in parameters)
 

@@ -23,12 +23,13 @@ from wsdesc.cli.options import (
     field_option,
 )
 from wsdesc.cli.output import exit_unless, print_table, print_warnings, print_written, progress_bars
-from wsdesc.reconstruction.options import ReconstructOptions
+from wsdesc.reconstruction.options import KnownOptions, ReconstructOptions
 
 if TYPE_CHECKING:
     from wsdesc.reconstruction.result import Reconstruction
 
 _DEFAULTS = ReconstructOptions()
+_KNOWN = KnownOptions()
 
 
 def reconstruct(
@@ -56,6 +57,33 @@ def reconstruct(
         float | None,
         typer.Option(help="Voxel size of the merged cloud (default: half the working resolution)."),
     ] = None,
+    priors: Annotated[
+        bool, typer.Option("--priors", help="Poses of stations in E57 and PTX files are known approximately.")
+    ] = False,
+    prior_poses: Annotated[
+        Path | None,
+        typer.Option(help="File (.json) of known poses T_world_scan by scan, such as poses.json of a run."),
+    ] = None,
+    control: Annotated[
+        Path | None,
+        typer.Option(help="File (.csv) of control points: scan,x,y,z,X,Y,Z[,sigma[,name]]."),
+    ] = None,
+    reference: Annotated[
+        str | None, typer.Option(help="Scan whose coordinates are those of the result (default: the first).")
+    ] = None,
+    up: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DIRECTION",
+            help="Up in all scans: x, y, z, -x, -y, -z, X,Y,Z, or a file (.csv) with scan,x,y,z.",
+        ),
+    ] = None,
+    prior_sigma: Annotated[float | None, field_option(KnownOptions, "prior_sigma")] = _KNOWN.prior_sigma,
+    prior_angle: Annotated[float, field_option(KnownOptions, "prior_angle")] = _KNOWN.prior_angle,
+    control_sigma: Annotated[
+        float | None, field_option(KnownOptions, "control_sigma")
+    ] = _KNOWN.control_sigma,
+    up_angle: Annotated[float, field_option(KnownOptions, "up_angle")] = _KNOWN.up_angle,
     jobs: Jobs = 1,
     scheduler: Scheduler = None,
     device: Device = _DEFAULTS.device,
@@ -68,6 +96,11 @@ def reconstruct(
     options: dict[str, Any] = {"model": model, "resolution": resolution, "keypoints": keypoints}
     options |= {"more_keypoints": more_keypoints, "neighbours": neighbours, "device": device, "seed": seed}
     ReconstructOptions.read(options)
+    sigmas: dict[str, Any] = {"prior_sigma": prior_sigma, "prior_angle": prior_angle}
+    sigmas |= {"control_sigma": control_sigma, "up_angle": up_angle}
+    KnownOptions.read(sigmas)
+    options |= {"priors": prior_poses or priors, "control": control, "reference": reference, "up": up}
+    options |= sigmas
     if voxel is not None:
         from wsdesc.core.geometry import check_length
 
@@ -105,6 +138,7 @@ def reconstruct(
         _print_result(result)
         print_written(written)
     print_warnings(f"{name} was not placed: {reason}" for name, reason in result.not_placed.items())
+    print_warnings(f"left out: {item}" for item in result.known if not item.accepted)
     if view and scene is not None:
         from wsdesc.cli.view import serve_page
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+
 from wsdesc.cloud.formats import WITH_STATIONS, module_for
 from wsdesc.core.errors import FileFormatError, one_line
 from wsdesc.core.file_parts import split_part
@@ -24,6 +26,26 @@ def count_stations(path: str | Path) -> int:
     except (ValueError, OSError) as error:
         raise FileFormatError(
             f"{path}: the stations cannot be counted: {one_line(str(error), 200)}"
+        ) from error
+
+
+def read_station_poses(path: str | Path) -> list[np.ndarray | None]:
+    """Return the pose (4, 4) of each scan of a file in the frame of the file; None where it has none.
+
+    Formats without stations have no poses: the list is [None].
+
+    Raises:
+        FileFormatError: the file cannot be read.
+        MissingExtraError: the file is E57, and the extra `e57` is not installed.
+    """
+    path = Path(path)
+    if path.suffix.lower() not in WITH_STATIONS:
+        return [None]
+    try:
+        return list(module_for(path.suffix.lower()).station_poses(path))
+    except (ValueError, OSError) as error:
+        raise FileFormatError(
+            f"{path}: the poses of the stations cannot be read: {one_line(str(error), 200)}"
         ) from error
 
 

@@ -20,6 +20,7 @@ from wsdesc.core.folders import file_of_name, make_folder, relative_name
 from wsdesc.core.geometry import Floats, check_length, check_rigid
 from wsdesc.core.json_file import read_object
 from wsdesc.core.progress import ProgressHook, no_progress
+from wsdesc.reconstruction.known import KnownResult
 from wsdesc.reconstruction.result import EdgeResult, Reconstruction
 
 POSES, TUM, GRAPH, REPORT = "poses.json", "poses.tum", "graph.json", "report.md"
@@ -60,6 +61,13 @@ def load(folder: Path) -> Reconstruction:
             edges=[_edge(values) for values in graph["edges"]],
             resolution=float(poses["resolution"]),
             paths={str(name): file_of_name(path, folder) for name, path in poses["files"].items()},
+            covariances={
+                str(name): _covariance(scan["covariance"])
+                for name, scan in poses["scans"].items()
+                if "covariance" in scan
+            },
+            known=[_known(values) for values in poses.get("known", [])],
+            in_world=bool(poses.get("in_world", False)),
         )
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, InputError) as error:
         raise FileFormatError(f"{folder}: not a result that `Reconstruction.save` wrote") from error
@@ -71,12 +79,15 @@ def poses_dict(result: Reconstruction) -> dict[str, Any]:
     return {
         "complete": result.complete,
         "resolution": result.resolution,
+        "in_world": result.in_world,
         "frames": [{"reference": scans[0], "scans": scans} for scans in result.components],
         "scans": {
             name: {"file": str(result.paths[name]), "frame": frame[name], "T_world_scan": T.tolist()}
+            | ({"covariance": result.covariances[name].tolist()} if name in result.covariances else {})
             for name, T in result.T_world_scan.items()
         },
         "not_placed": result.not_placed,
+        "known": [item.to_dict() for item in result.known],
         "files": {name: str(path) for name, path in result.paths.items()},
     }
 
@@ -161,6 +172,17 @@ def _edge(values: dict[str, Any]) -> EdgeResult:
     if fields["T_target_source"] is not None:
         fields["T_target_source"] = _pose(fields["T_target_source"], "T_target_source")
     return EdgeResult(**fields)
+
+
+def _known(values: dict[str, Any]) -> KnownResult:
+    return KnownResult(**{name: value for name, value in values.items() if name != "accepted"})
+
+
+def _covariance(rows: Any) -> Floats:
+    covariance = np.array(rows, dtype=np.float64)
+    if covariance.shape != (6, 6) or not np.isfinite(covariance).all():
+        raise ValueError("a covariance is not a finite 6 × 6 matrix")
+    return covariance
 
 
 def _pose(rows: Any, name: str) -> Floats:

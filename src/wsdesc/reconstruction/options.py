@@ -28,3 +28,24 @@ class ReconstructOptions(Options):
     )
     device: str = Field("auto", description="Device: cpu, cuda, or auto.")
     seed: int = Field(0, ge=0, description="Seed of all random choices.")
+
+
+class KnownOptions(Options):
+    """Standard deviations of what is known about poses beforehand."""
+
+    prior_sigma: float | None = Field(
+        None,
+        gt=0,
+        description="Standard deviation of the position of known poses, in the scans' unit (default: 20 "
+        "times the resolution).",
+    )
+    prior_angle: float = Field(
+        5.0, gt=0, le=180, description="Standard deviation of the rotation of known poses, in degrees."
+    )
+    control_sigma: float | None = Field(
+        None,
+        gt=0,
+        description="Standard deviation of control points without their own, in the scans' unit (default: a "
+        "fifth of the resolution).",
+    )
+    up_angle: float = Field(1.0, gt=0, le=90, description="Standard deviation of up, in degrees.")

@@ -7,7 +7,7 @@ registered once more with more keypoints.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,10 +23,13 @@ from wsdesc.core.journal import content_of
 from wsdesc.core.progress import ProgressHook, no_progress
 from wsdesc.descriptor import pretrained
 from wsdesc.descriptor.options import DEFAULT_MODEL
+from wsdesc.reconstruction.control import ControlPoint
+from wsdesc.reconstruction.georeference import georeference
 from wsdesc.reconstruction.inputs import Scans, as_files
 from wsdesc.reconstruction.jobs import DescribeJob, DescribeSettings, FailedScan, HashedScan, ScanSurvey
+from wsdesc.reconstruction.known import Known, read_known
 from wsdesc.reconstruction.loop_closure import Placement, place_scans
-from wsdesc.reconstruction.options import ReconstructOptions
+from wsdesc.reconstruction.options import KnownOptions, ReconstructOptions
 from wsdesc.reconstruction.pair_selection import (
     Pair,
     RegisteredPair,
@@ -51,6 +54,14 @@ def reconstruct(
     keypoints: int = 2000,
     more_keypoints: int = 4000,
     neighbours: int = 10,
+    priors: bool | str | Path | Mapping[str, Any] = False,
+    control: str | Path | Sequence[ControlPoint] | None = None,
+    reference: str | None = None,
+    up: Any = None,
+    prior_sigma: float | None = None,
+    prior_angle: float = 5.0,
+    control_sigma: float | None = None,
+    up_angle: float = 1.0,
     device: str = "auto",
     seed: int = 0,
     executor: Executor | None = None,
@@ -73,6 +84,20 @@ def reconstruct(
         more_keypoints: Keypoints per unconnected scan in a second round; 0: no second round.
         neighbours: Number of most similar scans that each scan is registered with. Of up to 25 scans, all
             pairs are registered.
+        priors: Known poses. True takes the poses of the stations in E57 and PTX files. Otherwise poses
+            T_world_scan (4, 4) by scan, or a JSON file of them, such as poses.json of another run.
+        control: Control points, or a CSV file with the columns scan, x, y, z (in the scan), X, Y, Z (in the
+            world), and optionally sigma and name. Scans have the names of their files.
+        reference: Scan whose coordinates are those of the result. By default, known poses and control points
+            determine the frame; without them it is that of the first scan of each component.
+        up: Up in the scans, as for `register`: one direction for all, directions by scan, or a CSV file with
+            the columns scan, x, y, z. The result then is level: its z axis points up.
+        prior_sigma: Standard deviation of the position of known poses, in the scans' unit. None takes 20
+            times the resolution.
+        prior_angle: Standard deviation of the rotation of known poses, in degrees.
+        control_sigma: Standard deviation of control points without their own, in the scans' unit. None takes
+            a fifth of the resolution.
+        up_angle: Standard deviation of up, in degrees.
         device: Device of the computation: "cpu", "cuda", or "auto" (CUDA where available).
         seed: Seed of all random choices.
         executor: Runs jobs in this process (default), in processes, or on a Dask cluster; see
@@ -98,13 +123,20 @@ def reconstruct(
             **unknown,
         }
     )
+    sigmas = {"prior_sigma": prior_sigma, "prior_angle": prior_angle}
+    sigmas |= {"control_sigma": control_sigma, "up_angle": up_angle}
+    given: dict[str, Any] = {"priors": priors, "control": control, "reference": reference, "up": up}
+    given["options"] = KnownOptions.read(sigmas)
     with _run_folder(out) as folder:
         runner = Runner(folder, executor or Serial(), progress or no_progress)
-        return _reconstruct(scans, None if out is None else Path(out), o, runner)
+        return _reconstruct(scans, None if out is None else Path(out), o, given, runner)
 
 
-def _reconstruct(scans: Scans, out: Path | None, o: ReconstructOptions, runner: Runner) -> Reconstruction:
+def _reconstruct(
+    scans: Scans, out: Path | None, o: ReconstructOptions, given: dict[str, Any], runner: Runner
+) -> Reconstruction:
     paths, failed = as_files(scans, runner.cache, out)
+    known = read_known(paths, **given)
     files = [HashedScan(str(path.absolute()), content_of(path)) for path in paths.values()]
     names, files, surveys = _usable(list(paths), files, runner.survey(files), failed)
     settings = _settings(o, surveys)
@@ -123,7 +155,9 @@ def _reconstruct(scans: Scans, out: Path | None, o: ReconstructOptions, runner: 
             placement = place_scans([pair.edges for pair in registered.values()], radii)
 
     local_frames = [np.array(scan.T_scan_local) for scan in described]
-    return _build_result(names, failed, paths, registered, placement, local_frames, settings.resolution)
+    return _build_result(
+        names, failed, paths, registered, placement, local_frames, settings.resolution, known
+    )
 
 
 def _register_again(
@@ -153,8 +187,10 @@ def _build_result(
     placement: Placement,
     local_frames: list[Pose],
     resolution: float,
+    known: Known,
 ) -> Reconstruction:
     """Express poses and edges in names and coordinates of the files."""
+    geo = georeference(names, placement, local_frames, resolution, known)
 
     def in_files(T_b_a: Pose, a: int, b: int) -> Pose:
         T = T_b_a.copy()
@@ -162,31 +198,38 @@ def _build_result(
         return in_scan_frames(T, local_frames[a], local_frames[b])
 
     edges, best = [], dict[int, float]()  # highest confidence per scan
-    for (ends, pair), placed in zip(registered.items(), placement.edges, strict=True):
+    for (ends, pair), placed in zip(registered.items(), geo.placement.edges, strict=True):
         for scan in ends:
             best[scan] = max(pair.confidence, best.get(scan, 0.0))
-        a, b, T, numbers = *ends, None, (0.0, 0.0, 0)
+        a, b, T, numbers, rmse = *ends, None, (0.0, 0.0, 0), None
         if placed.edge is not None:
             a, b = placed.edge.source, placed.edge.target
             T = in_files(placed.edge.T_target_source, a, b)
             rank = next(k for k, edge in enumerate(pair.edges) if edge is placed.edge)
             numbers = (placed.edge.confidence, pair.overlaps[rank], rank)
+            rmse = placed.edge.rmse * resolution / INDOOR_RESOLUTION
         edges.append(
-            EdgeResult(names[a], names[b], T, *numbers, pair.keypoints, placed.rejection, placed.deviation)
+            EdgeResult(
+                names[a], names[b], T, *numbers, pair.keypoints, placed.rejection, placed.deviation, rmse
+            )
         )
-    graph = placement.graph
-    components = [scans for scans in graph.components if len(scans) > 1]
+    placed_scans = [k for scans in geo.components for k in scans]
+    placed_set = set(placed_scans)
     alone = {
-        names[k]: f"no overlap with another scan found; its best pair has a confidence of {best[k]:.2f}"
-        for scans in graph.components if len(scans) == 1 for k in scans
-    }  # fmt: skip
+        name: f"no overlap with another scan found; its best pair has a confidence of {best.get(k, 0):.2f}"
+        for k, name in enumerate(names)
+        if k not in placed_set
+    }
     return Reconstruction(
-        T_world_scan={names[k]: in_files(graph.T_world_scan[k], k, c[0]) for c in components for k in c},
-        components=[[names[k] for k in scans] for scans in components],
+        T_world_scan={names[k]: geo.T_world_scan[k] for k in placed_scans},
+        components=[[names[k] for k in scans] for scans in geo.components],
         not_placed=failed | alone,
         edges=edges,
         resolution=resolution,
         paths=paths,
+        covariances={names[k]: geo.covariances[k] for k in placed_scans},
+        known=geo.known,
+        in_world=geo.in_world,
     )
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from wsdesc.core.notebook import NotebookDisplay
 from wsdesc.core.progress import ProgressHook
+from wsdesc.reconstruction.known import KnownResult
 from wsdesc.registration.result import Pose
 
 
@@ -27,6 +28,8 @@ class EdgeResult:
         rejection: Why the edge was rejected; None if it was accepted.
         deviation: Distance between this pose and the final poses of both scans, in standard deviations of
             the edge; None if it was rejected.
+        rmse: Root mean square distance of the overlap, point to plane, in the scans' unit; None if there is
+            no pose.
     """
 
     source: str
@@ -38,6 +41,7 @@ class EdgeResult:
     keypoints: int
     rejection: str | None
     deviation: float | None
+    rmse: float | None = None
 
     @property
     def accepted(self) -> bool:
@@ -62,6 +66,10 @@ class Reconstruction(NotebookDisplay):
         edges: All registered pairs, accepted and rejected.
         resolution: Working resolution, in the scans' unit.
         paths: File of each scan, by name.
+        covariances: (6, 6) covariance of each pose, by name: translation at the scan's centre in the scans'
+            unit, then rotation in radians, both in the axes of the frame and relative to it.
+        known: What was known beforehand, used and rejected.
+        in_world: True if the first component is in the frame of known poses or control points.
     """
 
     T_world_scan: dict[str, Pose]
@@ -70,6 +78,9 @@ class Reconstruction(NotebookDisplay):
     edges: list[EdgeResult]
     resolution: float
     paths: dict[str, Path]
+    covariances: dict[str, Pose] = field(default_factory=dict)
+    known: list[KnownResult] = field(default_factory=list)
+    in_world: bool = False
 
     @property
     def complete(self) -> bool:
@@ -128,5 +139,6 @@ class Reconstruction(NotebookDisplay):
             f"  components: {sizes}",
             f"  edges: {accepted} of {len(self.edges)} accepted, resolution {self.resolution:.4g}",
             *(f"  not placed: {name}: {reason}" for name, reason in self.not_placed.items()),
+            *(f"  left out: {item}" for item in self.known if not item.accepted),
         ]
         return "\n".join(lines)

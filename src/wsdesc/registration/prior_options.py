@@ -43,15 +43,20 @@ def _read_directions(value: Any) -> Any:
     if value is None:
         return None
     if isinstance(value, str) or len(_as_list(value)) == 3:
-        direction = _read_direction(value)
+        direction = read_direction(value)
         return direction, direction
     pair = _as_list(value)
     if len(pair) != 2:
         raise ValueError(f"one direction, or two for source and target, are needed: {_FORMS}")
-    return tuple(map(_read_direction, pair))
+    return tuple(map(read_direction, pair))
 
 
-def _read_direction(value: Any) -> Vector:
+def read_direction(value: Any) -> Vector:
+    """Return the unit vector of a direction.
+
+    Raises:
+        ValueError: It is neither the name of an axis nor three numbers.
+    """
     if isinstance(value, str):
         if value.strip().lower() not in _DIRECTIONS:
             raise ValueError(f"{value!r} is no direction: {_FORMS}")

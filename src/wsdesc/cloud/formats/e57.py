@@ -69,6 +69,22 @@ def count_stations(path: Path) -> int:
         raise ValueError(str(error).strip().split("\n")[0]) from error
 
 
+def station_poses(path: Path) -> list[np.ndarray | None]:
+    """Return the pose (4, 4) of each scan in the frame of the file; None where the file states none."""
+    pye57 = _pye57()
+    check_header(path)
+    poses: list[np.ndarray | None] = []
+    try:
+        with pye57.E57(str(path)) as file:
+            for header in map(file.get_header, range(file.scan_count)):
+                T = np.eye(4)
+                T[:3, :3], T[:3, 3] = _pose(header)
+                poses.append(T if header.has_pose() else None)
+    except pye57.libe57.E57Exception as error:
+        raise ValueError(str(error).strip().split("\n")[0]) from error
+    return poses
+
+
 def _read_scan(file: Any, index: int, header: Any) -> FileContent:
     count = header.point_count
     axes = next((axes for axes in (_CARTESIAN, _SPHERICAL) if set(axes) <= set(header.point_fields)), None)

@@ -57,12 +57,17 @@ def read(path: Path, faces: bool, station: int | None = None) -> FileContent:
 
 def count_stations(path: Path) -> int:
     """Return the number of stations in a file."""
-    count = 0
+    return len(station_poses(path))
+
+
+def station_poses(path: Path) -> list[np.ndarray]:
+    """Return the pose (4, 4) of each station in the frame of the file."""
+    poses = []
     with path.open("rb") as file:
         for header in _stations(file):
             _skip_points(file, header)
-            count += 1
-    return count
+            poses.append(header.T_file_station)
+    return poses
 
 
 def _stations(file: BinaryIO) -> Iterator[_Station]:
