@@ -54,6 +54,7 @@ class Method:
     device: str = "cpu"  # device of the points that are described
     recipe: dict[str, str] | None = None  # argument of `from_recipe` in another process
     source: str = ""  # where the weights of a peer come from
+    full_cloud: bool = False  # describes keypoints in the scan as it is, not downsampled
 
     def __post_init__(self) -> None:
         if (self.describer is None) == (self.estimator is None):
@@ -219,7 +220,8 @@ def _peer(name: str, device: str, weights: str | None) -> Method:
     if name in peers.names("pose"):
         method = Method(name, estimator=peers.pose(name, weights=weights))
     else:
-        method = Method(name, describer=peers.descriptor(name, weights=weights))
+        describer = peers.descriptor(name, weights=weights)
+        method = Method(name, describer, full_cloud=getattr(describer, "FULL_CLOUD", False))
     origin = peers.origin(name, weights=weights)
     if origin is None:
         return method

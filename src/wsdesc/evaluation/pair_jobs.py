@@ -52,6 +52,7 @@ class SceneSetup(NamedTuple):
             "indices": str(keypoints.absolute()) if keypoints else None,
             "keypoints": max(self.options.keypoints),
             "voxel": self.options.voxel * self.unit if describes else 0.0,
+            "full_cloud": self.method.full_cloud,
             "rotated": self.options.rotated,
             "seed": self.options.seed,
         }
@@ -190,5 +191,5 @@ def _load(file: Job) -> EvaluationScan:
     number = file["number"]
     indices = {number: Path(file["indices"])} if file["indices"] else {}
     scene = EvaluationScene(file["scene"], {number: Path(file["path"])}, [], indices)
-    settings = {name: file[name] for name in ("keypoints", "voxel", "rotated", "seed")}
+    settings = {name: file[name] for name in ("keypoints", "voxel", "full_cloud", "rotated", "seed")}
     return load_scan(scene, number, **settings)

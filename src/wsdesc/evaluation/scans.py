@@ -39,7 +39,14 @@ class EvaluationScan:
 
 
 def load_scan(
-    scene: EvaluationScene, number: int, *, keypoints: int, voxel: float, rotated: bool, seed: int
+    scene: EvaluationScene,
+    number: int,
+    *,
+    keypoints: int,
+    voxel: float,
+    rotated: bool,
+    seed: int,
+    full_cloud: bool = False,
 ) -> EvaluationScan:
     """Read scan `number` of a scene.
 
@@ -53,6 +60,7 @@ def load_scan(
             the shift the sensor would remain at the origin, and normals could be oriented by that. The
             scan is moved before it is downsampled, as if the sensor had been held differently.
         seed: seed of the random choices.
+        full_cloud: return all points, with the keypoints of the downsampled scan.
     """
     mixed = zlib.crc32(f"{seed}/{scene.name}/{number}".encode())
     file_points = read_points(scene.scans[number], nonfinite="drop")  # (N, 3) float64
@@ -71,7 +79,10 @@ def load_scan(
     else:
         available = points
     order = torch.randperm(len(available), generator=torch.Generator().manual_seed(mixed))
-    return EvaluationScan(points.float(), available[order[:keypoints]].float(), torch.from_numpy(T_work_file))
+    returned = moved if full_cloud else points
+    return EvaluationScan(
+        returned.float(), available[order[:keypoints]].float(), torch.from_numpy(T_work_file)
+    )
 
 
 def _random_pose(rng: np.random.Generator, shift: float) -> NDArray[np.float64]:

@@ -54,12 +54,18 @@ _PEERS: dict[str, _Entry] = {
     "fpfh": _Entry("descriptor", "fpfh", "Fpfh", {"oriented": True}),
     "fpfh-unoriented": _Entry("descriptor", "fpfh", "Fpfh", {"oriented": False}),
     "ppf-foldnet": _Entry("descriptor", "ppf_foldnet", "PpfFoldNet"),
+    "spinnet": _Entry("descriptor", "spinnet", "SpinNet"),
+    "spinnet-eth": _Entry("descriptor", "spinnet", "SpinNetEth"),
+    "spinnet-kitti": _Entry("descriptor", "spinnet", "SpinNetKitti"),
+    "lmvd": _Entry("descriptor", "lmvd", "Lmvd"),
+    "lmvd-eth": _Entry("descriptor", "lmvd", "LmvdEth"),
     "fpfh+ransac": _Entry("pose", "open3d_poses", "FpfhRansac", {"oriented": True}),
     "fpfh-unoriented+ransac": _Entry("pose", "open3d_poses", "FpfhRansac", {"oriented": False}),
     "fgr": _Entry("pose", "open3d_poses", "Fgr", {"oriented": True}),
     "fgr-unoriented": _Entry("pose", "open3d_poses", "Fgr", {"oriented": False}),
     "icp": _Entry("pose", "open3d_poses", "Icp"),
     "kiss-matcher": _Entry("pose", "kiss", "KissMatcher"),
+    "pointnetlk": _Entry("pose", "pointnetlk", "PointNetLK"),
 }
 
 

@@ -1,8 +1,8 @@
 """The interface of peers (descriptors and pose estimators), and what their implementations share.
 
-Peers compute on the CPU. Their settings are in metres; `unit` is the length of one metre in the scan's unit.
-Peers that orient normals towards a viewpoint use the origin of the scan's coordinates. A depth camera stands
-there, also after a rotation of the scan.
+Learned peers compute on the device of the points, the others on the CPU. Their settings are in metres; `unit`
+is the length of one metre in the scan's unit. Peers that orient normals towards a viewpoint use the origin of
+the scan's coordinates. A depth camera stands there, also after a rotation of the scan.
 """
 
 from __future__ import annotations
@@ -79,6 +79,18 @@ def downsample_to_metres(points: Tensor, name: str, unit: float) -> Floats:
     check_points(points, name)
     metres = points.detach().cpu().double() / unit
     return voxel_downsample(metres, INDOOR_RESOLUTION).numpy()
+
+
+def to_metres(points: Tensor, keypoints: Tensor, unit: float) -> tuple[Tensor, Tensor]:
+    """Convert points (N, 3) and keypoints (K, 3) to metres, float32, on the points' device.
+
+    The origin of the coordinates stays the viewpoint, unless float32 loses digits at the scan's distance.
+    """
+    metres = points.detach().double() / unit
+    far = bool(metres.abs().max() > _FAR) if len(metres) else False
+    origin = metres.mean(0) if far else metres.new_zeros(3)
+    queries = keypoints.detach().to(metres) / unit
+    return (metres - origin).float().contiguous(), (queries - origin).float().contiguous()
 
 
 def far_origin(points: Floats) -> Floats:
