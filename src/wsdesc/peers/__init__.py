@@ -12,6 +12,7 @@ created. Learned peers read their weights from a folder: `peers.descriptor("spin
 
 from __future__ import annotations
 
+import math
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
@@ -65,6 +66,8 @@ _PEERS: dict[str, _Entry] = {
     "fgr-unoriented": _Entry("pose", "open3d_poses", "Fgr", {"oriented": False}),
     "icp": _Entry("pose", "open3d_poses", "Icp"),
     "kiss-matcher": _Entry("pose", "kiss", "KissMatcher"),
+    "go-icp": _Entry("pose", "goicp", "GoIcp"),
+    "go-icp-trimmed": _Entry("pose", "goicp", "GoIcp", {"half_range": math.pi / 4, "trim": 0.25}),
     "pointnetlk": _Entry("pose", "pointnetlk", "PointNetLK"),
 }
 

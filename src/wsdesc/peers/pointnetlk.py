@@ -106,7 +106,8 @@ def exponential(twists: Tensor) -> Tensor:
     generator[:, 2, 1], generator[:, 0, 2], generator[:, 1, 0] = x, y, z
     generator[:, 1, 2], generator[:, 2, 0], generator[:, 0, 1] = -x, -y, -z
     generator[:, :3, 3] = twists[:, 3:]
-    return torch.linalg.matrix_exp(generator)
+    poses: Tensor = torch.linalg.matrix_exp(generator)
+    return poses
 
 
 def _move(cloud: Tensor, T: Tensor) -> Tensor:

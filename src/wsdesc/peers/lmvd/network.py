@@ -43,7 +43,7 @@ class SoftViewPooling(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        weights = self.attn(x.flatten(0, 1)).unflatten(0, x.shape[:2]).softmax(dim=1)
+        weights: Tensor = self.attn(x.flatten(0, 1)).unflatten(0, x.shape[:2]).softmax(dim=1)
         return (weights * x).sum(dim=1)
 
 

@@ -24,4 +24,5 @@ def render_depth(points: Tensor, clip: Tensor, radius: float) -> Tensor:
     Returns:
         Depths (V, 64, 64); 0 where no point is seen. Row 0 is the upper edge.
     """
-    return (cpu if points.device.type == "cpu" else reference).render_depth(points, clip, radius)
+    render = cpu.render_depth if points.device.type == "cpu" else reference.render_depth
+    return render(points, clip, radius)
