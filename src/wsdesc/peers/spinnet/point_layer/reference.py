@@ -63,8 +63,8 @@ def _voxels(
     result = torch.where(found == 0, torch.maximum(result, wild), result)
     hits = _features(rows[patch, row] - centres[voxel], turns[voxel], weight, bias)  # (hits, 16)
     index = (patch * len(centres) + voxel)[:, None].expand(-1, len(bias))
-    reduced = result.flatten(0, 1).scatter_reduce(0, index, hits, "amax")
-    return reduced.unflatten(0, result.shape[:2])
+    reduced: Tensor = result.flatten(0, 1).scatter_reduce(0, index, hits, "amax")
+    return reduced.view(*result.shape[:2], -1)
 
 
 def _features(offsets: Tensor, turns: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
