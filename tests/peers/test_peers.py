@@ -54,11 +54,7 @@ def transformed(points: Tensor, T: Tensor) -> Tensor:
 
 
 def test_names_by_kind() -> None:
-<<<<<<< HEAD
     assert {"shot", "fpfh", "fpfh-unoriented"} <= set(peers.names("descriptor"))
-=======
-    assert {"shot", "fpfh", "fpfh-unoriented", "spinnet", "lmvd"} <= set(peers.names("descriptor"))
->>>>>>> 89535b8 (Peers: Go-ICP by branch and bound; SpinNet, LMVD and PointNetLK run on the GPU)
     assert set(POSES) | {"icp"} <= set(peers.names("pose"))
     assert peers.names() == list(MISSING)
     assert MISSING["shot"] is None
