@@ -82,7 +82,7 @@ def test_uncertain_poses_do_not_outvote_confident_ones():
             confident = j == i + 1
             pairs.append([true] if confident else [stacked])
             right.append(confident)
-    graph, edges = place_scans(pairs, np.full(count, RADIUS))
+    graph, edges, _ = place_scans(pairs, np.full(count, RADIUS))
     assert [edge.rejection is None for edge in edges] == right
     assert len(graph.components) == 1
 

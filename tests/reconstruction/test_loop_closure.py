@@ -136,7 +136,7 @@ def test_without_triangles_the_pose_graph_rejects_the_wrong_edge(wrong):
     right = place_scans([[edge] for edge in edges], np.ones(9))
     assert [edge.rejection for edge in right.edges] == [None] * 12
     edges[wrong] = edges[wrong]._replace(T_target_source=motion(np.random.default_rng(8)))
-    graph, placed = place_scans([[edge] for edge in edges], np.ones(9))
+    graph, placed, _ = place_scans([[edge] for edge in edges], np.ones(9))
     assert all(p.edge is edge for p, edge in zip(placed, edges, strict=True))
     assert [k for k, edge in enumerate(placed) if edge.rejection] == [wrong]
     assert "standard deviations" in placed[wrong].rejection
@@ -146,7 +146,7 @@ def test_without_triangles_the_pose_graph_rejects_the_wrong_edge(wrong):
 
 def test_no_edges():
     assert check_edges([], np.zeros(0)) == []
-    graph, edges = place_scans([], np.ones(2))
+    graph, edges, _ = place_scans([], np.ones(2))
     assert graph.components == [[0], [1]]
     assert edges == []
     assert place_scans([[]], np.ones(2)).edges == [(None, "no alignment found", None)]
@@ -159,7 +159,7 @@ def test_scan_with_two_equal_positions_is_not_placed():
     for edge in edges[1:]:
         T = edge.T_target_source @ turn if edge.source == 2 else turn @ edge.T_target_source
         pairs.append([edge._replace(confidence=0.5), edge._replace(T_target_source=T, confidence=0.5)])
-    graph, placed = place_scans(pairs, np.ones(3))
+    graph, placed, _ = place_scans(pairs, np.ones(3))
     assert graph.components == [[0, 1], [2]]
     assert placed[0].rejection is None
     assert all("another position" in edge.rejection for edge in placed[1:])

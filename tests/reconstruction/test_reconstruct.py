@@ -179,15 +179,21 @@ def test_too_few_scans_are_an_error(scans, says):
         reconstruct(scans, **FAST)
 
 
-@pytest.mark.slow
-def test_equal_scans_have_equal_poses(paths, tmp_path):
-    points = read_points(paths[0])
+def test_duplicates_are_named_and_left_out(done, paths, folder, tmp_path):
+    copy = shutil.copy(paths[0], tmp_path / "copy.ply")
     jobs = Counting()
-    result = wsdesc.reconstruct([points, points, points], tmp_path, executor=jobs, **FAST)
-    assert result.complete
-    assert jobs.done == {"survey_scan": 1, "describe_scan": 1, "register_pair": 1}
-    for T in result.T_world_scan.values():
-        np.testing.assert_allclose(T, np.eye(4), atol=1e-3)
+    result = reconstruct([*paths, copy], folder, executor=jobs, **FAST)
+    assert jobs.done == {}
+    assert result.duplicates == {"copy.ply": "room_1.ply"}
+    assert result.components == done[0].components
+    assert "copy.ply" not in result.not_placed
+    assert "copy.ply equals room_1.ply" in str(result)
+
+
+def test_copies_of_one_scan_are_too_few(paths):
+    points = read_points(paths[0])
+    with pytest.raises(InputError, match="found 1; scan 1 was left out: a duplicate of scan 0"):
+        wsdesc.reconstruct([points, points, points], **FAST)
 
 
 def test_only_similar_scans_of_many_are_registered(done, paths, folder, monkeypatch):
@@ -251,7 +257,18 @@ def test_signature_names_and_documents_every_option():
     parameters = inspect.signature(reconstruct).parameters
     fields = ReconstructOptions.model_fields | KnownOptions.model_fields
     options = {name: field.default for name, field in fields.items()}
-    others = {"scans", "out", "executor", "progress", "unknown", "priors", "control", "reference", "up"}
+    others = {
+        "scans",
+        "out",
+        "fixed",
+        "executor",
+        "progress",
+        "unknown",
+        "priors",
+        "control",
+        "reference",
+        "up",
+    }
     assert {name: p.default for name, p in parameters.items() if name not in others} == options
     assert all(f"        {name}: " in reconstruct.__doc__ for name in parameters)
 

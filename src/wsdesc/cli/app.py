@@ -14,6 +14,7 @@ import typer
 from wsdesc import __version__
 from wsdesc.cli.ablate import ablate
 from wsdesc.cli.adapt import adapt
+from wsdesc.cli.add import add
 from wsdesc.cli.benchmark import app as benchmark
 from wsdesc.cli.demo import demo
 from wsdesc.cli.describe import describe
@@ -23,10 +24,12 @@ from wsdesc.cli.info import info
 from wsdesc.cli.locate import locate
 from wsdesc.cli.map import build_map
 from wsdesc.cli.match import match
+from wsdesc.cli.merge import merge
 from wsdesc.cli.output import BAD_INPUT, CommandsWithExamples, CommandWithExamples
 from wsdesc.cli.pairs import pairs
 from wsdesc.cli.reconstruct import reconstruct
 from wsdesc.cli.register import register
+from wsdesc.cli.remove import remove
 from wsdesc.cli.train import train
 from wsdesc.cli.view import view
 from wsdesc.core.errors import WSDescError
@@ -44,6 +47,10 @@ Examples:
   wsdesc match a.npz b.npz                    register two described scans
   wsdesc reconstruct scans/ -o model          poses of many scans in one frame, and the merged cloud
   wsdesc reconstruct scans/ -o model --view   also show all scans and edges in a browser
+  wsdesc add model/ new.ply                   add scans to a model
+  wsdesc add model/ today/ --fixed            the same, with the poses of old scans fixed
+  wsdesc remove model/ scan_07.ply            remove scans from a model
+  wsdesc merge model_a/ model_b/ -o model     merge two models
   wsdesc map scans/ -o site.map               map of scans in one frame, to locate others in it
   wsdesc map cloud.laz -o site.map            map of one large cloud
   wsdesc locate scan.ply site.map -o T.json   pose of a scan in a map
@@ -104,6 +111,9 @@ for command in (
     describe,
     match,
     reconstruct,
+    add,
+    remove,
+    merge,
     build_map,
     locate,
     view,

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from wsdesc.cli.checks import check_model_and_device, check_outputs, check_view
+from wsdesc.cli.grow import Fixed, Voxel, check_voxel, print_result, warn_about
 from wsdesc.cli.options import (
     AsJson,
     Device,
@@ -22,11 +23,8 @@ from wsdesc.cli.options import (
     View,
     field_option,
 )
-from wsdesc.cli.output import exit_unless, print_table, print_warnings, print_written, progress_bars
+from wsdesc.cli.output import exit_unless, print_written, progress_bars
 from wsdesc.reconstruction.options import KnownOptions, ReconstructOptions
-
-if TYPE_CHECKING:
-    from wsdesc.reconstruction.result import Reconstruction
 
 _DEFAULTS = ReconstructOptions()
 _KNOWN = KnownOptions()
@@ -53,10 +51,8 @@ def reconstruct(
         int, field_option(ReconstructOptions, "more_keypoints")
     ] = _DEFAULTS.more_keypoints,
     neighbours: Annotated[int, field_option(ReconstructOptions, "neighbours")] = _DEFAULTS.neighbours,
-    voxel: Annotated[
-        float | None,
-        typer.Option(help="Voxel size of the merged cloud (default: half the working resolution)."),
-    ] = None,
+    fixed: Fixed = False,
+    voxel: Voxel = None,
     priors: Annotated[
         bool, typer.Option("--priors", help="Poses of stations in E57 and PTX files are known approximately.")
     ] = False,
@@ -91,6 +87,8 @@ def reconstruct(
 ) -> None:
     """Put many overlapping SCANS into one frame. The same command continues an interrupted run.
 
+    With more scans, the same command registers only pairs with new ones.
+
     Exit code: 0 if all scans are placed in one frame, 1 if not, 2 for bad input.
     """
     options: dict[str, Any] = {"model": model, "resolution": resolution, "keypoints": keypoints}
@@ -101,10 +99,7 @@ def reconstruct(
     KnownOptions.read(sigmas)
     options |= {"priors": prior_poses or priors, "control": control, "reference": reference, "up": up}
     options |= sigmas
-    if voxel is not None:
-        from wsdesc.core.geometry import check_length
-
-        check_length(voxel, "--voxel")
+    check_voxel(voxel)
     check_model_and_device(model, device)
     check_view(view, port)
     from wsdesc.reconstruction.inputs import find_scans
@@ -120,7 +115,9 @@ def reconstruct(
         from wsdesc.reconstruction import pipeline
 
         with closing(choose_executor(jobs, scheduler)) as executor:
-            result = pipeline.reconstruct(paths, out, executor=executor, progress=progress, **options)
+            result = pipeline.reconstruct(
+                paths, out, fixed=fixed, executor=executor, progress=progress, **options
+            )
         written = result.save(out, voxel=voxel, progress=progress)
         scene = None
         if (view or save is not None) and result.T_world_scan:
@@ -135,23 +132,11 @@ def reconstruct(
     if as_json:
         print(json.dumps(result.to_dict()))
     else:
-        _print_result(result)
+        print_result(result)
         print_written(written)
-    print_warnings(f"{name} was not placed: {reason}" for name, reason in result.not_placed.items())
-    print_warnings(f"left out: {item}" for item in result.known if not item.accepted)
+    warn_about(result)
     if view and scene is not None:
         from wsdesc.cli.view import serve_page
 
         serve_page(scene, port)
     exit_unless(result.complete)
-
-
-def _print_result(result: Reconstruction) -> None:
-    accepted = sum(edge.accepted for edge in result.edges)
-    rows = [
-        ("scans", f"{len(result.T_world_scan)} placed, {len(result.not_placed)} not placed"),
-        ("frames", ", ".join(f"{len(scans)} scans" for scans in result.components) or "none"),
-        ("edges", f"{accepted} accepted of {len(result.edges)} registered pairs"),
-        ("resolution", f"{result.resolution:.4g}"),
-    ]
-    print_table("reconstruction", rows)

@@ -20,7 +20,9 @@ from wsdesc.core.folders import file_of_name, make_folder, relative_name
 from wsdesc.core.geometry import Floats, check_length, check_rigid
 from wsdesc.core.json_file import read_object
 from wsdesc.core.progress import ProgressHook, no_progress
+from wsdesc.reconstruction import model_file
 from wsdesc.reconstruction.known import KnownResult
+from wsdesc.reconstruction.model_file import MODEL
 from wsdesc.reconstruction.result import EdgeResult, Reconstruction
 
 POSES, TUM, GRAPH, REPORT = "poses.json", "poses.tum", "graph.json", "report.md"
@@ -45,12 +47,23 @@ def save(
     for name, text in texts.items():
         with atomic_write(folder / name) as temporary:
             temporary.write_text(text + "\n", encoding="utf-8")
-    return [folder / name for name in (*texts, *clouds)]
+    written = [folder / name for name in (*texts, *clouds)]
+    if result.state is None:
+        (folder / MODEL).unlink(missing_ok=True)  # of an earlier result
+        return written
+    return [*written, model_file.write(folder, result.state, {name: texts[name] for name in (POSES, GRAPH)})]
 
 
 def load(folder: Path) -> Reconstruction:
-    """Read a result from poses.json and graph.json."""
-    poses, graph = _read_json(folder / POSES), _read_json(folder / GRAPH)
+    """Read a result from model.npz, or from poses.json and graph.json if there is none."""
+    if (folder / MODEL).exists():
+        state, texts = model_file.read(folder)
+        try:
+            poses, graph = json.loads(texts[POSES]), json.loads(texts[GRAPH])
+        except (ValueError, KeyError, RecursionError) as error:
+            raise FileFormatError(f"{folder / MODEL}: damaged") from error
+    else:
+        state, poses, graph = None, _read_json(folder / POSES), _read_json(folder / GRAPH)
     try:
         return Reconstruction(
             T_world_scan={
@@ -68,6 +81,9 @@ def load(folder: Path) -> Reconstruction:
             },
             known=[_known(values) for values in poses.get("known", [])],
             in_world=bool(poses.get("in_world", False)),
+            duplicates={str(name): str(other) for name, other in poses.get("duplicates", {}).items()},
+            state=state,
+            folder=folder,
         )
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, InputError) as error:
         raise FileFormatError(f"{folder}: not a result that `Reconstruction.save` wrote") from error
@@ -88,6 +104,7 @@ def poses_dict(result: Reconstruction) -> dict[str, Any]:
         },
         "not_placed": result.not_placed,
         "known": [item.to_dict() for item in result.known],
+        "duplicates": result.duplicates,
         "files": {name: str(path) for name, path in result.paths.items()},
     }
 
@@ -128,6 +145,9 @@ def report_text(result: Reconstruction) -> str:
     if result.not_placed:
         lines += ["## Not placed", ""]
         lines += [f"- {name}: {reason}" for name, reason in result.not_placed.items()] + [""]
+    if result.duplicates:
+        lines += ["## Duplicates", ""]
+        lines += [f"- {name} equals {other}" for name, other in result.duplicates.items()] + [""]
     lines += ["## Pairs", "", "| source | target | confidence | overlap | deviation | state |"]
     lines += ["|---|---|---|---|---|---|"]
     for edge in sorted(result.edges, key=lambda edge: -edge.confidence):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -20,6 +21,7 @@ from wsdesc.core.errors import InputError, WSDescError
 from wsdesc.reconstruction.options import JOURNAL
 
 _PATH = (str, os.PathLike)
+_ARRAY = re.compile(r"scan \d{1,9}")  # name of a scan that is not a file
 Scans = str | Path | Sequence[Scan]  # a folder; or folders and scans in any form
 
 
@@ -58,10 +60,18 @@ def _is_one_scan(scans: Any) -> bool:
     return isinstance(scans, _PATH) or not isinstance(scans, Iterable) or getattr(scans, "ndim", 3) < 3
 
 
-def as_files(scans: Scans, cache: Path, out: Path | None) -> tuple[dict[str, Path], dict[str, str]]:
+def as_files(
+    scans: Scans, cache: Path, out: Path | None, taken: Collection[str] = ()
+) -> tuple[dict[str, Path], dict[str, str]]:
     """Return the path of each scan by name, and why other scans cannot be used.
 
     Scans that are not files are written into the folder `cache`, with their viewpoints and attributes.
+
+    Args:
+        scans: A folder, or folders and scans in any form.
+        cache: Folder for scans that are not files.
+        out: Folder for results. Its content is not listed.
+        taken: Names of other scans, which are not used.
     """
     from wsdesc.cloud.clean import clean  # compiled code, which finding files does not need
 
@@ -76,10 +86,12 @@ def as_files(scans: Scans, cache: Path, out: Path | None) -> tuple[dict[str, Pat
             expanded += _stations(Path(scan))
     paths, failed = dict[str, Path](), dict[str, str]()
     counts = Counter(Path(scan).name for scan in expanded if isinstance(scan, _PATH))
-    for number, scan in enumerate(expanded):
+    counts.update(list(taken))
+    first = max((int(name[5:]) + 1 for name in taken if _ARRAY.fullmatch(name)), default=0)
+    for number, scan in enumerate(expanded, first):
         if isinstance(scan, _PATH):
             name = Path(scan).name if counts[Path(scan).name] == 1 else str(scan)
-            paths[name if name not in paths else f"{name} ({number})"] = Path(scan)
+            paths[name if name not in {*paths, *taken} else f"{name} ({number})"] = Path(scan)
             continue
         try:
             cloud = as_cloud(scan)

@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from itertools import combinations
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
 
 from wsdesc.core.geometry import Floats, inverse
 from wsdesc.reconstruction.disambiguation import LOOP_TOLERANCE, MIN_CONFIDENCE, choose_candidates
-from wsdesc.reconstruction.pose_graph import OUTLIER, Edge, PoseGraph, solve
+from wsdesc.reconstruction.pose_graph import OUTLIER, Edge, PoseGraph
+from wsdesc.reconstruction.rigid_frames import RigidFrame, RigidFrames
 
 # One wrong edge that no loop checks bends the whole model.
 MIN_CONFIDENCE_UNCONFIRMED = MIN_CONFIDENCE  # of an edge in no closed triangle
@@ -42,14 +45,29 @@ class PlacedEdge(NamedTuple):
     deviation: float | None  # from the final poses, in standard deviations; None if it was rejected
 
 
+class KeptEdge(NamedTuple):
+    """The state of a pair in an earlier model."""
+
+    rank: int  # of the chosen candidate
+    rejection: str | None  # None if the edge was accepted
+
+
 class Placement(NamedTuple):
     """Poses of all scans, and the state of each pair."""
 
     graph: PoseGraph
     edges: list[PlacedEdge]  # (P,)
+    contradicting: dict[int, str]  # new scans that contradict the others, with the reason; they have no edges
 
 
-def place_scans(pairs: Sequence[Sequence[Edge]], radii: Floats) -> Placement:
+def place_scans(
+    pairs: Sequence[Sequence[Edge]],
+    radii: Floats,
+    *,
+    frames: Sequence[RigidFrame] = (),
+    kept: Mapping[int, KeptEdge] = MappingProxyType({}),
+    new: Collection[int] = (),
+) -> Placement:
     """Place scans by the edges that agree with each other.
 
     Loops of more than three edges are checked by their deviations from the pose graph, as errors add up.
@@ -57,27 +75,75 @@ def place_scans(pairs: Sequence[Sequence[Edge]], radii: Floats) -> Placement:
     Args:
         pairs: P pairs, each with candidate edges between the same two scans, best first.
         radii: (N,) root mean square distance of each scan's points from its centre, in model metres.
+        frames: Scans of an earlier model whose relative poses stay fixed.
+        kept: State of the pairs inside these frames, by number.
+        new: Scans that are added to an earlier model. If half of the confident edges of such a scan
+            contradict its pose, all its edges are rejected.
     """
-    chosen, margin = choose_candidates(pairs, radii)
-    numbers = [p for p, candidates in enumerate(pairs) if candidates]
-    edges = [pairs[p][chosen[p]] for p in numbers]
-    rejections = check_edges(edges, radii)
+    rigid = RigidFrames(len(radii), frames)
+    candidates = [list(edges) for edges in pairs]
+    for p, state in kept.items():
+        candidates[p] = [] if state.rejection else [rigid.fixed(pairs[p][state.rank])]
+    chosen, margin = choose_candidates(candidates, radii)
+    numbers = [p for p, edges in enumerate(candidates) if edges]
+    certain = {k for k, p in enumerate(numbers) if p in kept}
+    edges = [candidates[p][chosen[p]] for p in numbers]
+    rejections, contradictions = _check(edges, radii, certain)
     for k, edge in enumerate(edges):
         least = min(margin[edge.source], margin[edge.target])
         if rejections[k] is None and edge.confidence < MIN_CONFIDENCE_UNCONFIRMED and least < MIN_MARGIN:
             rejections[k] = "one of the scans fits nearly as well at another position"
+    edges = [pairs[p][kept[p].rank] if p in kept else edge for p, edge in zip(numbers, edges, strict=True)]
+    contradicting: dict[int, str] = {}
     while True:
         accepted = [k for k, rejection in enumerate(rejections) if rejection is None]
-        graph = solve(len(radii), [edges[k] for k in accepted])
+        graph = rigid.solve([edges[k] for k in accepted])
         deviations = dict(zip(accepted, graph.deviations.tolist(), strict=True))
-        outliers = {k: deviation for k, deviation in deviations.items() if deviation > OUTLIER}
-        if not outliers:
-            break
+        outliers = {k: d for k, d in deviations.items() if d > OUTLIER and k not in certain}
         for k, deviation in outliers.items():
             rejections[k] = f"{deviation:.0f} standard deviations from the pose that the other edges give"
+            contradictions.add(k)
+        if outliers:
+            continue
+        scan = _most_contradicting(edges, rejections, contradictions, set(new) - contradicting.keys())
+        if scan is None:
+            break
+        contradicting[scan.number] = scan.reason
+        for k, edge in enumerate(edges):
+            if rejections[k] is None and scan.number in (edge.source, edge.target):
+                rejections[k] = "one of the scans contradicts the others"
     placed = {p: PlacedEdge(edges[k], rejections[k], deviations.get(k)) for k, p in enumerate(numbers)}
+    placed |= {p: PlacedEdge(pairs[p][s.rank], s.rejection, None)
+               for p, s in kept.items() if s.rejection and pairs[p]}  # fmt: skip
     no_candidate = PlacedEdge(None, "no alignment found", None)
-    return Placement(graph, [placed.get(p, no_candidate) for p in range(len(pairs))])
+    return Placement(graph, [placed.get(p, no_candidate) for p in range(len(pairs))], contradicting)
+
+
+class _ContradictingScan(NamedTuple):
+    number: int
+    reason: str
+
+
+def _most_contradicting(
+    edges: Sequence[Edge],
+    rejections: Sequence[str | None],
+    contradictions: Collection[int],
+    scans: Collection[int],
+) -> _ContradictingScan | None:
+    """Find the scan of which the most confident edges contradict, if these are at least half of them."""
+    accepted, rejected = Counter[int](), Counter[int]()
+    for k, edge in enumerate(edges):
+        if edge.confidence >= MIN_CONFIDENCE_UNCONFIRMED:
+            counter = accepted if rejections[k] is None else rejected if k in contradictions else None
+            if counter is not None:
+                counter.update({edge.source, edge.target} & set(scans))
+    found = [(rejected[s] - accepted[s], -s) for s in scans if 0 < accepted[s] <= rejected[s]]
+    if not found:
+        return None
+    scan = -max(found)[1]
+    total = accepted[scan] + rejected[scan]
+    text = f"contradicts the other scans: {rejected[scan]} of its {total} confident edges do not fit"
+    return _ContradictingScan(scan, f"{text} the remaining ones")
 
 
 def check_edges(edges: Sequence[Edge], radii: Floats) -> list[str | None]:
@@ -87,19 +153,29 @@ def check_edges(edges: Sequence[Edge], radii: Floats) -> list[str | None]:
         edges: Edges, at most one per pair of scans.
         radii: (N,) root mean square distance of each scan's points from its centre, in model metres.
     """
+    return _check(edges, radii, ())[0]
+
+
+def _check(
+    edges: Sequence[Edge], radii: Floats, certain: Collection[int]
+) -> tuple[list[str | None], set[int]]:
+    """Return why each edge is rejected, or None, and the edges that contradict others.
+
+    Edges that are `certain` are not rejected.
+    """
     required = [MIN_CONFIDENCE_AMBIGUOUS if e.ambiguous else MIN_CONFIDENCE_CONFIRMED for e in edges]
     rejections: list[str | None] = [
         None if edge.confidence >= least else f"confidence below {least}"
         for edge, least in zip(edges, required, strict=True)
     ]
     loops = find_loops([k for k, rejection in enumerate(rejections) if rejection is None], edges, radii)
-    contradicting, confirmed = reject_contradictions(loops, [edge.confidence for edge in edges])
+    contradicting, confirmed = reject_contradictions(loops, [edge.confidence for edge in edges], certain)
     for k, count in contradicting.items():
         rejections[k] = f"contradicts other edges in {count} of its triangles"
     for k, edge in enumerate(edges):
         if rejections[k] is None and edge.confidence < MIN_CONFIDENCE_UNCONFIRMED and k not in confirmed:
             rejections[k] = f"confidence below {MIN_CONFIDENCE_UNCONFIRMED}, and no loop confirms it"
-    return rejections
+    return rejections, set(contradicting)
 
 
 def find_loops(selected: Sequence[int], edges: Sequence[Edge], radii: Floats) -> list[Loop]:
@@ -145,13 +221,14 @@ def _pose_between(edge: Edge, a: int, b: int) -> Floats:
 
 
 def reject_contradictions(
-    loops: Sequence[Loop], confidence: Sequence[float]
+    loops: Sequence[Loop], confidence: Sequence[float], certain: Collection[int] = ()
 ) -> tuple[dict[int, int], set[int]]:
     """Reject edges one by one until all remaining loops are closed.
 
     The edge with the least support is rejected first: edges below `MIN_CONFIDENCE_UNCONFIRMED` before others,
     then by the number of closed minus open loops, then by confidence. With repetitive structure many
-    uncertain edges agree with each other, so they must not outvote confident ones.
+    uncertain edges agree with each other, so they must not outvote confident ones. Edges that are `certain`
+    are not rejected.
 
     Returns:
         Rejected edges with the number of their open loops at that moment, and the edges in closed loops.
@@ -168,7 +245,7 @@ def reject_contradictions(
     def priority(k: int) -> tuple[bool, int, float, int]:
         return confidence[k] >= MIN_CONFIDENCE_UNCONFIRMED, votes[k], confidence[k], k
 
-    queue = [priority(k) for k in loops_of]
+    queue = [priority(k) for k in loops_of if k not in certain]
     heapq.heapify(queue)
     remains = [True] * len(loops)
     rejected: dict[int, int] = {}
@@ -184,5 +261,6 @@ def reject_contradictions(
             for k in loops[number].edges:
                 votes[k] -= 1 if loops[number].closed else -1
                 open_loops[k] -= not loops[number].closed
-                heapq.heappush(queue, priority(k))
+                if k not in certain:
+                    heapq.heappush(queue, priority(k))
     return rejected, {k for loop, left in zip(loops, remains, strict=True) if left for k in loop.edges}

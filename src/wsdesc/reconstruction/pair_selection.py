@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -12,7 +13,7 @@ from torch import Tensor
 
 from wsdesc.cloud.units import INDOOR_RESOLUTION
 from wsdesc.reconstruction.disambiguation import MIN_CANDIDATE_CONFIDENCE
-from wsdesc.reconstruction.jobs import DescribeJob, PairRegistration
+from wsdesc.reconstruction.jobs import CandidatePose, DescribeJob
 from wsdesc.reconstruction.pose_graph import Edge
 from wsdesc.reconstruction.signature import scan_signatures, similar_pairs
 from wsdesc.reconstruction.tasks import load_description
@@ -21,23 +22,28 @@ ALL_PAIRS = 25  # scans up to which all pairs are registered
 _SIMILAR_PAIRS = 20  # similar pairs that are examined per pair to select
 
 Pair = tuple[int, int]  # indices of two scans, ascending
+Origins = Sequence[int | None]  # number of the earlier model of each scan; None for new scans
 
 
 @dataclass(frozen=True, eq=False)
 class RegisteredPair:
     """Candidate edges of two scans."""
 
+    source: int
+    target: int
     edges: list[Edge]  # one per candidate, best first
-    overlaps: list[float]  # per edge: share of the source's points with a partner in the target
+    candidates: tuple[CandidatePose, ...]  # as registered
     keypoints: int  # per scan
 
     @classmethod
-    def of(cls, source: int, target: int, result: PairRegistration, keypoints: int) -> RegisteredPair:
+    def of(
+        cls, source: int, target: int, candidates: tuple[CandidatePose, ...], keypoints: int
+    ) -> RegisteredPair:
         """Make edges between the scans `source` and `target`.
 
         At most one candidate is right, so their confidences add up to at most 1.
         """
-        total = max(1.0, sum(candidate.confidence for candidate in result.candidates))
+        total = max(1.0, sum(candidate.confidence for candidate in candidates))
         edges = [
             Edge(
                 source,
@@ -48,9 +54,14 @@ class RegisteredPair:
                 candidate.rmse or INDOOR_RESOLUTION,
                 candidate.ambiguous,
             )
-            for candidate in result.candidates
+            for candidate in candidates
         ]
-        return cls(edges, [candidate.overlap for candidate in result.candidates], keypoints)
+        return cls(source, target, edges, candidates, keypoints)
+
+    @property
+    def overlaps(self) -> list[float]:
+        """Share of the source's points with a partner in the target, per edge."""
+        return [candidate.overlap for candidate in self.candidates]
 
     @property
     def confidence(self) -> float:
@@ -65,16 +76,29 @@ def signatures_of_scans(scans: Sequence[DescribeJob], seed: int) -> Tensor:
     return signatures[torch.from_numpy(np.argsort(order))]
 
 
-def first_pairs(signatures: Tensor, neighbours: int) -> list[Pair]:
+def first_pairs(signatures: Tensor, neighbours: int, origins: Origins | None = None) -> list[Pair]:
     """Select all pairs of few scans; of many scans, each with its `neighbours` most similar ones.
 
     Args:
         signatures: (N, S), unit vectors.
         neighbours: Similar scans per scan.
+        origins: Number of the earlier model of each scan, None for new scans. Pairs inside a model are not
+            selected. Only new scans and the scans of smaller models look for neighbours.
     """
-    if len(signatures) <= ALL_PAIRS:
-        return list(combinations(range(len(signatures)), 2))
-    return similar_pairs(signatures, neighbours)
+    count = len(signatures)
+    origins = origins or [None] * count
+    if count <= ALL_PAIRS:
+        return [pair for pair in combinations(range(count), 2) if _is_new(pair, origins)]
+    sizes = Counter(origin for origin in origins if origin is not None)
+    largest = max(sizes, key=lambda origin: (sizes[origin], -origin), default=None)
+    searching = [k for k, origin in enumerate(origins) if origin is None or origin != largest]
+    return similar_pairs(signatures, neighbours, searching, origins)
+
+
+def _is_new(pair: Pair, origins: Origins) -> bool:
+    """Return whether two scans are not of the same earlier model."""
+    a, b = (origins[k] for k in pair)
+    return a is None or a != b
 
 
 def connecting_pairs(
@@ -82,12 +106,14 @@ def connecting_pairs(
     registered: Mapping[Pair, RegisteredPair],
     signatures: Tensor,
     limit: int,
+    origins: Origins | None = None,
 ) -> list[Pair]:
     """Select pairs that may connect components: up to `limit` per component except the first, the largest.
 
     Up to a half are registered pairs, those of the highest confidence. Then come the most similar scans that
-    are not registered with each other yet.
+    are not registered with each other yet. Pairs inside an earlier model are not selected; see `first_pairs`.
     """
+    origins = origins or [None] * len(signatures)
     component = {scan: number for number, scans in enumerate(components) for scan in scans}
     rejected: dict[int, list[Pair]] = {}  # pairs between components, by component
     for pair in sorted(registered, key=lambda pair: (-registered[pair].confidence, pair)):
@@ -105,7 +131,7 @@ def connecting_pairs(
         own = rejected.get(number, [])
         unregistered = [pair for pair in similar if pair not in registered]
         ranked = [*own[: limit // 2], *unregistered, *own, *similar]
-        selected.update(list(dict.fromkeys(ranked))[:limit])
+        selected.update(list(dict.fromkeys(p for p in ranked if _is_new(p, origins)))[:limit])
     return sorted(selected)
 
 

@@ -6,43 +6,34 @@ registered once more with more keypoints.
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-import numpy as np
-
-from wsdesc.cloud.local_frame import in_scan_frames
-from wsdesc.cloud.units import INDOOR_RESOLUTION, Scale
-from wsdesc.core.errors import InputError
-from wsdesc.core.executors import Executor, Serial
-from wsdesc.core.folders import locked
-from wsdesc.core.journal import content_of
-from wsdesc.core.progress import ProgressHook, no_progress
-from wsdesc.descriptor import pretrained
+from wsdesc.core.errors import FileFormatError, InputError
+from wsdesc.core.executors import Executor
+from wsdesc.core.progress import ProgressHook
 from wsdesc.descriptor.options import DEFAULT_MODEL
+from wsdesc.reconstruction.assembly import Assembly, assemble
 from wsdesc.reconstruction.control import ControlPoint
-from wsdesc.reconstruction.georeference import georeference
+from wsdesc.reconstruction.growth import extend, renamed
 from wsdesc.reconstruction.inputs import Scans, as_files
-from wsdesc.reconstruction.jobs import DescribeJob, DescribeSettings, FailedScan, HashedScan, ScanSurvey
-from wsdesc.reconstruction.known import Known, read_known
-from wsdesc.reconstruction.loop_closure import Placement, place_scans
-from wsdesc.reconstruction.options import KnownOptions, ReconstructOptions
-from wsdesc.reconstruction.pair_selection import (
-    Pair,
-    RegisteredPair,
-    connecting_pairs,
-    first_pairs,
-    signatures_of_scans,
+from wsdesc.reconstruction.known import read_known
+from wsdesc.reconstruction.members import (
+    check_count,
+    common_resolution,
+    describe_members,
+    describe_settings,
+    hash_scans,
+    readable_scans,
+    separate_duplicates,
+    weights_of,
 )
-from wsdesc.reconstruction.result import EdgeResult, Reconstruction
-from wsdesc.reconstruction.runner import Runner
-from wsdesc.registration.result import Pose
-
-T = TypeVar("T")
-U = TypeVar("U")
+from wsdesc.reconstruction.model_file import MODEL
+from wsdesc.reconstruction.options import KnownOptions, ReconstructOptions
+from wsdesc.reconstruction.result import Reconstruction
+from wsdesc.reconstruction.runner import Runner, open_runner
 
 
 def reconstruct(
@@ -64,6 +55,7 @@ def reconstruct(
     up_angle: float = 1.0,
     device: str = "auto",
     seed: int = 0,
+    fixed: bool = False,
     executor: Executor | None = None,
     progress: ProgressHook | None = None,
     **unknown: Any,
@@ -77,7 +69,8 @@ def reconstruct(
         scans: A folder, or a sequence of folders and scans: files, points (N, 3), and the other forms that
             `as_cloud` takes.
         out: Folder for finished descriptions and pairs. A stopped run continues there and gives the same
-            bits; scans can be added later. None uses a temporary folder.
+            bits. If `Reconstruction.save` wrote a model with the same options into it, only new scans are
+            described, and only pairs with new scans are registered. None uses a temporary folder.
         model: Weights: a name, a file, or the folder of a training run.
         resolution: Working resolution, in the scans' unit. None derives it from all scans.
         keypoints: Keypoints per scan.
@@ -100,6 +93,7 @@ def reconstruct(
         up_angle: Standard deviation of up, in degrees.
         device: Device of the computation: "cpu", "cuda", or "auto" (CUDA where available).
         seed: Seed of all random choices.
+        fixed: Keep the poses of scans that a model in `out` has placed.
         executor: Runs jobs in this process (default), in processes, or on a Dask cluster; see
             `wsdesc.core.executors`.
         progress: Hook that is entered around each step, for progress bars.
@@ -127,146 +121,51 @@ def reconstruct(
     sigmas |= {"control_sigma": control_sigma, "up_angle": up_angle}
     given: dict[str, Any] = {"priors": priors, "control": control, "reference": reference, "up": up}
     given["options"] = KnownOptions.read(sigmas)
-    with _run_folder(out) as folder:
-        runner = Runner(folder, executor or Serial(), progress or no_progress)
-        return _reconstruct(scans, None if out is None else Path(out), o, given, runner)
+    folder = None if out is None else Path(out)
+    with open_runner(folder, executor, progress) as runner:
+        return _reconstruct(scans, folder, o, given, fixed, runner)
 
 
 def _reconstruct(
-    scans: Scans, out: Path | None, o: ReconstructOptions, given: dict[str, Any], runner: Runner
+    scans: Scans,
+    out: Path | None,
+    o: ReconstructOptions,
+    given: dict[str, Any],
+    fixed: bool,
+    runner: Runner,
 ) -> Reconstruction:
     paths, failed = as_files(scans, runner.cache, out)
     known = read_known(paths, **given)
-    files = [HashedScan(str(path.absolute()), content_of(path)) for path in paths.values()]
-    names, files, surveys = _usable(list(paths), files, runner.survey(files), failed)
-    settings = _settings(o, surveys)
-    jobs, descriptions = runner.describe(files, settings)
-    names, jobs, described = _usable(names, jobs, descriptions, failed)
-
-    radii = np.array([scan.radius for scan in described])
-    signatures = signatures_of_scans(jobs, o.seed)
-    registered = runner.register(first_pairs(signatures, o.neighbours), jobs)
-    with runner.progress("place scans", 0):
-        placement = place_scans([pair.edges for pair in registered.values()], radii)
-    retry = connecting_pairs(placement.graph.components, registered, signatures, o.neighbours)
-    if retry and o.more_keypoints > o.keypoints:
-        registered = _register_again(retry, registered, jobs, o.more_keypoints, runner)
-        with runner.progress("place scans again", 0):
-            placement = place_scans([pair.edges for pair in registered.values()], radii)
-
-    local_frames = [np.array(scan.T_scan_local) for scan in described]
-    return _build_result(
-        names, failed, paths, registered, placement, local_frames, settings.resolution, known
-    )
-
-
-def _register_again(
-    pairs: Sequence[Pair],
-    registered: dict[Pair, RegisteredPair],
-    jobs: Sequence[DescribeJob],
-    keypoints: int,
-    runner: Runner,
-) -> dict[Pair, RegisteredPair]:
-    """Register pairs with more keypoints; each pair keeps the result of higher confidence."""
-    scans = sorted({scan for pair in pairs for scan in pair})
-    larger = dict(zip(scans, runner.describe_more([jobs[k] for k in scans], keypoints), strict=True))
-    retried = runner.register(pairs, [larger.get(k, job) for k, job in enumerate(jobs)], "register again")
-    better = {
-        pair: result
-        for pair, result in retried.items()
-        if pair not in registered or result.confidence > registered[pair].confidence
-    }
-    return dict(sorted((registered | better).items()))
-
-
-def _build_result(
-    names: list[str],
-    failed: dict[str, str],
-    paths: dict[str, Path],
-    registered: dict[Pair, RegisteredPair],
-    placement: Placement,
-    local_frames: list[Pose],
-    resolution: float,
-    known: Known,
-) -> Reconstruction:
-    """Express poses and edges in names and coordinates of the files."""
-    geo = georeference(names, placement, local_frames, resolution, known)
-
-    def in_files(T_b_a: Pose, a: int, b: int) -> Pose:
-        T = T_b_a.copy()
-        T[:3, 3] *= resolution / INDOOR_RESOLUTION
-        return in_scan_frames(T, local_frames[a], local_frames[b])
-
-    edges, best = [], dict[int, float]()  # highest confidence per scan
-    for (ends, pair), placed in zip(registered.items(), geo.placement.edges, strict=True):
-        for scan in ends:
-            best[scan] = max(pair.confidence, best.get(scan, 0.0))
-        a, b, T, numbers, rmse = *ends, None, (0.0, 0.0, 0), None
-        if placed.edge is not None:
-            a, b = placed.edge.source, placed.edge.target
-            T = in_files(placed.edge.T_target_source, a, b)
-            rank = next(k for k, edge in enumerate(pair.edges) if edge is placed.edge)
-            numbers = (placed.edge.confidence, pair.overlaps[rank], rank)
-            rmse = placed.edge.rmse * resolution / INDOOR_RESOLUTION
-        edges.append(
-            EdgeResult(
-                names[a], names[b], T, *numbers, pair.keypoints, placed.rejection, placed.deviation, rmse
-            )
-        )
-    placed_scans = [k for scans in geo.components for k in scans]
-    placed_set = set(placed_scans)
-    alone = {
-        name: f"no overlap with another scan found; its best pair has a confidence of {best.get(k, 0):.2f}"
-        for k, name in enumerate(names)
-        if k not in placed_set
-    }
-    return Reconstruction(
-        T_world_scan={names[k]: geo.T_world_scan[k] for k in placed_scans},
-        components=[[names[k] for k in scans] for scans in geo.components],
-        not_placed=failed | alone,
-        edges=edges,
-        resolution=resolution,
-        paths=paths,
-        covariances={names[k]: geo.covariances[k] for k in placed_scans},
-        known=geo.known,
-        in_world=geo.in_world,
-    )
-
-
-def _settings(o: ReconstructOptions, surveys: Sequence[ScanSurvey]) -> DescribeSettings:
-    """Choose the settings that all descriptions share."""
-    scale = Scale.combine([scan.spacing for scan in surveys], [scan.extent for scan in surveys])
-    return DescribeSettings(
-        model=o.model,
-        weights=content_of(pretrained.find(o.model)),
-        resolution=o.resolution or scale.resolution,
-        keypoints=o.keypoints,
-        max_keypoints=max(o.keypoints, o.more_keypoints),
-        device=o.device,
-        seed=o.seed,
-    )
-
-
-def _usable(
-    names: list[str], items: list[T], results: Sequence[U | FailedScan], failed: dict[str, str]
-) -> tuple[list[str], list[T], list[U]]:
-    """Drop failed scans, and add them with the reasons to `failed`."""
-    rows = list(zip(names, items, results, strict=True))
-    failed |= {name: result.error for name, _, result in rows if isinstance(result, FailedScan)}
-    usable = [(name, item, result) for name, item, result in rows if not isinstance(result, FailedScan)]
-    if len(usable) < 2:
-        reasons = "".join(f"; {name} was left out: {reason}" for name, reason in list(failed.items())[:3])
-        raise InputError(f"at least two readable scans are required, found {len(usable)}{reasons}")
-    kept_names, kept_items, kept_results = zip(*usable, strict=True)
-    return list(kept_names), list(kept_items), list(kept_results)
-
-
-@contextmanager
-def _run_folder(out: str | Path | None) -> Iterator[Path]:
-    """Yield the locked folder of a run, or a temporary one."""
-    if out is None:
-        with tempfile.TemporaryDirectory() as folder:
-            yield Path(folder).absolute()
+    if fixed and not known.empty:
+        raise InputError("fixed poses and known poses, control points, up or a reference: use one of them")
+    files, duplicates = separate_duplicates(hash_scans(paths))
+    files, surveys = readable_scans(files, runner, failed)
+    check_count(len(files), failed, duplicates)
+    weights = weights_of(o)
+    base = _earlier_model(out, o, weights)
+    resolution = o.resolution or (base.resolution if base else common_resolution(surveys))
+    settings = describe_settings(o, resolution, weights)
+    if base is not None:
+        base = renamed(base, {file.content: name for name, file in files.items()})
+        assembly = extend(base, files, settings, runner, failed)
     else:
-        with locked(Path(out)):
-            yield Path(out).absolute()
+        assembly = Assembly(describe_members(files, settings, runner, failed), settings, o)
+    check_count(len(assembly.members), failed, duplicates)
+    assembly = replace(assembly, options=o, fixed=fixed, given=known, paths=paths, failed=failed)
+    assembly = replace(assembly, duplicates=duplicates)
+    return replace(assemble(assembly, runner), folder=out)
+
+
+def _earlier_model(out: Path | None, o: ReconstructOptions, weights: str) -> Reconstruction | None:
+    """Read the model that an earlier run with the same options saved; None if it does not help."""
+    if out is None or not (out / MODEL).exists():
+        return None
+    try:
+        model = Reconstruction.load(out)
+    except FileFormatError:
+        return None  # it is reconstructed again, and replaced
+    if model.state is None or model.state.weights != weights:
+        return None
+    used = model.state.options
+    same = used == (o if o.resolution else o.model_copy(update={"resolution": used.resolution}))
+    return model if same else None

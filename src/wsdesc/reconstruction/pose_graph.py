@@ -72,6 +72,14 @@ def edge_factor(edge: Edge) -> Factor:
     return Factor(edge.source, edge.target, edge.T_target_source, information.centre, extent, root, OUTLIER)
 
 
+def deviations(count: int, edges: Sequence[Edge], T_world_scan: Floats) -> Floats:
+    """Return the distance (E,) of each edge from given poses (N, 4, 4), in standard deviations."""
+    if not edges:
+        return np.zeros(0)
+    problem = Problem([edge_factor(edge) for edge in edges], fixed=np.arange(count), count=count)
+    return np.asarray(np.sqrt(problem.squared_errors(T_world_scan)))
+
+
 def connected_scans(count: int, edges: Sequence[Edge]) -> list[list[int]]:
     """Find the connected components of scans: the largest first, then by the first scan."""
     ends = np.array([(e.source, e.target) for e in edges], dtype=np.intp).reshape(-1, 2)

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from wsdesc.core.notebook import NotebookDisplay
 from wsdesc.core.progress import ProgressHook
 from wsdesc.reconstruction.known import KnownResult
 from wsdesc.registration.result import Pose
+
+if TYPE_CHECKING:
+    from wsdesc.core.executors import Executor
+    from wsdesc.reconstruction.inputs import Scans
+    from wsdesc.reconstruction.model_file import ModelState
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +76,9 @@ class Reconstruction(NotebookDisplay):
             unit, then rotation in radians, both in the axes of the frame and relative to it.
         known: What was known beforehand, used and rejected.
         in_world: True if the first component is in the frame of known poses or control points.
+        duplicates: Scans whose file equals that of another scan, with its name. They are left out.
+        state: Everything that the model needs to grow; None if an older version saved it.
+        folder: Folder that the model was loaded from or saved to; None if it was not.
     """
 
     T_world_scan: dict[str, Pose]
@@ -81,6 +90,9 @@ class Reconstruction(NotebookDisplay):
     covariances: dict[str, Pose] = field(default_factory=dict)
     known: list[KnownResult] = field(default_factory=list)
     in_world: bool = False
+    duplicates: dict[str, str] = field(default_factory=dict)
+    state: ModelState | None = None
+    folder: Path | None = None
 
     @property
     def complete(self) -> bool:
@@ -119,11 +131,89 @@ class Reconstruction(NotebookDisplay):
         """Read the result that `save` wrote into a folder.
 
         Raises:
-            FileFormatError: poses.json or graph.json is missing or damaged.
+            FileFormatError: A file is missing or damaged, or was written by another version.
         """
         from wsdesc.reconstruction.export import load
 
         return load(Path(folder))
+
+    def add(
+        self,
+        scans: Scans,
+        *,
+        fixed: bool = False,
+        executor: Executor | None = None,
+        progress: ProgressHook | None = None,
+    ) -> Reconstruction:
+        """Add scans to the model. Only these are described, and only pairs with them are registered.
+
+        Options and working resolution are those of the model. A scan of which half of the confident edges
+        contradict its pose is not placed. Write the result with `save`.
+
+        Args:
+            scans: Scans in any form that `wsdesc.reconstruct` takes.
+            fixed: Keep the poses of scans that are already placed. If a new scan connects two frames, the
+                smaller one moves as a whole.
+            executor: Runs jobs in this process (default), in processes, or on a Dask cluster.
+            progress: Hook that is entered around each step, for progress bars.
+
+        Returns:
+            The larger model. Frames keep the pose of their first scan.
+
+        Raises:
+            WSDescError: The model has no state, or the file of one of its scans was moved or changed.
+        """
+        from wsdesc.reconstruction import growth
+        from wsdesc.reconstruction.runner import open_runner
+
+        with open_runner(self.folder, executor, progress) as runner:
+            return growth.add(self, scans, runner, fixed=fixed)
+
+    def remove(self, names: str | Sequence[str], *, fixed: bool = False) -> Reconstruction:
+        """Remove scans from the model and place the others again. Nothing is registered.
+
+        Args:
+            names: Names of scans.
+            fixed: Keep the poses of the other scans.
+
+        Raises:
+            WSDescError: A name is unknown, fewer than two scans remain, or the model has no state.
+        """
+        from wsdesc.reconstruction import growth
+        from wsdesc.reconstruction.runner import open_runner
+
+        with open_runner(self.folder) as runner:
+            return growth.remove(self, [names] if isinstance(names, str) else names, runner, fixed=fixed)
+
+    def merge(
+        self,
+        other: Reconstruction,
+        out: str | Path | None = None,
+        *,
+        fixed: bool = False,
+        executor: Executor | None = None,
+        progress: ProgressHook | None = None,
+    ) -> Reconstruction:
+        """Merge this model with another one. Only pairs between the two models are registered.
+
+        Options, working resolution and frame are those of this model. If the other one has other options,
+        its scans are described again; its registered pairs are kept.
+
+        Args:
+            other: A model of the same or a neighbouring place.
+            out: Folder for finished descriptions and pairs; None: that of this model, or a temporary folder.
+            fixed: Keep the poses inside the frames of both models.
+            executor: Runs jobs in this process (default), in processes, or on a Dask cluster.
+            progress: Hook that is entered around each step, for progress bars.
+
+        Raises:
+            WSDescError: A model has no state, or the file of one of its scans was moved or changed.
+        """
+        from wsdesc.reconstruction import growth
+        from wsdesc.reconstruction.runner import open_runner
+
+        with open_runner(self.folder if out is None else Path(out), executor, progress) as runner:
+            return growth.merge(self, other, runner, fixed=fixed)
 
     def __repr__(self) -> str:
         return (
@@ -140,5 +230,6 @@ class Reconstruction(NotebookDisplay):
             f"  edges: {accepted} of {len(self.edges)} accepted, resolution {self.resolution:.4g}",
             *(f"  not placed: {name}: {reason}" for name, reason in self.not_placed.items()),
             *(f"  left out: {item}" for item in self.known if not item.accepted),
+            *(f"  duplicate: {name} equals {other}" for name, other in self.duplicates.items()),
         ]
         return "\n".join(lines)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from wsdesc import __version__
-from wsdesc.core.executors import Executor
-from wsdesc.core.folders import make_folder
+from wsdesc.core.executors import Executor, Serial
+from wsdesc.core.folders import locked, make_folder
 from wsdesc.core.journal import Journal, content_key
-from wsdesc.core.progress import ProgressHook
+from wsdesc.core.progress import ProgressHook, no_progress
 from wsdesc.reconstruction.jobs import (
     DescribedScan,
     DescribeJob,
@@ -32,6 +34,7 @@ from wsdesc.reconstruction.tasks import describe_scan, register_pair, survey_sca
 JobT = TypeVar("JobT")
 ResultT = TypeVar("ResultT", bound=Result)
 
+CACHE = "cache"  # folder of the descriptions, in the folder of a run
 _FORMAT = 2  # of results and descriptions; those of another format are computed again
 
 
@@ -45,7 +48,7 @@ class Runner:
     """
 
     def __init__(self, folder: Path, executor: Executor, progress: ProgressHook) -> None:
-        self.cache, self.executor, self.progress = folder / "cache", executor, progress
+        self.cache, self.executor, self.progress = folder / CACHE, executor, progress
         make_folder(self.cache)
         self.journal = Journal(folder / JOURNAL)
 
@@ -57,8 +60,12 @@ class Runner:
         self, files: Sequence[HashedScan], settings: DescribeSettings
     ) -> tuple[list[DescribeJob], list[DescribedScan | FailedScan]]:
         """Describe scans; return the jobs, which name the descriptions in the cache, and their results."""
-        jobs = [DescribeJob(file, settings, self._cache_path(file, settings)) for file in files]
+        jobs = [self.job(file, settings) for file in files]
         return jobs, self._describe("describe scans", jobs)
+
+    def job(self, file: HashedScan, settings: DescribeSettings) -> DescribeJob:
+        """Return the job that names the description of a scan in the cache, without running it."""
+        return DescribeJob(file, settings, self._cache_path(file, settings))
 
     def describe_more(self, jobs: Sequence[DescribeJob], keypoints: int) -> list[DescribeJob]:
         """Describe more keypoints of scans; return jobs that name the larger descriptions."""
@@ -84,7 +91,7 @@ class Runner:
         ]
         results: list[PairRegistration] = self._run(step, register_pair, jobs, identities)
         return {
-            pair: RegisteredPair.of(i, j, result, scans[i].settings.keypoints)
+            pair: RegisteredPair.of(i, j, result.candidates, scans[i].settings.keypoints)
             for pair, (i, j), result in zip(pairs, directed, results, strict=True)
         }
 
@@ -105,6 +112,16 @@ class Runner:
         with self.progress(step, len(jobs)) as advance:
             back = cast(Callable[[dict[str, Any]], ResultT], decode)
             return self.journal.run(self.executor, task, jobs, versioned, advance, encode=encode, decode=back)
+
+
+@contextmanager
+def open_runner(
+    folder: Path | None, executor: Executor | None = None, progress: ProgressHook | None = None
+) -> Iterator[Runner]:
+    """Yield a runner in a locked folder, or in a temporary one."""
+    with tempfile.TemporaryDirectory() if folder is None else locked(folder) as temporary:
+        path = Path(temporary or folder or "").absolute()
+        yield Runner(path, executor or Serial(), progress or no_progress)
 
 
 def _identity(file: HashedScan, settings: DescribeSettings) -> dict[str, Any]:

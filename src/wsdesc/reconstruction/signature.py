@@ -21,7 +21,12 @@ _ITERATIONS = 15  # of k-means
 _ROWS = 512  # scans that are compared with all others in one block
 
 
-def similar_pairs(signatures: Tensor, nearest: int) -> list[tuple[int, int]]:
+def similar_pairs(
+    signatures: Tensor,
+    nearest: int,
+    searching: Sequence[int] | None = None,
+    origins: Sequence[int | None] | None = None,
+) -> list[tuple[int, int]]:
     """Select pairs of scans in which one is among the `nearest` most similar scans of the other.
 
     Pairs (i, j), i < j, are in ascending order. Memory grows linearly with the number of scans.
@@ -29,15 +34,22 @@ def similar_pairs(signatures: Tensor, nearest: int) -> list[tuple[int, int]]:
     Args:
         signatures: (N, S) unit vectors.
         nearest: Similar scans per scan, at least 1.
+        searching: Scans that look for similar ones; None: all.
+        origins: Number of a group per scan, or None. Scans of one group are not paired.
     """
     if nearest < 1:
         raise InputError(f"the number of similar scans must be at least 1, not {nearest}")
+    count = len(signatures)
+    rows = torch.arange(count) if searching is None else torch.tensor(searching, dtype=torch.int64)
+    groups = torch.tensor([-1 - k if g is None else g for k, g in enumerate(origins or [None] * count)])
     pairs = set()
-    for start in range(0, len(signatures), _ROWS):
-        cosines = signatures[start : start + _ROWS] @ signatures.T  # (_ROWS, N)
-        cosines[torch.arange(len(cosines)), torch.arange(start, start + len(cosines))] = -np.inf
-        best = cosines.argsort(dim=1, descending=True, stable=True)[:, : min(nearest, len(signatures) - 1)]
-        pairs |= {(min(i, j), max(i, j)) for i, row in enumerate(best.tolist(), start) for j in row}
+    for some in rows.split(_ROWS):
+        cosines = signatures[some] @ signatures.T  # (_ROWS, N)
+        cosines[groups[some][:, None] == groups] = -np.inf
+        best = cosines.argsort(dim=1, descending=True, stable=True)[:, : min(nearest, count - 1)]
+        possible = cosines.gather(1, best).isfinite()
+        for i, row, usable in zip(some.tolist(), best.tolist(), possible.tolist(), strict=True):
+            pairs |= {(min(i, j), max(i, j)) for j, use in zip(row, usable, strict=True) if use}
     return sorted(pairs)
 
 

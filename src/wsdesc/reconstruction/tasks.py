@@ -76,8 +76,10 @@ def load_description(job: DescribeJob) -> Description:
     """Read a description from the cache; one that is absent or damaged is made again."""
     with suppress(Exception):  # a file that was cut off raises many kinds of errors
         return Description.load(job.cache_path)
-    if content_of(job.file.path) != job.file.content:
-        raise InputError(f"{job.file.path}: the file changed during the run: start again")
+    content = content_of(job.file.path)
+    if content != job.file.content:
+        what = "was moved or deleted" if content.startswith("unreadable") else "changed"
+        raise InputError(f"{job.file.path}: the file {what} during the run: start again")
     settings = job.settings
     try:
         model, name = load_model(settings.model, settings.device)

@@ -1,0 +1,281 @@
+"""Assemble a model: register the new pairs of its scans, and place the scans.
+
+A model has described scans and registered pairs. Some come from earlier models: their pairs are known, and
+only pairs with other scans are registered. All pairs together place the scans.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+
+from wsdesc.cloud.local_frame import in_local_frames, in_scan_frames
+from wsdesc.cloud.units import INDOOR_RESOLUTION
+from wsdesc.core.geometry import Floats, inverse
+from wsdesc.core.progress import ProgressHook
+from wsdesc.reconstruction.georeference import Georeferenced, georeference
+from wsdesc.reconstruction.jobs import DescribedScan, DescribeJob, DescribeSettings
+from wsdesc.reconstruction.known import Known
+from wsdesc.reconstruction.loop_closure import MIN_CONFIDENCE_UNCONFIRMED, KeptEdge, Placement, place_scans
+from wsdesc.reconstruction.model_file import ModelPair, ModelScan, ModelState
+from wsdesc.reconstruction.options import ReconstructOptions
+from wsdesc.reconstruction.pair_selection import (
+    Pair,
+    RegisteredPair,
+    connecting_pairs,
+    first_pairs,
+    signatures_of_scans,
+)
+from wsdesc.reconstruction.result import EdgeResult, Reconstruction
+from wsdesc.reconstruction.rigid_frames import RigidFrame
+from wsdesc.reconstruction.runner import Runner
+from wsdesc.registration.result import Pose
+
+
+@dataclass(frozen=True, eq=False)
+class Member:
+    """A described scan of the model to assemble."""
+
+    name: str
+    path: Path
+    job: DescribeJob
+    scan: DescribedScan
+    origin: int | None = None  # number of the earlier model that it comes from; None for a new scan
+
+    @property
+    def T_scan_local(self) -> Floats:
+        """Local frame (4, 4) of the description, in file coordinates."""
+        return np.array(self.scan.T_scan_local)
+
+
+@dataclass(frozen=True, eq=False)
+class Assembly:
+    """Scans and pairs of a model, before they are placed.
+
+    Attributes:
+        members: All described scans.
+        settings: Settings of the descriptions.
+        options: Options of the model.
+        known: Registered pairs of earlier models, by indices of members.
+        bases: Earlier models, in terms of the names of the members. Frames keep the pose of their first scan.
+        fixed: Keep all relative poses inside the frames of earlier models.
+        paths: File of each scan, by name, with scans that are no members.
+        given: What is known about poses beforehand.
+        failed: Scans that cannot be used, with reasons.
+        duplicates: Scans that equal another one, with its name.
+    """
+
+    members: list[Member]
+    settings: DescribeSettings
+    options: ReconstructOptions
+    known: dict[Pair, RegisteredPair] = field(default_factory=dict)
+    bases: Sequence[Reconstruction] = ()
+    fixed: bool = False
+    paths: dict[str, Path] = field(default_factory=dict)
+    given: Known = field(default_factory=Known)
+    failed: dict[str, str] = field(default_factory=dict)
+    duplicates: dict[str, str] = field(default_factory=dict)
+
+    def register(self, runner: Runner) -> dict[Pair, RegisteredPair]:
+        """Register new pairs; return all pairs."""
+        o, jobs = self.options, [member.job for member in self.members]
+        origins = [member.origin for member in self.members]
+        registered = dict(self.known)
+        if len(set(origins)) == 1 and origins[0] is not None:
+            return registered  # all scans are of one earlier model
+        signatures = signatures_of_scans(jobs, o.seed)
+        pairs = first_pairs(signatures, o.neighbours, origins)
+        registered |= runner.register([pair for pair in pairs if pair not in self.known], jobs)
+        registered = dict(sorted(registered.items()))
+        if o.more_keypoints > o.keypoints:
+            components = self.place(registered, runner.progress).graph.components
+            retry = connecting_pairs(components, registered, signatures, o.neighbours, origins)
+            registered = _register_again(retry, registered, jobs, o.more_keypoints, runner)
+        return registered
+
+    def place(self, registered: Mapping[Pair, RegisteredPair], progress: ProgressHook) -> Placement:
+        """Place all scans."""
+        frames, kept = self._rigid_frames(registered) if self.fixed else ([], {})
+        new = {k for k, member in enumerate(self.members) if self.bases and member.origin is None}
+        radii = np.array([member.scan.radius for member in self.members])
+        with progress("place scans", 0):
+            edges = [pair.edges for pair in registered.values()]
+            return place_scans(edges, radii, frames=frames, kept=kept, new=new)
+
+    def result(self, registered: Mapping[Pair, RegisteredPair], placement: Placement) -> Reconstruction:
+        """Express poses and edges in names and coordinates of the files."""
+        names = [member.name for member in self.members]
+        resolution = self.settings.resolution
+        local_frames = [member.T_scan_local for member in self.members]
+        geo = georeference(names, placement, local_frames, resolution, self.given)
+        edges = []
+        for (ends, pair), placed in zip(registered.items(), geo.placement.edges, strict=True):
+            a, b, T, numbers, rmse = *ends, None, (0.0, 0.0, 0), None
+            if placed.edge is not None:
+                a, b = placed.edge.source, placed.edge.target
+                T = self._in_files(placed.edge.T_target_source, a, b)
+                rank = next(k for k, edge in enumerate(pair.edges) if edge is placed.edge)
+                numbers = (placed.edge.confidence, pair.overlaps[rank], rank)
+                rmse = placed.edge.rmse * resolution / INDOOR_RESOLUTION
+            state = pair.keypoints, placed.rejection, placed.deviation, rmse
+            edges.append(EdgeResult(names[a], names[b], T, *numbers, *state))
+        frames = [_Frame.of(scans, names, geo) for scans in geo.components]
+        if self.given.empty:
+            frames = [self._in_earlier_frame(frame) for frame in frames]
+        placed_names = {name for frame in frames for name in frame.poses}
+        contradicting = {names[k]: reason for k, reason in placement.contradicting.items()}
+        alone = [name for name in names if name not in placed_names]
+        reasons = {name: contradicting.get(name) or _reason(name, edges) for name in alone}
+        return Reconstruction(
+            T_world_scan={name: T for frame in frames for name, T in frame.poses.items()},
+            components=[list(frame.poses) for frame in frames],
+            not_placed=self.failed | reasons,
+            edges=edges,
+            resolution=resolution,
+            paths=self.paths,
+            covariances={name: C for frame in frames for name, C in frame.covariances.items()},
+            known=geo.known,
+            in_world=geo.in_world or any(frame.in_world for frame in frames[:1]),
+            duplicates=self.duplicates,
+            state=self._state(registered),
+        )
+
+    def _in_files(self, T_b_a: Pose, a: int, b: int) -> Pose:
+        """Convert a pose in model metres between local frames to one in file coordinates."""
+        T = T_b_a.copy()
+        T[:3, 3] *= self.settings.resolution / INDOOR_RESOLUTION
+        return in_scan_frames(T, self.members[a].T_scan_local, self.members[b].T_scan_local)
+
+    def _in_earlier_frame(self, frame: _Frame) -> _Frame:
+        """Move a frame so that its first scan of an earlier model keeps its pose, and put that scan first."""
+        for base in self.bases:
+            for number, names in enumerate(base.components):
+                first = next((name for name in names if name in frame.poses), None)
+                if first is not None:
+                    moved = frame.moved(first, base.T_world_scan[first])
+                    return replace(moved, in_world=base.in_world and number == 0)
+        return frame
+
+    def _rigid_frames(
+        self, registered: Mapping[Pair, RegisteredPair]
+    ) -> tuple[list[RigidFrame], dict[int, KeptEdge]]:
+        """Return the frames of earlier models, and the state of the pairs inside them."""
+        index = {member.name: k for k, member in enumerate(self.members)}
+        unit = self.settings.resolution / INDOOR_RESOLUTION
+        frame_of: dict[int, int] = {}
+        frames: list[RigidFrame] = []
+        for base in self.bases:
+            for names in base.components:
+                scans = [index[name] for name in names if name in index and index[name] not in frame_of]
+                if not scans:
+                    continue
+                T_world = {k: base.T_world_scan[self.members[k].name] for k in scans}
+                first = self.members[scans[0]].T_scan_local
+                T_frame = [
+                    in_local_frames(inverse(T_world[scans[0]]) @ T, self.members[k].T_scan_local, first)
+                    for k, T in T_world.items()
+                ]
+                poses = np.stack(T_frame)
+                poses[:, :3, 3] /= unit
+                frame_of |= dict.fromkeys(scans, len(frames))
+                frames.append(RigidFrame(scans, poses))
+        states = {
+            frozenset((index[edge.source], index[edge.target])): KeptEdge(edge.rank, edge.rejection)
+            for base in self.bases[::-1]
+            for edge in base.edges
+            if edge.source in index and edge.target in index
+        }
+        kept = {
+            p: states[frozenset(pair)]
+            for p, pair in enumerate(registered)
+            if frozenset(pair) in states and len({frame_of.get(k, -1 - k) for k in pair}) == 1
+        }
+        return frames, kept
+
+    def _state(self, registered: Mapping[Pair, RegisteredPair]) -> ModelState:
+        names = [member.name for member in self.members]
+        return ModelState(
+            options=self.options.model_copy(update={"resolution": self.settings.resolution}),
+            weights=self.settings.weights,
+            known=self.given,
+            scans={m.name: ModelScan(m.job.file.content, m.scan) for m in self.members},
+            pairs=[
+                ModelPair(names[pair.source], names[pair.target], pair.candidates, pair.keypoints)
+                for pair in registered.values()
+            ],
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _Frame:
+    """Poses and covariances of scans that share a frame, by name."""
+
+    poses: dict[str, Pose]
+    covariances: dict[str, Floats]
+    in_world: bool = False
+
+    @classmethod
+    def of(cls, scans: Sequence[int], names: Sequence[str], geo: Georeferenced) -> _Frame:
+        poses = {names[k]: geo.T_world_scan[k] for k in scans}
+        return cls(poses, {names[k]: geo.covariances[k] for k in scans})
+
+    def moved(self, first: str, T_world_first: Pose) -> _Frame:
+        """Move all scans so that one, which comes first, has the given pose."""
+        poses, covariances = self.poses, self.covariances
+        if not np.array_equal(T_world_first, poses[first]):
+            T = T_world_first @ inverse(poses[first])
+            rotation = np.kron(np.eye(2), T[:3, :3])
+            poses = {name: T @ pose for name, pose in poses.items()}
+            covariances = {name: rotation @ C @ rotation.T for name, C in covariances.items()}
+        return _Frame({first: T_world_first} | {n: T for n, T in poses.items() if n != first}, covariances)
+
+
+def assemble(assembly: Assembly, runner: Runner) -> Reconstruction:
+    """Register the new pairs of a model and place its scans."""
+    registered = assembly.register(runner)
+    return assembly.result(registered, assembly.place(registered, runner.progress))
+
+
+def known_pairs(pairs: Sequence[ModelPair], index: Mapping[str, int]) -> dict[Pair, RegisteredPair]:
+    """Return the registered pairs of a model between scans in `index`, by these indices."""
+    known = {}
+    for pair in pairs:
+        if pair.source in index and pair.target in index:
+            i, j = index[pair.source], index[pair.target]
+            known[min(i, j), max(i, j)] = RegisteredPair.of(i, j, pair.candidates, pair.keypoints)
+    return dict(sorted(known.items()))
+
+
+def _reason(name: str, edges: Sequence[EdgeResult]) -> str:
+    """Return why no edge of a scan was accepted."""
+    own = [edge for edge in edges if name in (edge.source, edge.target)]
+    best = max(own, key=lambda edge: edge.confidence, default=None)
+    if best is None or best.confidence < MIN_CONFIDENCE_UNCONFIRMED:
+        confidence = 0.0 if best is None else best.confidence
+        return f"no overlap with another scan found; its best pair has a confidence of {confidence:.2f}"
+    other = best.target if best.source == name else best.source
+    return f"its edge to {other}, confidence {best.confidence:.2f}, was rejected: {best.rejection}"
+
+
+def _register_again(
+    pairs: Sequence[Pair],
+    registered: dict[Pair, RegisteredPair],
+    jobs: Sequence[DescribeJob],
+    keypoints: int,
+    runner: Runner,
+) -> dict[Pair, RegisteredPair]:
+    """Register pairs with more keypoints; each pair keeps the result of higher confidence."""
+    if not pairs:
+        return registered
+    scans = sorted({scan for pair in pairs for scan in pair})
+    larger = dict(zip(scans, runner.describe_more([jobs[k] for k in scans], keypoints), strict=True))
+    retried = runner.register(pairs, [larger.get(k, job) for k, job in enumerate(jobs)], "register again")
+    better = {
+        pair: result
+        for pair, result in retried.items()
+        if pair not in registered or result.confidence > registered[pair].confidence
+    }
+    return dict(sorted((registered | better).items()))
