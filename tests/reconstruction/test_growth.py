@@ -14,6 +14,7 @@ from wsdesc.core.errors import FileFormatError, InputError
 from wsdesc.core.executors import Serial
 from wsdesc.core.geometry import inverse, transform
 from wsdesc.reconstruction import model_file
+from wsdesc.reconstruction.control import ControlPoint
 from wsdesc.reconstruction.jobs import CandidatePose, DescribedScan, PairRegistration, ScanSurvey
 from wsdesc.reconstruction.pair_selection import ALL_PAIRS
 from wsdesc.reconstruction.pipeline import reconstruct
@@ -394,3 +395,25 @@ def test_merged_cloud_has_the_points_of_all_scans(scan, tmp_path):
     moved = transform(read_points(model.paths["scan_4.ply"]), model.T_world_scan["scan_4.ply"])
     assert len(merged) == 240
     assert np.abs(merged[:, None] - moved).max(axis=2).min(axis=0).max() < 1e-3
+
+
+def test_control_points_stay_with_the_model(scan, tmp_path):
+    """A model in the world stays there when it grows, with its control points or with fixed poses."""
+    T_world = pose(77)
+    control = [
+        ControlPoint(f"scan_{k}.ply", p, tuple(transform(np.array([p]), T_world @ pose(k))[0]), 0.01)
+        for k in (1, 3)
+        for p in ((0.0, 0.0, 0.0), (1.0, 0.0, 0.0), (0.0, 1.0, 0.0))
+    ]
+    model = make(scan, [1, 2, 3], tmp_path / "model", control=control)
+    assert model.in_world
+    for fixed in (False, True):
+        larger = model.add([scan(4)], fixed=fixed)
+        assert larger.in_world
+        np.testing.assert_allclose(larger.T_world_scan["scan_4.ply"], T_world @ pose(4), atol=0.05)
+    assert len(larger.known) == 0
+    assert len(model.remove("scan_3.ply").known) == 3
+    again = reconstruct([scan(k) for k in (1, 2, 3)], tmp_path / "model", **NO_RETRY)
+    assert again.in_world
+    with pytest.raises(InputError, match="use one of them"):
+        reconstruct([scan(1), scan(2)], control=control[:3], fixed=True, **NO_RETRY)

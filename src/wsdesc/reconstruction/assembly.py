@@ -120,8 +120,8 @@ class Assembly:
                 rank = next(k for k, edge in enumerate(pair.edges) if edge is placed.edge)
                 numbers = (placed.edge.confidence, pair.overlaps[rank], rank)
                 rmse = placed.edge.rmse * resolution / INDOOR_RESOLUTION
-            state = pair.keypoints, placed.rejection, placed.deviation, rmse
-            edges.append(EdgeResult(names[a], names[b], T, *numbers, *state))
+            keypoints, rejection, deviation = pair.keypoints, placed.rejection, placed.deviation
+            edges.append(EdgeResult(names[a], names[b], T, *numbers, keypoints, rejection, deviation, rmse))
         frames = [_Frame.of(scans, names, geo) for scans in geo.components]
         if self.given.empty:
             frames = [self._in_earlier_frame(frame) for frame in frames]
