@@ -1,0 +1,190 @@
+"""Measure place recognition: which share of the overlapping pairs is among the pairs that are registered.
+
+    python -m benchmarks.places --sites 32 --scans 10 [--seed 500] [--keypoints 500] [--work DIR]
+
+Sites are synthetic: rooms, floors with repetitive structure, streets and courtyards in turn. Each kind is
+described at its own working resolution, and every scan is compared with the scans of all sites. A pair
+overlaps if each scan has 20 % of its points within three resolutions of the other.
+
+Prints, over the number of similar scans that each scan is registered with: pairs per scan, and the share of
+overlapping pairs among them, for all kinds and for each. Prepared scans stay in DIR, where a stopped run
+continues.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Callable
+from itertools import combinations
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from scipy.spatial import cKDTree
+
+from benchmarks.common import make_parser, print_machine, print_rows, run_command
+from wsdesc.cloud.clean import clean_cloud
+from wsdesc.cloud.convert import as_cloud
+from wsdesc.cloud.units import INDOOR_RESOLUTION, measure
+from wsdesc.core.atomic import atomic_write
+from wsdesc.core.geometry import transform
+from wsdesc.datasets.synthetic import room_scans
+from wsdesc.datasets.synthetic.floor import floor_scans
+from wsdesc.datasets.synthetic.scanning import SyntheticScan
+from wsdesc.datasets.synthetic.survey import site_scans
+from wsdesc.descriptor.description import load_model, prepare_scan
+
+MIN_OVERLAP = 0.2  # share of the points of both scans
+NEAR = 3.0  # resolutions between points of an overlap
+NEIGHBOURS = (4, 6, 8, 10, 15, 20)
+
+
+def make_site(kind: str, seed: int, count: int) -> list[SyntheticScan]:
+    """Scan a synthetic site."""
+    if kind == "room":
+        return room_scans(seed, count)
+    if kind == "floor":
+        return floor_scans(seed, count)
+    return site_scans(kind, seed, count, overlaps=(0.2, 0.9))
+
+
+KINDS = ("room", "floor", "street", "courtyard")
+
+
+class SiteData(NamedTuple):
+    """Described scans of a site."""
+
+    descriptors: list[np.ndarray]  # (K, C) of each scan
+    keypoints: list[np.ndarray]  # (K, 3) of each scan, in model metres
+    overlap: np.ndarray  # (N, N) smaller share of the two scans that overlaps
+
+    def save(self, path: Path) -> None:
+        lengths = [len(d) for d in self.descriptors]
+        with atomic_write(path) as temporary, temporary.open("wb") as file:
+            np.savez(
+                file,
+                lengths=lengths,
+                descriptors=np.concatenate(self.descriptors).astype(np.float32),
+                keypoints=np.concatenate(self.keypoints).astype(np.float32),
+                overlap=self.overlap,
+            )
+
+    @classmethod
+    def load(cls, path: Path) -> SiteData:
+        with np.load(path) as arrays:
+            ends = np.cumsum(arrays["lengths"])[:-1]
+            return cls(
+                np.split(arrays["descriptors"], ends),
+                np.split(arrays["keypoints"], ends),
+                arrays["overlap"],
+            )
+
+
+def describe_site(kind: str, seed: int, count: int, keypoints: int, model: str) -> SiteData:
+    """Scan and describe a site, each scan in its own frame, and measure all overlaps."""
+    network, name = load_model(model, "cpu")
+    scans = make_site(kind, seed, count)
+    clouds = [np.asarray(scan.points, np.float64) for scan in scans]
+    resolution = measure(*clouds).resolution
+    descriptors, places, points = [], [], []
+    for scan, cloud in zip(scans, clouds, strict=True):
+        prepared = prepare_scan(clean_cloud(as_cloud(cloud), "none"), resolution, name, 0, keypoints)
+        described = prepared.extend(network, keypoints)
+        descriptors.append(described.descriptors.numpy())
+        places.append(described.keypoints.numpy())
+        own = described.points.double().numpy() * resolution / INDOOR_RESOLUTION
+        points.append(transform(transform(own, described.T_scan_local), scan.T_world_scan))
+    return SiteData(descriptors, places, overlaps(points, NEAR * resolution))
+
+
+def overlaps(points: list[np.ndarray], distance: float) -> np.ndarray:
+    """Return the smaller share (N, N) of points of two scans within a distance of the other."""
+    trees = [cKDTree(cloud) for cloud in points]
+    share = np.zeros((len(points), len(points)))
+    for a, b in combinations(range(len(points)), 2):
+        shares = [
+            np.isfinite(trees[j].query(points[i][::7], distance_upper_bound=distance)[0]).mean()
+            for i, j in ((a, b), (b, a))
+        ]
+        share[a, b] = share[b, a] = min(shares)
+    return share
+
+
+class Places(NamedTuple):
+    """Scans of many sites."""
+
+    descriptors: list[torch.Tensor]
+    keypoints: list[torch.Tensor]
+    kind: list[str]
+    true: set[tuple[int, int]]  # pairs that overlap
+
+    @classmethod
+    def of(cls, sites: list[tuple[str, SiteData]]) -> Places:
+        descriptors, keypoints, kinds, true = [], [], [], set()
+        for kind, site in sites:
+            start = len(descriptors)
+            descriptors += [torch.from_numpy(d.copy()) for d in site.descriptors]
+            keypoints += [torch.from_numpy(k.copy()) for k in site.keypoints]
+            kinds += [kind] * len(site.descriptors)
+            a, b = np.nonzero(np.triu(site.overlap >= MIN_OVERLAP, 1))
+            true |= {(start + int(i), start + int(j)) for i, j in zip(a, b, strict=True)}
+        return cls(descriptors, keypoints, kinds, true)
+
+    def recall(self, pairs: set[tuple[int, int]], kind: str | None = None) -> float:
+        """Return the share of overlapping pairs, of one kind of site or of all, among the pairs."""
+        own = {pair for pair in self.true if kind in (None, self.kind[pair[0]])}
+        return len(own & pairs) / max(1, len(own))
+
+
+def prepare(arguments: argparse.Namespace, folder: Path) -> Places:
+    """Describe all sites, or read those that an earlier run described."""
+    sites = []
+    for number in range(arguments.sites):
+        kind, seed = KINDS[number % len(KINDS)], arguments.seed + number
+        path = folder / f"{kind}-{seed}-{arguments.scans}-{arguments.keypoints}.npz"
+        if not path.exists():
+            describe_site(kind, seed, arguments.scans, arguments.keypoints, arguments.model).save(path)
+        sites.append((kind, SiteData.load(path)))
+    return Places.of(sites)
+
+
+def table(places: Places, select: Callable[[int], set[tuple[int, int]]]) -> list[list[str]]:
+    """Return rows of recall over the number of neighbours."""
+    rows = [["neighbours", "pairs per scan", "all", *KINDS]]
+    for neighbours in NEIGHBOURS:
+        pairs = select(neighbours)
+        shares = [places.recall(pairs, kind) for kind in (None, *KINDS)]
+        count = len(pairs) / len(places.kind)
+        rows.append([str(neighbours), f"{count:.1f}", *(f"{100 * share:.1f}" for share in shares)])
+    return rows
+
+
+def main(arguments: argparse.Namespace) -> None:
+    from wsdesc.reconstruction.signature import scan_signatures, similar_pairs
+
+    print_machine()
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = arguments.work or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
+        places = prepare(arguments, folder)
+    print(f"{arguments.sites} sites, {len(places.kind)} scans, {len(places.true)} overlapping pairs")
+    signatures = scan_signatures(places.descriptors, 0)
+    print_rows(table(places, lambda nearest: set(similar_pairs(signatures, nearest))))
+
+
+def parser() -> argparse.ArgumentParser:
+    parser = make_parser("places", __doc__)
+    parser.add_argument("--sites", type=int, default=32, help="number of sites (default: %(default)s)")
+    parser.add_argument("--scans", type=int, default=10, help="scans per site (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=500, help="seed of the first site (default: %(default)s)")
+    parser.add_argument("--keypoints", type=int, default=500, help="per scan (default: %(default)s)")
+    parser.add_argument("--model", default="indoor-fast", help="weights (default: %(default)s)")
+    parser.add_argument("--work", type=Path, help="folder for described scans")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(run_command(parser(), main))
