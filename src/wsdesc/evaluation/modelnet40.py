@@ -28,6 +28,7 @@ from wsdesc.evaluation.provenance import RunLog
 from wsdesc.evaluation.records import Record, RecordStore
 from wsdesc.evaluation.results import BenchmarkResults, EvaluatedMethod
 from wsdesc.evaluation.score import estimate_pose
+from wsdesc.evaluation.stopwatch import Stopwatch
 from wsdesc.evaluation.summary import failure_notes
 from wsdesc.evaluation.tables import NONE, Table, percent
 from wsdesc.matching import mutual_matches
@@ -153,6 +154,7 @@ def score_shapes(method: Method, pair: ShapePair, options: ShapeOptions, where: 
     """
     source, target = torch.from_numpy(pair.source), torch.from_numpy(pair.target)
     T, matches, failure = None, None, None
+    stopwatch = Stopwatch(method.device)
     if method.describer is not None:
         matches = 0
         failure, descriptors = _describe(method, [source, target], options.unit, where)
@@ -172,6 +174,7 @@ def score_shapes(method: Method, pair: ShapePair, options: ShapeOptions, where: 
                 T = fit_rigid(source[inliers[:, 0]], target[inliers[:, 1]]).numpy()
     else:
         T, failure = estimate_pose(method, source, target, options.unit, where)
+    seconds = stopwatch.seconds()
     estimate = np.eye(4) if T is None else T
     return {
         "matches": matches,
@@ -181,6 +184,7 @@ def score_shapes(method: Method, pair: ShapePair, options: ShapeOptions, where: 
         "rotation_error": float(rotation_error_deg(estimate, pair.T_target_source)),
         "translation_error": float(translation_error(estimate, pair.T_target_source)),
         "failure": failure,
+        "seconds": seconds,
     }
 
 

@@ -121,7 +121,7 @@ def _score_with_jobs(
             scans[number] = file | exchange | {"content": content_of(file["path"])}
         jobs = [common | {"scan": scans[number]} for number in numbers]
         for k, result in executor.run(describe_scan_job, jobs):
-            scans[numbers[k]]["failure"] = result["failure"]
+            scans[numbers[k]] |= {"failure": result["failure"], "seconds": result["seconds"]}
             scan_described()
         options = setup.options.model_dump(mode="json")
         yield from executor.run(
@@ -142,7 +142,7 @@ def _score_with_jobs(
 
 
 def describe_scan_job(job: Job) -> Result:
-    """Describe a scan, write its descriptors, and return why they are unusable, if they are."""
+    """Describe a scan, write its descriptors, and return why they are unusable, if they are, and the time."""
     file, method = job["scan"], _method(job)
     if content_of(file["path"]) != file["content"]:
         raise InputError(f"{file['path']}: the file differs on a worker; give all workers the same files")
@@ -150,7 +150,7 @@ def describe_scan_job(job: Job) -> Result:
     if described.descriptors is not None:
         with atomic_write(file["descriptors"]) as temporary:
             np.save(temporary, described.descriptors.cpu().numpy())
-    return {"failure": described.failure}
+    return {"failure": described.failure, "seconds": described.seconds}
 
 
 def score_pair_job(job: Job) -> Result:
@@ -184,7 +184,7 @@ def _read_described(file: str, has_descriptors: bool) -> DescribedScan:
     job = json.loads(file)
     readable = has_descriptors and Path(job["descriptors"]).is_file()  # missing where the peer has failed
     arrays = torch.from_numpy(np.load(job["descriptors"], allow_pickle=False)) if readable else None
-    return DescribedScan(_load(job), arrays, job["failure"])
+    return DescribedScan(_load(job), arrays, job["failure"], job["seconds"])
 
 
 def _load(file: Job) -> EvaluationScan:

@@ -46,7 +46,8 @@ def evaluate_pairs(
     - matches, dimension and inlier_ratio, None for methods that estimate poses;
     - found, T_i_j, rotation_error in degrees and translation_error in the files' unit, None if not found;
     - r1_error in squared units and r1, None where R1 does not count the pair; r2;
-    - failure: why the method gave no usable result, else None.
+    - failure: why the method gave no usable result, else None;
+    - seconds: time of the method on this pair.
 
     Args:
         benchmark: name of the benchmark, part of the settings of the records.

@@ -20,6 +20,7 @@ from wsdesc.cloud.sampling import voxel_downsample
 from wsdesc.core.geometry import transform
 from wsdesc.evaluation.methods import Method, MethodFailure
 from wsdesc.evaluation.scenes import EvaluationScene, read_keypoints
+from wsdesc.evaluation.stopwatch import Stopwatch
 
 _FAR = 1000  # times the extent of a scan
 
@@ -101,6 +102,7 @@ class DescribedScan:
     scan: EvaluationScan
     descriptors: Tensor | None  # (K, C); None for methods that estimate poses
     failure: str | None = None  # why all pairs with this scan fail
+    seconds: float = 0.0  # time of the description
 
 
 def describe_scan(method: Method, scan: EvaluationScan, unit: float, where: str) -> DescribedScan:
@@ -111,10 +113,12 @@ def describe_scan(method: Method, scan: EvaluationScan, unit: float, where: str)
     """
     if method.describer is None:
         return DescribedScan(scan, None)
+    stopwatch = Stopwatch(method.device)
     try:
         descriptors = method.describe(scan.points, scan.keypoints, unit, where)
     except MethodFailure as error:
         return DescribedScan(scan, None, str(error))
+    seconds = stopwatch.seconds()
     bad = int((~descriptors.isfinite().all(dim=1)).sum())
     failure = f"{where}: {bad} of {len(descriptors)} descriptors are not finite" if bad else None
-    return DescribedScan(scan, descriptors, failure)
+    return DescribedScan(scan, descriptors, failure, seconds)

@@ -24,6 +24,7 @@ from wsdesc.evaluation.options import PairwiseOptions
 from wsdesc.evaluation.records import Record
 from wsdesc.evaluation.scans import DescribedScan
 from wsdesc.evaluation.scenes import PairTruth
+from wsdesc.evaluation.stopwatch import Stopwatch
 from wsdesc.matching import mutual_matches
 
 
@@ -36,7 +37,11 @@ def score_pair(
     unit: float,
     options: PairwiseOptions,
 ) -> Record:
-    """Score a pair with the first `count` keypoints of each scan: a record without its key."""
+    """Score a pair with the first `count` keypoints of each scan: a record without its key.
+
+    Its `seconds` are the time of both descriptions, for `count` keypoints, and of everything after them.
+    """
+    stopwatch = Stopwatch(method.device)
     failure = source.failure or target.failure
     p, q = source.scan, target.scan
     record: Record = {"unit": unit, "matches": None, "dimension": None, "inlier_ratio": None}
@@ -57,8 +62,10 @@ def score_pair(
     else:
         T, failure = estimate_pose(method, p.points, q.points, unit, f"pair {pair.i} {pair.j}")
         T_q_p = None if T is None else torch.from_numpy(T)
+    seconds = stopwatch.seconds()
+    seconds += sum(end.seconds * min(1, count / max(1, len(end.scan.keypoints))) for end in (source, target))
     T_i_j = None if T_q_p is None else q.pose_in_file(T_q_p @ p.T_work_file)
-    return record | compare_with_truth(pair, T_i_j, unit) | {"failure": failure}
+    return record | compare_with_truth(pair, T_i_j, unit) | {"failure": failure, "seconds": seconds}
 
 
 def estimate_pose(

@@ -46,15 +46,15 @@ def run_timing(
 ) -> BenchmarkResults:
     """Time methods on the first scene at or below `root`; results go to `out`/timing.
 
-    Models are timed on each device, peers on the CPU. A run is never continued: it measures all times on one
-    machine.
+    Models and learned peers are timed on each device, other peers on the CPU. A run is never continued: it
+    measures all times on one machine.
 
     Args:
         root: folder in the layout of 3DMatch.
         methods: methods to time.
         options: options of the protocol.
         out: folder of the results.
-        devices: devices of the models.
+        devices: devices of the models and learned peers.
         command: command line to record with the results.
         progress: hook for progress bars.
     """
@@ -73,7 +73,10 @@ def run_timing(
             scan_done = bars.enter_context(progress(f"{label}: scans", len(described)))
             pair_done = bars.enter_context(progress(f"{label}: pairs", len(pairs)))
             for number in described:
-                record, descriptors[number] = _time_scan(method, scans[number], options, number)
+                scan = scans[number]
+                if method.full_cloud:
+                    scan = replace(scan, points=_all_points(scene, number, options))
+                record, descriptors[number] = _time_scan(method, scan, options, number)
                 records[method.name].append(record)
                 scan_done(1)
             for pair in pairs:
@@ -130,8 +133,8 @@ def _summarise(
 
 
 def _on_devices(method: Method, devices: Sequence[str]) -> list[Method]:
-    """Copy a model to each device; other methods stay on the CPU."""
-    if not isinstance(method.describer, WSDesc):
+    """Copy a model or a learned peer to each device; other methods stay on the CPU."""
+    if not isinstance(method.describer, WSDesc) and not method.source:
         return [method]
     return [replace(method, device=device) for device in devices]
 
@@ -199,10 +202,10 @@ def _time_matches(sides: list[tuple[Tensor, Tensor]], options: TimingOptions) ->
 
 def _time_pose(method: Method, clouds: list[Tensor], options: TimingOptions) -> Record:
     """Measure a pose estimator on one pair, in ms."""
-    estimate = method.estimator
-    assert estimate is not None
     source, target = clouds
-    return {"whole": median_ms(lambda: estimate(source, target, options.unit), options.repeats)}
+    return {
+        "whole": median_ms(lambda: method.estimate(source, target, options.unit, "timing"), options.repeats)
+    }
 
 
 @torch.inference_mode()
