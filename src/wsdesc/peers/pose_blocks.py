@@ -1,0 +1,257 @@
+"""Parts that several pose networks share: graphs, embeddings, attention, and the rigid fit with gradients.
+
+Features are channel last: (B, N, C) of points, (B, N, K, C) of edges to K neighbours.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+_SPREAD = 1e-6  # added to the diagonal: equal singular values have no gradient
+
+
+def fit_pose(source: Tensor, target: Tensor, weights: Tensor | None = None) -> Tensor:
+    """Fit poses (B, 4, 4) to matched points (B, N, 3) with weights (B, N); differentiable, in float32."""
+    with torch.autocast(source.device.type, enabled=False):
+        source, target = source.float(), target.float()
+        share = torch.ones_like(source[..., 0]) if weights is None else weights.float()
+        share = (share / share.sum(-1, keepdim=True).clamp_min(1e-12))[..., None]  # (B, N, 1)
+        mean_source, mean_target = (share * source).sum(1), (share * target).sum(1)  # (B, 3)
+        cross = (source - mean_source[:, None]).mT @ (share * (target - mean_target[:, None]))  # (B, 3, 3)
+        return pose_of_moments(cross, mean_source, mean_target)
+
+
+def pose_of_moments(cross: Tensor, mean_source: Tensor, mean_target: Tensor) -> Tensor:
+    """Compute poses (B, 4, 4) from cross moments (B, 3, 3), Σ s gᵀ, and means (B, 3)."""
+    scale = cross.detach().abs().amax((-2, -1), keepdim=True).clamp_min(1e-20)
+    spread = _SPREAD * torch.diag(torch.tensor([1.0, 2.0, 3.0], device=cross.device))
+    U, _, Vh = torch.linalg.svd(cross / scale + spread)
+    flip = torch.ones_like(mean_source)
+    flip[:, 2] = torch.det(U.detach() @ Vh.detach()).sign()
+    R = Vh.mT @ (flip[..., None] * U.mT)
+    return poses(R, mean_target - (R @ mean_source[..., None]).squeeze(-1))
+
+
+def poses(R: Tensor, t: Tensor) -> Tensor:
+    """Join rotations (B, 3, 3) and translations (B, 3) to poses (B, 4, 4)."""
+    last = torch.tensor([0.0, 0.0, 0.0, 1.0], device=R.device, dtype=R.dtype).expand(len(R), 1, 4)
+    return torch.cat([torch.cat([R, t[..., None]], -1), last], 1)
+
+
+def move(points: Tensor, T: Tensor) -> Tensor:
+    """Transform points (B, N, 3) by poses (B, 4, 4)."""
+    return points @ T[:, :3, :3].mT + T[:, None, :3, 3]
+
+
+def invert(T: Tensor) -> Tensor:
+    """Invert poses (B, 4, 4)."""
+    R = T[:, :3, :3].mT
+    return poses(R, -(R @ T[:, :3, 3:]).squeeze(-1))
+
+
+def pose_loss(estimate: Tensor, truth: Tensor) -> Tensor:
+    """Compare poses (B, 4, 4): mean squares of R_estᵀ R − I and of the difference of translations."""
+    identity = torch.eye(3, device=truth.device)
+    turn = estimate[:, :3, :3].mT @ truth[:, :3, :3] - identity
+    return turn.square().mean() + (estimate[:, :3, 3] - truth[:, :3, 3]).square().mean()
+
+
+def nearest(queries: Tensor, points: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Find the nearest points (B, N, C) of queries (B, Q, C), at most `count`: distances and indices."""
+    distance = torch.cdist(queries.float(), points.float(), compute_mode="donot_use_mm_for_euclid_dist")
+    return distance.topk(min(count, points.shape[1]), largest=False)  # type: ignore[return-value]
+
+
+@torch.no_grad()
+def feature_graph(features: Tensor, count: int) -> Tensor:
+    """Find the `count` nearest features (B, N, K) of features (B, N, C), by their scalar products."""
+    with torch.autocast(features.device.type, enabled=False):
+        x = features.float() - features.float().mean(1, keepdim=True)  # no digits are lost on a common offset
+        closeness = 2 * (x @ x.mT) - x.square().sum(-1)[:, None]  # (B, N, N)
+        return closeness.topk(min(count, x.shape[1])).indices
+
+
+def gather(values: Tensor, indices: Tensor) -> Tensor:
+    """Select rows of values (B, N, C) by indices (B, ...): (B, ..., C)."""
+    flat = indices.flatten(1)
+    rows = flat + values.shape[1] * torch.arange(len(values), device=values.device)[:, None]
+    return values.flatten(0, 1)[rows.flatten()].view(*indices.shape, values.shape[-1])
+
+
+class Normed(nn.Module):
+    """Batch normalisation of the last channel, then an activation."""
+
+    def __init__(self, width: int, slope: float = 0.0) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm1d(width)
+        self.slope = slope
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalise features (..., C)."""
+        y = self.norm(x.flatten(0, -2)).view_as(x)
+        return functional.leaky_relu(y, self.slope) if self.slope else functional.relu(y)
+
+
+def pointwise(*widths: int, slope: float = 0.0) -> nn.Sequential:
+    """Build layers for each point: linear, batch normalisation, ReLU (leaky with a slope)."""
+    layers: list[nn.Module] = []
+    for before, after in pairwise(widths):
+        layers += [nn.Linear(before, after, bias=False), Normed(after, slope)]
+    return nn.Sequential(*layers)
+
+
+class EdgeLinear(nn.Module):
+    """A linear layer of edges (neighbour, centre), computed at the points before edges are formed."""
+
+    def __init__(self, before: int, after: int) -> None:
+        super().__init__()
+        self.neighbour = nn.Linear(before, after, bias=False)
+        self.centre = nn.Linear(before, after, bias=False)
+
+    def forward(self, features: Tensor, graph: Tensor) -> Tensor:
+        """Map features (B, N, C) and their graph (B, N, K) to edges (B, N, K, D)."""
+        return gather(self.neighbour(features), graph) + self.centre(features)[:, :, None]
+
+
+class StaticDgcnn(nn.Module):
+    """DCP's embedding: one graph of coordinates, edge-wise layers, a maximum over neighbours after each."""
+
+    def __init__(self, width: int = 512, neighbours: int = 20) -> None:
+        super().__init__()
+        self.neighbours = neighbours
+        self.first = EdgeLinear(3, 64)
+        self.first_norm = Normed(64)
+        self.edges = nn.ModuleList([pointwise(64, 64), pointwise(64, 128), pointwise(128, 256)])
+        self.last = pointwise(512, width)
+
+    def forward(self, points: Tensor) -> Tensor:
+        """Embed points (B, N, 3): (B, N, C)."""
+        with torch.no_grad():
+            graph = nearest(points, points, self.neighbours)[1]
+        x = self.first_norm(self.first(points, graph))
+        maxima = [x.amax(2)]
+        for layer in self.edges:
+            x = layer(x)
+            maxima.append(x.amax(2))
+        embedding: Tensor = self.last(torch.cat(maxima, -1))
+        return embedding
+
+
+class DynamicDgcnn(nn.Module):
+    """PRNet's embedding: a new graph in feature space before each edge layer."""
+
+    def __init__(self, width: int = 512, neighbours: int = 20, slope: float = 0.2) -> None:
+        super().__init__()
+        self.neighbours = neighbours
+        sizes = [3, 64, 64, 128, 256]
+        self.edges = nn.ModuleList([EdgeLinear(a, b) for a, b in pairwise(sizes)])
+        self.norms = nn.ModuleList([Normed(b, slope) for b in sizes[1:]])
+        self.last = pointwise(512, width, slope=slope)
+
+    def forward(self, points: Tensor) -> Tensor:
+        """Embed points (B, N, 3): (B, N, C)."""
+        x, parts = points, []
+        for edge, norm in zip(self.edges, self.norms, strict=True):
+            x = norm(edge(x, feature_graph(x, self.neighbours))).amax(2)
+            parts.append(x)
+        embedding: Tensor = self.last(torch.cat(parts, -1))
+        return embedding
+
+
+class _LayerNorm(nn.Module):
+    """The layer norm of DCP: unbiased standard deviation, to which 1e-6 is added."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.scale, self.shift = nn.Parameter(torch.ones(width)), nn.Parameter(torch.zeros(width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x.float()
+        return self.scale * (x - x.mean(-1, keepdim=True)) / (x.std(-1, keepdim=True) + 1e-6) + self.shift
+
+
+class _Attention(nn.Module):
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.query, self.key, self.value, self.out = (nn.Linear(width, width) for _ in range(4))
+
+    def forward(self, x: Tensor, memory: Tensor) -> Tensor:
+        q, k, v = (
+            layer(y).unflatten(-1, (self.heads, -1)).transpose(1, 2)
+            for layer, y in ((self.query, x), (self.key, memory), (self.value, memory))
+        )
+        attended = functional.scaled_dot_product_attention(q, k, v)
+        return self.out(attended.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
+
+
+class Transformer(nn.Module):
+    """One encoder block and one decoder block, normalised before each part, without dropout."""
+
+    def __init__(self, width: int = 512, heads: int = 4, hidden: int = 1024, slope: float = 0.0) -> None:
+        super().__init__()
+        activation: Callable[[], nn.Module] = (lambda: nn.LeakyReLU(slope)) if slope else nn.ReLU
+        self.attention = nn.ModuleList(
+            [_Attention(width, heads) for _ in range(3)]
+        )  # encoder, decoder, cross
+        self.forwards = nn.ModuleList(
+            [
+                nn.Sequential(nn.Linear(width, hidden), activation(), nn.Linear(hidden, width))
+                for _ in range(2)
+            ]
+        )
+        self.norms = nn.ModuleList([_LayerNorm(width) for _ in range(7)])
+
+    def forward(self, other: Tensor, own: Tensor) -> Tensor:
+        """Encode features (B, M, C) of the other cloud, decode own features (B, N, C): (B, N, C)."""
+        encoder, decoder, cross = self.attention
+        x = other
+        y = self.norms[0](x)
+        x = x + encoder(y, y)
+        memory = self.norms[2](x + self.forwards[0](self.norms[1](x)))
+        x = own
+        y = self.norms[3](x)
+        x = x + decoder(y, y)
+        x = x + cross(self.norms[4](x), memory)
+        result: Tensor = self.norms[6](x + self.forwards[1](self.norms[5](x)))
+        return result
+
+    def contextual(self, source: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+        """Add to the features of each cloud what the transformer makes of both."""
+        return source + self(target, source), target + self(source, target)
+
+
+def soft_targets(source_features: Tensor, target_features: Tensor, target: Tensor) -> Tensor:
+    """Average target points (B, M, 3) by the softmax of scaled scalar products: (B, N, 3)."""
+    with torch.autocast(target.device.type, enabled=False):
+        p, q = source_features.float(), target_features.float()
+        scores = (p @ q.mT / math.sqrt(p.shape[-1])).softmax(-1)  # (B, N, M)
+        return scores @ target.float()
+
+
+def estimate_normals(points: Tensor, neighbours: int = 16) -> Tensor:
+    """Estimate unit normals (B, N, 3) without a sign, from the nearest points."""
+    from wsdesc.core.eigen import symmetric_eigen
+
+    with torch.no_grad(), torch.autocast(points.device.type, enabled=False):
+        local = gather(points, nearest(points, points, neighbours)[1])  # (B, N, K, 3)
+        local = local - local.mean(2, keepdim=True)
+        covariance = local.mT @ local
+        return symmetric_eigen(covariance.flatten(0, 1))[1][..., 0].view_as(points)
+
+
+def rotation_of_quaternion(q: Tensor) -> Tensor:
+    """Convert quaternions (B, 4), w first, of any length above 0 to rotations (B, 3, 3)."""
+    w, x, y, z = functional.normalize(q, dim=-1).unbind(-1)
+    rows: Sequence[Tensor] = (
+        torch.stack([1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)], -1),
+        torch.stack([2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)], -1),
+        torch.stack([2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)], -1),
+    )
+    return torch.stack(rows, 1)
