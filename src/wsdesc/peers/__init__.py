@@ -69,6 +69,12 @@ _PEERS: dict[str, _Entry] = {
     "go-icp": _Entry("pose", "goicp", "GoIcp"),
     "go-icp-trimmed": _Entry("pose", "goicp", "GoIcp", {"half_range": math.pi / 4, "trim": 0.25}),
     "pointnetlk": _Entry("pose", "pointnetlk", "PointNetLK"),
+    "dcp": _Entry("pose", "dcp", "DcpPeer"),
+    "rpmnet": _Entry("pose", "rpmnet", "RpmNetPeer"),
+    "deepgmr": _Entry("pose", "deepgmr", "DeepGmrPeer"),
+    "arl": _Entry("pose", "arl", "ArlPeer"),
+    "prnet": _Entry("pose", "prnet", "PrNetPeer"),
+    "omnet": _Entry("pose", "omnet", "OmNetPeer"),
 }
 
 

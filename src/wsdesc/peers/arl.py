@@ -128,7 +128,8 @@ def hits(points: Tensor, triples: Tensor, origin: Tensor, direction: Tensor) -> 
     farthest = torch.stack(
         [distance.gather(2, triples[:, None, :, i].expand_as(distance)) for i in range(triples.shape[2])]
     ).amax(0)
-    return farthest < math.sqrt(3) / 2 * edge[:, None]
+    hit: Tensor = farthest < math.sqrt(3) / 2 * edge[:, None]
+    return hit
 
 
 def _line_distances(points: Tensor, origin: Tensor, direction: Tensor) -> Tensor:

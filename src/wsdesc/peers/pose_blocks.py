@@ -6,7 +6,7 @@ Features are channel last: (B, N, C) of points, (B, N, K, C) of edges to K neigh
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import pairwise
 
 import torch
@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 _SPREAD = 1e-6  # added to the diagonal: equal singular values have no gradient
+_MAX_GRADIENT = 10.0  # of a cross moment: nearly equal singular values have huge gradients
 
 
 def fit_pose(source: Tensor, target: Tensor, weights: Tensor | None = None) -> Tensor:
@@ -31,11 +32,21 @@ def pose_of_moments(cross: Tensor, mean_source: Tensor, mean_target: Tensor) -> 
     """Compute poses (B, 4, 4) from cross moments (B, 3, 3), Σ s gᵀ, and means (B, 3)."""
     scale = cross.detach().abs().amax((-2, -1), keepdim=True).clamp_min(1e-20)
     spread = _SPREAD * torch.diag(torch.tensor([1.0, 2.0, 3.0], device=cross.device))
-    U, _, Vh = torch.linalg.svd(cross / scale + spread)
+    normed = cross / scale + spread
+    if normed.requires_grad:
+        normed.register_hook(_limit)  # type: ignore[no-untyped-call]
+    U, _, Vh = torch.linalg.svd(normed)
     flip = torch.ones_like(mean_source)
     flip[:, 2] = torch.det(U.detach() @ Vh.detach()).sign()
     R = Vh.mT @ (flip[..., None] * U.mT)
     return poses(R, mean_target - (R @ mean_source[..., None]).squeeze(-1))
+
+
+def _limit(gradient: Tensor) -> Tensor:
+    """Shorten the gradients (B, 3, 3) of single pairs; those that are not finite become zero."""
+    gradient = gradient.nan_to_num(0.0, 0.0, 0.0)
+    length: Tensor = gradient.norm(dim=(1, 2), keepdim=True)
+    return gradient * (_MAX_GRADIENT / length.clamp_min(_MAX_GRADIENT))
 
 
 def poses(R: Tensor, t: Tensor) -> Tensor:
@@ -63,9 +74,12 @@ def pose_loss(estimate: Tensor, truth: Tensor) -> Tensor:
 
 
 def nearest(queries: Tensor, points: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Find the nearest points (B, N, C) of queries (B, Q, C), at most `count`: distances and indices."""
-    distance = torch.cdist(queries.float(), points.float(), compute_mode="donot_use_mm_for_euclid_dist")
-    return distance.topk(min(count, points.shape[1]), largest=False)  # type: ignore[return-value]
+    """Find the nearest points (B, N, 3) of queries (B, Q, 3), at most `count`: distances and indices."""
+    square = torch.zeros((), device=points.device)
+    for a, b in zip(queries.float().unbind(-1), points.float().unbind(-1), strict=True):
+        square = square + (a[:, :, None] - b[:, None]).square()  # (B, Q, N)
+    near = square.topk(min(count, points.shape[1]), largest=False)
+    return near.values.sqrt(), near.indices
 
 
 @torch.no_grad()
@@ -116,7 +130,8 @@ class EdgeLinear(nn.Module):
 
     def forward(self, features: Tensor, graph: Tensor) -> Tensor:
         """Map features (B, N, C) and their graph (B, N, K) to edges (B, N, K, D)."""
-        return gather(self.neighbour(features), graph) + self.centre(features)[:, :, None]
+        edges: Tensor = gather(self.neighbour(features), graph) + self.centre(features)[:, :, None]
+        return edges
 
 
 class StaticDgcnn(nn.Module):
@@ -249,9 +264,9 @@ def estimate_normals(points: Tensor, neighbours: int = 16) -> Tensor:
 def rotation_of_quaternion(q: Tensor) -> Tensor:
     """Convert quaternions (B, 4), w first, of any length above 0 to rotations (B, 3, 3)."""
     w, x, y, z = functional.normalize(q, dim=-1).unbind(-1)
-    rows: Sequence[Tensor] = (
+    rows = [
         torch.stack([1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)], -1),
         torch.stack([2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)], -1),
         torch.stack([2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)], -1),
-    )
+    ]
     return torch.stack(rows, 1)

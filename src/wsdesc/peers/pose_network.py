@@ -64,7 +64,7 @@ class NetworkPeer:
             return None
         with torch.random.fork_rng(devices=[p.device] if p.device.type == "cuda" else []):
             torch.manual_seed(seed)  # PRNet draws random matches, also at test
-            T = self.network.to(p.device)(p[None], q[None])[0].double().cpu()
+            T: Tensor = self.network.to(p.device)(p[None], q[None])[0].double().cpu()
         if not bool(T.isfinite().all()):
             return None
         U, _, Vh = torch.linalg.svd(T[:3, :3])  # float32 rotations are orthonormal to 1e-6 only

@@ -48,6 +48,12 @@ __all__ = [
 
 _TASKS = {  # peer: module of wsdesc.peers and class of its PeerTask
     "ppf-foldnet": ("ppf_foldnet", "PpfFoldNetTask"),
+    "dcp": ("pose_training", "DcpTask"),
+    "rpmnet": ("pose_training", "RpmNetTask"),
+    "deepgmr": ("pose_training", "DeepGmrTask"),
+    "arl": ("pose_training", "ArlTask"),
+    "prnet": ("pose_training", "PrNetTask"),
+    "omnet": ("pose_training", "OmNetTask"),
 }
 
 
