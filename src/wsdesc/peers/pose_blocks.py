@@ -112,11 +112,25 @@ class Normed(nn.Module):
         return functional.leaky_relu(y, self.slope) if self.slope else functional.relu(y)
 
 
+class ExactLinear(nn.Linear):
+    """A linear layer that ignores autocast: bfloat16 would round coordinates to 4 mm of a metre."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map features (..., C) in float32."""
+        with torch.autocast(x.device.type, enabled=False):
+            return super().forward(x.float())
+
+
+def _linear(before: int, after: int) -> nn.Linear:
+    kind = ExactLinear if before == 3 else nn.Linear  # 3: coordinates
+    return kind(before, after, bias=False)
+
+
 def pointwise(*widths: int, slope: float = 0.0) -> nn.Sequential:
     """Build layers for each point: linear, batch normalisation, ReLU (leaky with a slope)."""
     layers: list[nn.Module] = []
     for before, after in pairwise(widths):
-        layers += [nn.Linear(before, after, bias=False), Normed(after, slope)]
+        layers += [_linear(before, after), Normed(after, slope)]
     return nn.Sequential(*layers)
 
 
@@ -125,8 +139,7 @@ class EdgeLinear(nn.Module):
 
     def __init__(self, before: int, after: int) -> None:
         super().__init__()
-        self.neighbour = nn.Linear(before, after, bias=False)
-        self.centre = nn.Linear(before, after, bias=False)
+        self.neighbour, self.centre = _linear(before, after), _linear(before, after)
 
     def forward(self, features: Tensor, graph: Tensor) -> Tensor:
         """Map features (B, N, C) and their graph (B, N, K) to edges (B, N, K, D)."""
