@@ -63,7 +63,7 @@ def test_hits_agree_with_the_definition() -> None:
     assert (hit != expected).mean() < 1e-3
 
 
-def sweep(transforms: list[Tensor], lines: int = 3000) -> np.ndarray:
+def sweep(transforms: list[Tensor], lines: int = 8000) -> np.ndarray:
     source, target = body(seed=1), body(seed=2)
     losses = []
     for T in transforms:
