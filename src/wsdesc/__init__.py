@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from wsdesc.peers.training import train_peer
     from wsdesc.reconstruction.pipeline import reconstruct
     from wsdesc.reconstruction.result import Reconstruction
+    from wsdesc.registration.many import register_many
     from wsdesc.registration.pipeline import register, register_described
     from wsdesc.registration.result import AlternativePose, Registration
     from wsdesc.view.show import show
@@ -70,6 +71,7 @@ _MODULE_OF = {
     "reconstruct": "reconstruction.pipeline",
     "register": "registration.pipeline",
     "register_described": "registration.pipeline",
+    "register_many": "registration.many",
     "show": "view.show",
     "train": "learning.training",
     "train_peer": "peers.training",
@@ -113,6 +115,7 @@ __all__ = [  # the keys of _MODULE_OF, spelled out for editors
     "reconstruct",
     "register",
     "register_described",
+    "register_many",
     "show",
     "train",
     "train_peer",

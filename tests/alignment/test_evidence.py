@@ -36,7 +36,7 @@ def test_swapping_the_scans_keeps_the_evidence():
 
 def test_a_single_pose_has_no_relative_features():
     relative = [feature(name, evidence()) for name in FEATURES if name.startswith("relative")]
-    assert len(relative) == 5
+    assert len(relative) == 7
     assert np.isnan(relative).all()
 
 
@@ -49,6 +49,15 @@ def test_poses_are_compared_with_the_best_other_pose():
     assert feature("relative_votes", a, b, c) == pytest.approx(math.log10(2))
     assert feature("relative_votes", b, a, c) == pytest.approx(-math.log10(2))
     assert feature("relative_score", a, b, c) == pytest.approx(3 * math.log10(0.4 / 0.32))
+
+
+def test_violations_of_free_space_are_compared():
+    def seen(violation):
+        return evidence(free_space=FreeSpace(in_view=500, visible=400, violation=violation))
+
+    assert feature("relative_violation", seen(0.05), seen(0.005)) == pytest.approx(1.0)
+    assert feature("relative_violation", seen(0.0), seen(0.0005)) == 0.0
+    assert math.isnan(feature("relative_violation", seen(0.05), evidence()))
 
 
 def test_only_comparable_poses_are_compared_by_their_misfit():

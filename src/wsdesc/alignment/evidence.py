@@ -16,6 +16,7 @@ from wsdesc.core.geometry import Floats
 COMPARABLE = 0.2  # relative score from which on another pose of the pair is compared by its misfit
 _MARGIN = 0.005  # shares closer to 0 or 1 do not change the log odds
 _MAX_RATIO = 30.0  # of two figures
+_LEAST_VIOLATION = 1e-3  # smaller shares of points in free space are noise
 
 
 class Evidence(NamedTuple):
@@ -90,8 +91,10 @@ FEATURES = {
     "relative_votes": 1,
     "relative_tightness": 1,
     "relative_curvature_similarity": 1,
+    "relative_detail_similarity": 1,
     "relative_misfit": -1,
     "violation": -1,
+    "relative_violation": -1,
 }
 
 
@@ -116,9 +119,19 @@ def _features(k: int, candidates: Sequence[Evidence]) -> list[float]:
         _log_ratio(own.votes, [other.votes for other in others]) if own.matches else math.nan,
         _log_ratio(own.tightness, [other.tightness for other in others]),
         _log_ratio(own.curvature_similarity, [other.curvature_similarity for other in others]),
+        _log_ratio(own.detail_similarity, [other.detail_similarity for other in others]),
         -_log_ratio(1 / max(own.misfit, 1e-12), [1 / max(misfit, 1e-12) for misfit in comparable]),
         math.nan if own.violation is None else math.log10(max(own.violation, 1e-4)),
+        _relative_violation(own, others),
     ]
+
+
+def _relative_violation(own: Evidence, others: Sequence[Evidence]) -> float:
+    """Return the decimal logarithm of the violation over the least of the other poses; NaN if unknown."""
+    violations = [other.violation for other in others if other.violation is not None]
+    if own.violation is None or not violations:
+        return math.nan
+    return math.log10(max(own.violation, _LEAST_VIOLATION) / max(min(violations), _LEAST_VIOLATION))
 
 
 def _log_odds(share: float) -> float:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -20,6 +20,7 @@ from wsdesc.alignment.ransac import ransac
 from wsdesc.alignment.rigid import rigid_from_moments
 from wsdesc.core.errors import InputError
 from wsdesc.core.geometry import Floats
+from wsdesc.core.kernels import kernel, run_in_chunks
 
 SAME_ANGLE = math.radians(10)  # poses closer than this angle and distance are one hypothesis
 SAME_DISTANCE = 5  # thresholds
@@ -171,30 +172,65 @@ def _refit(
     weights: Floats,
     threshold: float,
 ) -> tuple[Floats, Floats]:
-    """Refit each pose to its inliers, first within a wider band; return its best state and votes.
-
-    NumPy sums do not depend on the number of threads; those of torch and BLAS do.
-    """
+    """Refit each pose to its inliers, first within a wider band; return its best state and votes."""
+    p, q = np.ascontiguousarray(p), np.ascontiguousarray(q)
     best, best_votes = poses, np.full(len(poses), -np.inf)
     for step in range(MAX_REFITS + 1):
-        squared = squared_residuals(poses, p, q)  # (S, M)
-        votes = (weights * np.maximum(1 - squared / threshold**2, 0)).sum(axis=1)
+        band = threshold * max(1.0, WIDE_BAND - step / 2)
+        votes, moments = np.zeros(len(poses)), np.zeros((len(poses), 5, 3))
+        run_in_chunks(
+            _sum_inliers, len(poses), poses, p, q, weights, threshold, band, votes, moments, chunk=8
+        )
         better = votes > best_votes
         best = np.where(better[:, None, None], poses, best)
         best_votes = np.where(better, votes, best_votes)
-        band = threshold * max(1.0, WIDE_BAND - step / 2)
         if step == MAX_REFITS or (band == threshold and not better.any()):
             break
-        share = weights * np.maximum(1 - squared / band**2, 0)  # falls to 0 at the edge of the band
-        poses = _fits(share, p, q)
+        means_and_cross = (moments[:, 0], moments[:, 1], moments[:, 2:])
+        poses = rigid_from_moments(*map(torch.from_numpy, means_and_cross)).numpy()
     return best, best_votes
 
 
-def _fits(share: Floats, p: Floats, q: Floats) -> Floats:
-    """Fit poses (S, 4, 4) to matches (3, M) with weights `share` (S, M) of squared residuals."""
-    total = share.sum(axis=1, keepdims=True)
-    share = share / np.where(total > 0, total, 1)
-    mean_p, mean_q = np.einsum("sk,ik->si", share, p), np.einsum("sk,ik->si", share, q)
-    cross = np.einsum("sik,jk->sij", share[:, None, :] * q, p) - mean_q[:, :, None] * mean_p[:, None, :]
-    T: Floats = rigid_from_moments(*map(torch.from_numpy, (mean_p, mean_q, cross))).numpy()
-    return T
+@kernel
+def _sum_inliers(
+    start: int,
+    stop: int,
+    poses: Any,
+    p: Any,
+    q: Any,
+    weights: Any,
+    threshold: float,
+    band: float,
+    votes: Any,
+    moments: Any,
+) -> None:
+    """Sum the votes of matches within the threshold, and the moments of matches within the band.
+
+    The weight of a match in the moments falls to 0 at the edge of the band. A row of moments is the mean of
+    p, the mean of q, and the mean product of q and p about these means (3 rows).
+    """
+    for s in range(start, stop):
+        T = poses[s]
+        mean_p, mean_q, product = moments[s, 0], moments[s, 1], moments[s, 2:]
+        total = 0.0
+        for k in range(p.shape[1]):
+            squared = 0.0
+            for i in range(3):
+                residual = T[i, 3] - q[i, k]
+                for j in range(3):
+                    residual += T[i, j] * p[j, k]
+                squared += residual * residual
+            votes[s] += weights[k] * max(0.0, 1.0 - squared / (threshold * threshold))
+            share = weights[k] * (1.0 - squared / (band * band))
+            if share > 0:
+                total += share
+                for i in range(3):
+                    mean_p[i] += share * p[i, k]
+                    mean_q[i] += share * q[i, k]
+                    for j in range(3):
+                        product[i, j] += share * q[i, k] * p[j, k]
+        if total > 0:
+            moments[s] /= total
+            for i in range(3):
+                for j in range(3):
+                    product[i, j] -= mean_q[i] * mean_p[j]

@@ -23,7 +23,7 @@ from wsdesc.descriptor.voxelize import voxelize
 Precision = Literal["float32", "tf32", "bf16"]
 
 _GRIDS_PER_CHUNK = 8192  # voxel grids in memory: 128 MiB
-_NETWORK_BATCH = {"cuda": 1024, "cpu": 32}  # voxel grids per call of the network
+_NETWORK_BATCH = {"cuda": 1024, "cpu": 128}  # voxel grids per call of the network
 
 
 class DescriptorInput(NamedTuple):

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
+from wsdesc.core.kernels import kernel, run_in_chunks
 from wsdesc.descriptor.options import NetworkLayers
+
+_EPSILON = 1e-5  # added to variances, as in torch
 
 
 class Layer(NamedTuple):
@@ -64,11 +69,36 @@ class DescriptorNetwork(nn.Module):
 def _instance_norm_relu(x: Tensor) -> Tensor:
     """Apply instance normalization without parameters, then ReLU, to (K, C, h, h, h).
 
-    This equals `nn.InstanceNorm3d`. Computing it from first and second moments takes half the time on a CPU.
+    This equals `nn.InstanceNorm3d`. Computing it from first and second moments takes half the time on a CPU,
+    and a fifth in a compiled kernel, which is used where no gradient is needed.
     """
+    if not (x.requires_grad or x.is_cuda) and x.is_contiguous(memory_format=torch.channels_last_3d):
+        rows = x.permute(0, 2, 3, 4, 1).flatten(1, 3).numpy()  # (K, h³, C), the same memory
+        run_in_chunks(_normalize_in_place, len(rows), rows, chunk=32)
+        return x
     flat = x.flatten(2).float()
     mean = flat.mean(2)
     square = torch.linalg.vector_norm(flat, dim=2).square() / flat.shape[2]
-    scale = torch.rsqrt((square - mean.square()).clamp(min=0) + 1e-5)
+    scale = torch.rsqrt((square - mean.square()).clamp(min=0) + _EPSILON)
     shift = (-mean * scale)[..., None, None, None]
     return torch.addcmul(shift, x, scale[..., None, None, None]).relu_().to(x.dtype)
+
+
+@kernel(fastmath=True)
+def _normalize_in_place(start, stop, x):  # type: ignore[no-untyped-def]
+    """Normalize the channels of x (K, h³, C), and set what is negative to 0."""
+    voxels, channels = x.shape[1], x.shape[2]
+    mean, scale = np.empty(channels, np.float32), np.empty(channels, np.float32)
+    for k in range(start, stop):
+        mean[:], scale[:] = 0, 0
+        for v in range(voxels):
+            for c in range(channels):
+                mean[c] += x[k, v, c]
+                scale[c] += x[k, v, c] * x[k, v, c]
+        for c in range(channels):
+            mean[c] /= voxels
+            variance = max(scale[c] / voxels - mean[c] * mean[c], np.float32(0))
+            scale[c] = 1 / math.sqrt(variance + np.float32(_EPSILON))
+        for v in range(voxels):
+            for c in range(channels):
+                x[k, v, c] = max((x[k, v, c] - mean[c]) * scale[c], np.float32(0))

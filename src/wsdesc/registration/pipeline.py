@@ -15,7 +15,8 @@ from numpy.typing import ArrayLike
 
 from wsdesc.alignment.surface import Surface, make_surfaces
 from wsdesc.cloud.convert import Scan
-from wsdesc.cloud.units import different_units, measure
+from wsdesc.cloud.units import Scale as ScanScale
+from wsdesc.cloud.units import different_units, measure_each
 from wsdesc.cloud.viewpoint import ViewpointOption
 from wsdesc.core.devices import choose_device
 from wsdesc.core.errors import InputError
@@ -155,13 +156,14 @@ def register(
         where = choose_device(o.device)
         points = [torch.from_numpy(cloud.points).to(where) for cloud in clouds]
         points[0] = o.scale * points[0]
-        unit_warning = different_units(*points)
-        resolution = o.resolution or measure(*points).resolution
-        if unit_warning and o.resolution is None:
-            viewpoints = (clouds[0].viewpoint, clouds[1].viewpoint)
-            advice = [as_sentence(unit_warning), *suggest_find(*points)]
-            failed = failed_result(resolution, advice, timer, viewpoints)
-            return failed.of_files(source, target)
+        resolution = o.resolution
+        if resolution is None:
+            sizes = measure_each(*points)
+            resolution = ScanScale.combine(*zip(*sizes, strict=True)).resolution
+            if warning := different_units(*(size.extent for size in sizes)):
+                viewpoints = (clouds[0].viewpoint, clouds[1].viewpoint)
+                advice = [as_sentence(warning), *suggest_find(*points)]
+                return failed_result(resolution, advice, timer, viewpoints).of_files(source, target)
         network, name = load_model(o.model, o.device)
         resolutions = (resolution / o.scale, resolution)
         p, q = prepare_scans(clouds, resolutions, name, o.seed, o.keypoints[0], where)

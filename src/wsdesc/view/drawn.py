@@ -86,7 +86,7 @@ def unit_warnings(clouds: Mapping[str, Floats]) -> list[str]:
     if len(extents) < 2:
         return []
     small, large = min(extents, key=extents.__getitem__), max(extents, key=extents.__getitem__)
-    if different_units(clouds[small], clouds[large]) is None:
+    if different_units(extents[small], extents[large]) is None:
         return []
     return [
         f"The scans seem to have different units: the extent of {small} is {extents[small]:.3g}, that of "

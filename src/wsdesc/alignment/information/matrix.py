@@ -67,8 +67,24 @@ def centre_moments(first: Floats, second: Floats) -> CentredMoments:
     """Centre moments of points: the mean (3,) and the mean outer product (3, 3)."""
     covariance = second - np.outer(first, first)
     extent = float(np.sqrt(max(np.trace(covariance), 0.0)))
-    x, y, z = first
-    change = np.eye(6)
-    change[3:, :3] = [[0, z, -y], [-z, 0, x], [y, -x, 0]]  # − centre ×
-    change[3:] /= extent or 1.0
+    change = twists_about(first[None], np.array([extent or 1.0]))[0]
     return CentredMoments(first, extent, covariance, change)
+
+
+def twists_about(centres: Floats, extents: Floats) -> Floats:
+    """Return matrices (H, 6, 6) from twists about the origin to twists about centres (H, 3), with rotations
+    in units of extents (H,).
+    """
+    change = np.tile(np.eye(6), (len(centres), 1, 1))
+    change[:, 3:, :3] = minus_cross(centres)
+    change[:, 3:] /= extents[:, None, None]
+    return change
+
+
+def minus_cross(vectors: Floats) -> Floats:
+    """Return the matrices (H, 3, 3) of − v × for vectors v (H, 3)."""
+    x, y, z = vectors.T
+    matrices = np.zeros((len(vectors), 3, 3))
+    matrices[:, (0, 1, 2), (1, 2, 0)] = np.stack([z, x, y], 1)
+    matrices[:, (0, 1, 2), (2, 0, 1)] = -np.stack([y, z, x], 1)
+    return matrices

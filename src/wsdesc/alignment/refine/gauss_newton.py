@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
-from wsdesc.alignment.information.matrix import MIN_PAIRS, Information, centre_moments
+from wsdesc.alignment.information.matrix import MIN_PAIRS, Information, minus_cross, twists_about
 from wsdesc.alignment.refine.result import OVERLAP_DISTANCE, WEAK, RefinedPose, orthonormalise
 from wsdesc.alignment.verify.score import PoseScore, score_refinement
 from wsdesc.core.geometry import Floats, inverse
@@ -102,20 +102,16 @@ def _run_stage(
     Poses with too few contact pairs stay as they are.
     """
     T, converged = poses.copy(), np.zeros(len(poses), bool)
-    active = list(range(len(poses)))
+    active = np.arange(len(poses))
     distance = stage.distance * resolution
     for _ in range(stage.max_steps):
         equations = backend.sum_equations(source, target, T[active], distance, stage.generalised)
-        for k, sums in zip(list(active), equations, strict=True):
-            T_step, moved = _solve_step(sums, stage)
-            if T_step is None:
-                active.remove(k)
-                continue
-            T[k] = T_step @ T[k]
-            if moved < stage.tolerance * resolution:
-                converged[k] = True
-                active.remove(k)
-        if not active:
+        solved = _solve_steps(equations, stage)
+        T[active] = np.matmul(solved.T_step, T[active])
+        arrived = solved.moved < stage.tolerance * resolution
+        converged[active] = solved.determined & arrived
+        active = active[solved.determined & ~arrived]
+        if len(active) == 0:
             break
     return np.stack([orthonormalise(pose) for pose in T]), converged
 
@@ -137,39 +133,53 @@ def _group_equal(poses: Floats, resolution: float) -> tuple[list[int], list[int]
     return group, first
 
 
-def _solve_step(sums: Floats, stage: Stage) -> tuple[Floats | None, float]:
-    """Solve the equations (99,) of a pose: the step (4, 4) in the target's frame, and how far it moves."""
-    along, points, count = sums[:49].reshape(7, 7), sums[49:98].reshape(7, 7), sums[98]
-    total = points[0, 0]
-    if count < MIN_PAIRS or not total > 0:
-        return None, 0.0
-    centre, extent, _, change = centre_moments(points[0, 1:4] / total, points[1:4, 1:4] / total)
-    if not extent > 0:
-        return None, 0.0
-    matrix, slope = along[:6, :6] / total, along[:6, 6] / total
+class _Steps(NamedTuple):
+    """Gauss-Newton steps of H poses."""
+
+    T_step: Floats  # (H, 4, 4) in the target's frame; the identity where nothing is determined
+    moved: Floats  # (H,) how far the overlap moves
+    determined: NDArray[np.bool_]  # (H,) False if there are too few contact pairs
+
+
+def _solve_steps(sums: Floats, stage: Stage) -> _Steps:
+    """Solve the equations (H, 99) of all poses."""
+    along, points, count = sums[:, :49].reshape(-1, 7, 7), sums[:, 49:98].reshape(-1, 7, 7), sums[:, 98]
+    total = points[:, 0, 0]
+    determined = (count >= MIN_PAIRS) & (total > 0)
+    total = np.where(determined, total, 1.0)[:, None, None]
+    along, points = along / total, points / total
+    centre = points[:, 0, 1:4]
+    variance = np.trace(points[:, 1:4, 1:4], axis1=1, axis2=2) - np.square(centre).sum(1)
+    determined &= variance > 0
+    extent = np.sqrt(np.where(determined, variance, 1.0))
+    change = twists_about(centre, extent)
+    matrix, slope = along[:, :6, :6], along[:, :6, 6:]
     if stage.isotropic:
-        isotropic = _isotropic_equations(points / total)
-        matrix = matrix + stage.isotropic * isotropic[:, :6]
-        slope = slope + stage.isotropic * isotropic[:, 6]
-    values, vectors = np.linalg.eigh(change @ matrix @ change.T)
+        isotropic = _isotropic_equations(points)
+        matrix = matrix + stage.isotropic * isotropic[:, :, :6]
+        slope = slope + stage.isotropic * isotropic[:, :, 6:]
+    values, vectors = np.linalg.eigh(change @ matrix @ change.transpose(0, 2, 1))  # (H, 6), (H, 6, 6)
     # Undetermined motions stay as they are; noise would move them.
-    determined = values > stage.weak * values[-1]
-    along_vectors = ((change @ slope) @ vectors) / np.where(determined, values, 1.0)
-    twist = vectors @ np.where(determined, along_vectors, 0.0)
-    T = np.eye(4)
-    T[:3, :3] = Rotation.from_rotvec(twist[3:] / extent).as_matrix()
-    T[:3, 3] = centre + twist[:3] - T[:3, :3] @ centre
-    return T, float(np.linalg.norm(twist))
+    certain = (values > stage.weak * values[:, -1:]) & determined[:, None]
+    along_vectors = (vectors.transpose(0, 2, 1) @ (change @ slope))[..., 0] / np.where(certain, values, 1.0)
+    twist = (vectors @ np.where(certain, along_vectors, 0.0)[..., None])[..., 0]  # (H, 6)
+    T = np.tile(np.eye(4), (len(sums), 1, 1))
+    T[:, :3, :3] = Rotation.from_rotvec(twist[:, 3:] / extent[:, None]).as_matrix()
+    T[:, :3, 3] = centre + twist[:, :3] - (T[:, :3, :3] @ centre[..., None])[..., 0]
+    T[~determined] = np.eye(4)
+    return _Steps(T, np.linalg.norm(twist, axis=1), determined)
 
 
 def _isotropic_equations(mean: Floats) -> Floats:
-    """Build matrix and right side (6, 7) of point distances from mean products (7, 7) of (1, point, gap)."""
-    (x, y, z), second, across = mean[0, 1:4], mean[1:4, 1:4], mean[1:4, 4:]
-    result = np.zeros((6, 7))
-    result[:3, :3] = np.eye(3)
-    result[3:, :3] = [[0, -z, y], [z, 0, -x], [-y, x, 0]]
-    result[:3, 3:6] = result[3:, :3].T
-    result[3:, 3:6] = np.trace(second) * np.eye(3) - second
-    result[:3, 6] = mean[0, 4:]
-    result[3:, 6] = across[1, 2] - across[2, 1], across[2, 0] - across[0, 2], across[0, 1] - across[1, 0]
+    """Build matrix and right side (H, 6, 7) of point distances from mean products (H, 7, 7) of (1, point,
+    gap).
+    """
+    second, across = mean[:, 1:4, 1:4], mean[:, 1:4, 4:]
+    result = np.zeros((len(mean), 6, 7))
+    result[:, :3, :3] = np.eye(3)
+    result[:, 3:, :3] = -minus_cross(mean[:, 0, 1:4])
+    result[:, :3, 3:6] = result[:, 3:, :3].transpose(0, 2, 1)
+    result[:, 3:, 3:6] = np.trace(second, axis1=1, axis2=2)[:, None, None] * np.eye(3) - second
+    result[:, :3, 6] = mean[:, 0, 4:]
+    result[:, 3:, 6] = (across - across.transpose(0, 2, 1))[:, (1, 2, 0), (2, 0, 1)]
     return result

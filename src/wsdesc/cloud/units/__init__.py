@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -81,15 +81,26 @@ class Scale:
         return f"unit of length: {self.name} ({measured}): {resolution}, 1 unit = {_three_digits(self.unit)}"
 
 
+class Size(NamedTuple):
+    """Spacing and extent of a cloud, in its unit."""
+
+    spacing: float
+    extent: float
+
+
+def measure_each(*clouds: Any) -> list[Size]:
+    """Measure the sizes of clouds (N, 3)."""
+    finite = [_finite(cloud) for cloud in clouds]
+    # A GPU measures one cloud after the other.
+    each: Any = map if any(map(_on_gpu, clouds)) else run_each
+    return list(each(lambda cloud: Size(spacing(cloud), extent(cloud)), finite))
+
+
 def measure(*clouds: Any) -> Scale:
     """Measure the scale of clouds (N, 3) that will be aligned with each other; see `Scale.combine`."""
     if not clouds:
         raise InputError("no clouds to measure: at least one is needed")
-    finite = [_finite(cloud) for cloud in clouds]
-    # A GPU measures one cloud after the other.
-    each: Any = map if any(map(_on_gpu, clouds)) else run_each
-    spacings, extents = zip(*each(lambda cloud: (spacing(cloud), extent(cloud)), finite), strict=True)
-    return Scale.combine(spacings, extents)
+    return Scale.combine(*zip(*measure_each(*clouds), strict=True))
 
 
 def working_resolution(*clouds: Any) -> float:
@@ -97,15 +108,15 @@ def working_resolution(*clouds: Any) -> float:
     return measure(*clouds).resolution
 
 
-def different_units(source: Any, target: Any) -> str | None:
-    """Return a warning if the clouds (N, 3) and (M, 3) cannot have the same unit of length, else None."""
-    extents = [extent(cloud) for cloud in (source, target)]
-    if max(extents) < _UNIT_RATIO * max(min(extents), 1e-300):
+def different_units(source_extent: float, target_extent: float) -> str | None:
+    """Return a warning if scans of these extents cannot have the same unit of length, else None."""
+    small, large = sorted((source_extent, target_extent))
+    if large < _UNIT_RATIO * max(small, 1e-300):
         return None
     return (
-        f"the scans seem to have different units: the extent of the source is {extents[0]:.3g}, that of the "
-        f'target {extents[1]:.3g}. Give the scale ("estimate" finds it), or set the resolution if they '
-        "are right"
+        f"the scans seem to have different units: the extent of the source is {source_extent:.3g}, that of "
+        f'the target {target_extent:.3g}. Give the scale ("estimate" finds it), or set the resolution if '
+        "they are right"
     )
 
 
