@@ -54,6 +54,9 @@ _TASKS = {  # peer: module of wsdesc.peers and class of its PeerTask
     "arl": ("pose_training", "ArlTask"),
     "prnet": ("pose_training", "PrNetTask"),
     "omnet": ("pose_training", "OmNetTask"),
+    "capsulenet": ("capsulenet", "CapsuleNetTask"),
+    "s2cnn-512": ("s2cnn", "S2CnnTask"),
+    "s2cnn-32": ("s2cnn", "S2Cnn32Task"),
 }
 
 
