@@ -35,7 +35,7 @@ class CapsuleOptions(PpfOptions):
 def squash(u: Tensor) -> Tensor:
     """Shorten capsules (…, D) to lengths below 1, in the same direction."""
     squared = u.square().sum(-1, keepdim=True)
-    return squared / (1 + squared) * u / (squared.sqrt() + 1e-8)
+    return squared / (1 + squared) * u / (squared + 1e-16).sqrt()  # its gradient is finite at 0
 
 
 def route(votes: Tensor) -> tuple[Tensor, Tensor]:

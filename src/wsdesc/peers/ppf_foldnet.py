@@ -169,8 +169,9 @@ class PpfFoldNetTask(PpfTask):
     def __init__(self, options: PpfOptions, clouds: TrainingClouds, device: torch.device) -> None:
         super().__init__(options, clouds, device)
         self.encoder, self.decoder = PpfEncoder(), FoldingDecoder(LENGTH, 4, options.points)
-        self.network = nn.ModuleDict({"encoder": self.encoder, "decoder": self.decoder}).to(device)
+        self.network = nn.ModuleDict({"encoder": self.encoder, "decoder": self.decoder})
         initialise(self.network)
+        self.network.to(device)
 
     def loss(self, batch: Tensor, generator: torch.Generator) -> Tensor:
         """Compute the Chamfer distance between features and their reconstruction, per point."""

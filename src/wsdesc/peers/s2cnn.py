@@ -32,7 +32,7 @@ from wsdesc.peers.training.task import PeerTask
 from wsdesc.peers.weights import load_network
 
 BANDWIDTH, SHELLS = 24, 4
-_CHUNK = {"cuda": 128, "cpu": 16}  # keypoints at once
+_CHUNK = {"cuda": 256, "cpu": 16}  # keypoints at once
 
 
 class S2Options(PeerTrainOptions):
@@ -166,8 +166,9 @@ class S2CnnTask(PeerTask):
         self.signal = SphericalSignal().to(device)
         self.encoder = S2Encoder(self.length)
         self.decoder = FoldingDecoder(self.length, 3, options.decoded)
-        self.network = nn.ModuleDict({"encoder": self.encoder, "decoder": self.decoder}).to(device)
+        self.network = nn.ModuleDict({"encoder": self.encoder, "decoder": self.decoder})
         initialise(self.network)
+        self.network.to(device)
 
     def batch(self, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Draw supports (B, P, 3) in units of the radius, and their signals (B, 4, 48, 48)."""
