@@ -63,7 +63,7 @@ def test_hits_agree_with_the_definition() -> None:
     assert (hit != expected).mean() < 1e-3
 
 
-def sweep(transforms: list[Tensor], lines: int = 8000) -> np.ndarray:
+def sweep(transforms: list[Tensor], lines: int = 4000) -> np.ndarray:
     source, target = body(seed=1), body(seed=2)
     losses = []
     for T in transforms:
@@ -73,9 +73,9 @@ def sweep(transforms: list[Tensor], lines: int = 8000) -> np.ndarray:
 
 
 def test_the_loss_is_smallest_at_the_true_pose_and_flat_far_away() -> None:
-    angles = [-30, -15, -6, 0, 6, 15, 30]
+    angles = [-30, -10, 0, 10, 30]
     assert angles[int(sweep([turned(a) for a in angles]).argmin())] == 0
-    shifts = [-0.3, -0.15, -0.06, 0, 0.06, 0.15, 0.3]
+    shifts = [-0.3, -0.1, 0, 0.1, 0.3]
     assert shifts[int(sweep([turned(0, s) for s in shifts]).argmin())] == 0
 
 

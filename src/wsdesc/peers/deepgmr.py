@@ -12,7 +12,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from wsdesc.peers.pose_blocks import gather, invert, nearest, pointwise, pose_of_moments
+from wsdesc.peers.pose_blocks import gather, invert, nearest, pointwise, pose_of_moments, product
 from wsdesc.peers.pose_network import WITH_POSES, NetworkPeer, PoseNetwork
 
 _NEIGHBOURS = 20
@@ -35,8 +35,8 @@ class DeepGmr(PoseNetwork):
         """Compare the estimates in both directions with the true pose."""
         p, q = self.mixture(source), self.mixture(target)
         identity = torch.eye(4, device=source.device)
-        there = self._fit(p, q) @ invert(T_target_source) - identity
-        back = self._fit(q, p) @ T_target_source - identity
+        there = product(self._fit(p, q), invert(T_target_source)) - identity
+        back = product(self._fit(q, p), T_target_source) - identity
         return there.square().mean() + back.square().mean()
 
     def mixture(self, points: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -47,11 +47,9 @@ class DeepGmr(PoseNetwork):
         gamma = self.assign(x).float().softmax(-1)  # (B, N, J)
         share = gamma.mean(1)
         weight = gamma / (gamma.sum(1, keepdim=True) + 1e-6)
-        with torch.autocast(points.device.type, enabled=False):
-            means = weight.mT @ points.float()
-            squares = (weight.mT @ centred.float().square()).sum(-1)
-            variance = squares - (weight.mT @ centred.float()).square().sum(-1)
-        return share, means, variance.clamp_min(1e-4)
+        squares = product(weight.mT, centred.square()).sum(-1)
+        variance = squares - product(weight.mT, centred).square().sum(-1)
+        return share, product(weight.mT, points), variance.clamp_min(1e-4)
 
     @staticmethod
     def _fit(source: tuple[Tensor, Tensor, Tensor], target: tuple[Tensor, Tensor, Tensor]) -> Tensor:
@@ -59,8 +57,7 @@ class DeepGmr(PoseNetwork):
         _, q, variance = target
         mean_p, mean_q = ((share[..., None] * x).sum(1) for x in (p, q))
         weighted = (q - mean_q[:, None]) * (share / variance)[..., None]
-        with torch.autocast(p.device.type, enabled=False):
-            return pose_of_moments((p - mean_p[:, None]).mT @ weighted, mean_p, mean_q)
+        return pose_of_moments(product((p - mean_p[:, None]).mT, weighted), mean_p, mean_q)
 
 
 @torch.no_grad()

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from wsdesc.peers.pose_blocks import move, nearest, pointwise, poses, rotation_of_quaternion
+from wsdesc.peers.pose_blocks import move, nearest, pointwise, poses, product, rotation_of_quaternion
 from wsdesc.peers.pose_network import WITH_POSES, NetworkPeer, PoseNetwork
 
 _PASSES = 4
@@ -103,7 +103,8 @@ class OmNet(PoseNetwork):
             pose, logits = step((move(source, T), target), masks if index >= _MASKED_FROM else ones)
             turn = functional.normalize(pose[:, :4], dim=-1)
             quaternion = multiply(turn, quaternion)
-            translation = (rotation_of_quaternion(turn) @ translation[..., None]).squeeze(-1) + pose[:, 4:]
+            turned = product(rotation_of_quaternion(turn), translation[..., None]).squeeze(-1)
+            translation = turned + pose[:, 4:]
             p, q = (x.detach().argmax(-1, keepdim=True).to(source.dtype) for x in logits)
             masks = p, q
             results.append(_Result(quaternion, translation, logits[0], logits[1]))

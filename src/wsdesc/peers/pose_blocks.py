@@ -7,27 +7,53 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import wraps
 from itertools import pairwise
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from wsdesc.core.eigen import symmetric_eigen
+
 _SPREAD = 1e-6  # added to the diagonal: equal singular values have no gradient
 _MAX_GRADIENT = 10.0  # of a cross moment: nearly equal singular values have huge gradients
 
 
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def exact(function: Function) -> Function:
+    """Let a function compute in float32 where autocast is on: bfloat16 would round coordinates to 0.4 %."""
+
+    @wraps(function)
+    def in_float32(*arguments: Any) -> Any:
+        device = next(x.device.type for x in arguments if isinstance(x, Tensor))
+        with torch.autocast(device, enabled=False):
+            is_float = (isinstance(x, Tensor) and x.is_floating_point() for x in arguments)
+            return function(*(x.float() if f else x for x, f in zip(arguments, is_float, strict=True)))
+
+    return cast(Function, in_float32)
+
+
+@exact
+def product(a: Tensor, b: Tensor) -> Tensor:
+    """Multiply matrices (..., I, J) and (..., J, K) in float32."""
+    return a @ b
+
+
+@exact
 def fit_pose(source: Tensor, target: Tensor, weights: Tensor | None = None) -> Tensor:
-    """Fit poses (B, 4, 4) to matched points (B, N, 3) with weights (B, N); differentiable, in float32."""
-    with torch.autocast(source.device.type, enabled=False):
-        source, target = source.float(), target.float()
-        share = torch.ones_like(source[..., 0]) if weights is None else weights.float()
-        share = (share / share.sum(-1, keepdim=True).clamp_min(1e-12))[..., None]  # (B, N, 1)
-        mean_source, mean_target = (share * source).sum(1), (share * target).sum(1)  # (B, 3)
-        cross = (source - mean_source[:, None]).mT @ (share * (target - mean_target[:, None]))  # (B, 3, 3)
-        return pose_of_moments(cross, mean_source, mean_target)
+    """Fit poses (B, 4, 4) to matched points (B, N, 3) with weights (B, N); differentiable."""
+    share = torch.ones_like(source[..., 0]) if weights is None else weights
+    share = (share / share.sum(-1, keepdim=True).clamp_min(1e-12))[..., None]  # (B, N, 1)
+    mean_source, mean_target = (share * source).sum(1), (share * target).sum(1)  # (B, 3)
+    cross = (source - mean_source[:, None]).mT @ (share * (target - mean_target[:, None]))  # (B, 3, 3)
+    return pose_of_moments(cross, mean_source, mean_target)
 
 
+@exact
 def pose_of_moments(cross: Tensor, mean_source: Tensor, mean_target: Tensor) -> Tensor:
     """Compute poses (B, 4, 4) from cross moments (B, 3, 3), Σ s gᵀ, and means (B, 3)."""
     scale = cross.detach().abs().amax((-2, -1), keepdim=True).clamp_min(1e-20)
@@ -55,17 +81,20 @@ def poses(R: Tensor, t: Tensor) -> Tensor:
     return torch.cat([torch.cat([R, t[..., None]], -1), last], 1)
 
 
+@exact
 def move(points: Tensor, T: Tensor) -> Tensor:
     """Transform points (B, N, 3) by poses (B, 4, 4)."""
     return points @ T[:, :3, :3].mT + T[:, None, :3, 3]
 
 
+@exact
 def invert(T: Tensor) -> Tensor:
     """Invert poses (B, 4, 4)."""
     R = T[:, :3, :3].mT
     return poses(R, -(R @ T[:, :3, 3:]).squeeze(-1))
 
 
+@exact
 def pose_loss(estimate: Tensor, truth: Tensor) -> Tensor:
     """Compare poses (B, 4, 4): mean squares of R_estᵀ R − I and of the difference of translations."""
     identity = torch.eye(3, device=truth.device)
@@ -83,12 +112,12 @@ def nearest(queries: Tensor, points: Tensor, count: int) -> tuple[Tensor, Tensor
 
 
 @torch.no_grad()
+@exact
 def feature_graph(features: Tensor, count: int) -> Tensor:
     """Find the `count` nearest features (B, N, K) of features (B, N, C), by their scalar products."""
-    with torch.autocast(features.device.type, enabled=False):
-        x = features.float() - features.float().mean(1, keepdim=True)  # no digits are lost on a common offset
-        closeness = 2 * (x @ x.mT) - x.square().sum(-1)[:, None]  # (B, N, N)
-        return closeness.topk(min(count, x.shape[1])).indices
+    x = features - features.mean(1, keepdim=True)  # no digits are lost on a common offset
+    closeness = 2 * (x @ x.mT) - x.square().sum(-1)[:, None]  # (B, N, N)
+    return closeness.topk(min(count, x.shape[1])).indices
 
 
 def gather(values: Tensor, indices: Tensor) -> Tensor:
@@ -113,12 +142,11 @@ class Normed(nn.Module):
 
 
 class ExactLinear(nn.Linear):
-    """A linear layer that ignores autocast: bfloat16 would round coordinates to 4 mm of a metre."""
+    """A linear layer of coordinates, in float32."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """Map features (..., C) in float32."""
-        with torch.autocast(x.device.type, enabled=False):
-            return super().forward(x.float())
+        """Map features (..., C)."""
+        return exact(super().forward)(x)
 
 
 def _linear(before: int, after: int) -> nn.Linear:
@@ -255,23 +283,21 @@ class Transformer(nn.Module):
         return source + self(target, source), target + self(source, target)
 
 
+@exact
 def soft_targets(source_features: Tensor, target_features: Tensor, target: Tensor) -> Tensor:
     """Average target points (B, M, 3) by the softmax of scaled scalar products: (B, N, 3)."""
-    with torch.autocast(target.device.type, enabled=False):
-        p, q = source_features.float(), target_features.float()
-        scores = (p @ q.mT / math.sqrt(p.shape[-1])).softmax(-1)  # (B, N, M)
-        return scores @ target.float()
+    scores = source_features @ target_features.mT / math.sqrt(target_features.shape[-1])  # (B, N, M)
+    return scores.softmax(-1) @ target
 
 
+@torch.no_grad()
+@exact
 def estimate_normals(points: Tensor, neighbours: int = 16) -> Tensor:
     """Estimate unit normals (B, N, 3) without a sign, from the nearest points."""
-    from wsdesc.core.eigen import symmetric_eigen
-
-    with torch.no_grad(), torch.autocast(points.device.type, enabled=False):
-        local = gather(points, nearest(points, points, neighbours)[1])  # (B, N, K, 3)
-        local = local - local.mean(2, keepdim=True)
-        covariance = local.mT @ local
-        return symmetric_eigen(covariance.flatten(0, 1))[1][..., 0].view_as(points)
+    local = gather(points, nearest(points, points, neighbours)[1])  # (B, N, K, 3)
+    local = local - local.mean(2, keepdim=True)
+    covariance = local.mT @ local
+    return symmetric_eigen(covariance.flatten(0, 1))[1][..., 0].view_as(points)
 
 
 def rotation_of_quaternion(q: Tensor) -> Tensor:

@@ -22,6 +22,7 @@ from wsdesc.peers.pose_blocks import (
     pointwise,
     pose_loss,
     poses,
+    product,
 )
 from wsdesc.peers.pose_network import WITH_POSES, NetworkPeer, PoseNetwork
 
@@ -58,7 +59,7 @@ class PrNet(PoseNetwork):
         identity = torch.eye(3, device=source.device)
         total = source.new_zeros(())
         for index, step in enumerate(self.passes(source, target)):
-            turn = step.forth[:, :3, :3] @ step.back[:, :3, :3] - identity
+            turn = product(step.forth[:, :3, :3], step.back[:, :3, :3]) - identity
             shift = step.forth[:, :3, 3] + step.back[:, :3, 3]
             cycle = turn.square().mean() + shift.square().mean()
             loss = pose_loss(step.T, T_target_source) + _DISPARITY * step.disparity.abs().mean()
@@ -79,11 +80,10 @@ class PrNet(PoseNetwork):
             target_keys, q = _longest(target, q.float())
             disparity = (p.mean(1) - q.mean(1)).abs()
             temperature = self.temperature(disparity).float().clamp(*_TEMPERATURES)[..., None]  # (B, 1, 1)
-            with torch.autocast(source.device.type, enabled=False):
-                scores = p @ q.mT / math.sqrt(p.shape[-1])
-                forth = fit_pose(source_keys, draw_matches(scores, temperature) @ target_keys)
-                back = fit_pose(target_keys, draw_matches(scores.mT, temperature) @ source_keys)
-                T = forth @ T
+            scores = product(p, q.mT) / math.sqrt(p.shape[-1])
+            forth = fit_pose(source_keys, product(draw_matches(scores, temperature), target_keys))
+            back = fit_pose(target_keys, product(draw_matches(scores.mT, temperature), source_keys))
+            T = product(forth, T)
             results.append(_Pass(T, forth, back, disparity))
         return results
 

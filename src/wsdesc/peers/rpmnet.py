@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from wsdesc.peers.pose_blocks import estimate_normals, fit_pose, gather, move, nearest
+from wsdesc.peers.pose_blocks import estimate_normals, fit_pose, gather, move, nearest, product
 from wsdesc.peers.pose_network import WITH_POSES, NetworkPeer, PoseNetwork
 
 _RADIUS = 0.3  # of the neighbourhood of a point
@@ -57,16 +57,14 @@ class RpmNet(PoseNetwork):
         for _ in range(count):
             features = self.describe(moved, moved_normals)
             alpha, beta = self._anneal(moved, target)
-            with torch.autocast(source.device.type, enabled=False):
-                # unit vectors: the square of their distance is 2 − 2 f·g
-                distance = 2 - 2 * features.float() @ target_features.float().mT
-                affinity = -beta * (distance - alpha)
-                matches = sinkhorn(affinity, _SINKHORN_ROUNDS).exp()
-                weights = matches.sum(2)
-                T = fit_pose(source, matches @ target / weights.clamp_min(1e-5)[..., None], weights)
+            distance = 2 - 2 * product(features, target_features.mT)  # squared, of unit vectors
+            matches = sinkhorn(-beta * (distance - alpha), _SINKHORN_ROUNDS).exp()
+            weights = matches.sum(2)
+            soft = product(matches, target) / weights.clamp_min(1e-5)[..., None]
+            T = fit_pose(source, soft, weights)
             results.append((T, matches))
             moved = move(source, T.detach())
-            moved_normals = normals @ T.detach()[:, :3, :3].mT
+            moved_normals = product(normals, T.detach()[:, :3, :3].mT)
         return results
 
     def describe(self, points: Tensor, normals: Tensor) -> Tensor:
