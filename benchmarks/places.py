@@ -7,7 +7,9 @@ described at its own working resolution, and every scan is compared with the sca
 overlaps if each scan has 20 % of its points within three resolutions of the other.
 
 Prints, over the number of similar scans that each scan is registered with: pairs per scan, and the share of
-overlapping pairs among them, for all kinds and for each. Prepared scans stay in DIR, where a stopped run
+overlapping pairs among them, for all kinds and for each: by signatures alone; by matches of a shortlist, as
+`wsdesc reconstruct` selects them; and with the pairs that it adds after a first round, where accepted edges
+connect scans. Here edges of 30 % overlap count as accepted. Prepared scans stay in DIR, where a stopped run
 continues.
 """
 
@@ -16,6 +18,7 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from itertools import combinations
 from pathlib import Path
@@ -23,6 +26,8 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 from scipy.spatial import cKDTree
 
 from benchmarks.common import make_parser, print_machine, print_rows, run_command
@@ -36,8 +41,12 @@ from wsdesc.datasets.synthetic.floor import floor_scans
 from wsdesc.datasets.synthetic.scanning import SyntheticScan
 from wsdesc.datasets.synthetic.survey import site_scans
 from wsdesc.descriptor.description import load_model, prepare_scan
+from wsdesc.reconstruction.pair_selection import SHORTLIST, Pair, best_pairs
+from wsdesc.reconstruction.places import Places
+from wsdesc.reconstruction.signature import aggregate, codebook, similar_pairs
 
 MIN_OVERLAP = 0.2  # share of the points of both scans
+ACCEPTED = 0.3  # overlap of pairs whose edges are accepted
 NEAR = 3.0  # resolutions between points of an overlap
 NEIGHBOURS = (4, 6, 8, 10, 15, 20)
 
@@ -113,33 +122,38 @@ def overlaps(points: list[np.ndarray], distance: float) -> np.ndarray:
     return share
 
 
-class Places(NamedTuple):
+class Sites(NamedTuple):
     """Scans of many sites."""
 
     descriptors: list[torch.Tensor]
     keypoints: list[torch.Tensor]
     kind: list[str]
-    true: set[tuple[int, int]]  # pairs that overlap
+    overlap: dict[Pair, float]
+
+    @property
+    def true(self) -> set[Pair]:
+        """Pairs that overlap."""
+        return {pair for pair, share in self.overlap.items() if share >= MIN_OVERLAP}
 
     @classmethod
-    def of(cls, sites: list[tuple[str, SiteData]]) -> Places:
-        descriptors, keypoints, kinds, true = [], [], [], set()
+    def of(cls, sites: list[tuple[str, SiteData]]) -> Sites:
+        descriptors, keypoints, kinds, overlap = [], [], [], dict[Pair, float]()
         for kind, site in sites:
             start = len(descriptors)
             descriptors += [torch.from_numpy(d.copy()) for d in site.descriptors]
             keypoints += [torch.from_numpy(k.copy()) for k in site.keypoints]
             kinds += [kind] * len(site.descriptors)
-            a, b = np.nonzero(np.triu(site.overlap >= MIN_OVERLAP, 1))
-            true |= {(start + int(i), start + int(j)) for i, j in zip(a, b, strict=True)}
-        return cls(descriptors, keypoints, kinds, true)
+            pairs = combinations(range(len(site.descriptors)), 2)
+            overlap |= {(start + i, start + j): float(site.overlap[i, j]) for i, j in pairs}
+        return cls(descriptors, keypoints, kinds, overlap)
 
-    def recall(self, pairs: set[tuple[int, int]], kind: str | None = None) -> float:
+    def recall(self, pairs: set[Pair], kind: str | None = None) -> float:
         """Return the share of overlapping pairs, of one kind of site or of all, among the pairs."""
         own = {pair for pair in self.true if kind in (None, self.kind[pair[0]])}
         return len(own & pairs) / max(1, len(own))
 
 
-def prepare(arguments: argparse.Namespace, folder: Path) -> Places:
+def prepare(arguments: argparse.Namespace, folder: Path) -> Sites:
     """Describe all sites, or read those that an earlier run described."""
     sites = []
     for number in range(arguments.sites):
@@ -148,10 +162,10 @@ def prepare(arguments: argparse.Namespace, folder: Path) -> Places:
         if not path.exists():
             describe_site(kind, seed, arguments.scans, arguments.keypoints, arguments.model).save(path)
         sites.append((kind, SiteData.load(path)))
-    return Places.of(sites)
+    return Sites.of(sites)
 
 
-def table(places: Places, select: Callable[[int], set[tuple[int, int]]]) -> list[list[str]]:
+def table(places: Sites, select: Callable[[int], set[Pair]]) -> list[list[str]]:
     """Return rows of recall over the number of neighbours."""
     rows = [["neighbours", "pairs per scan", "all", *KINDS]]
     for neighbours in NEIGHBOURS:
@@ -162,17 +176,42 @@ def table(places: Places, select: Callable[[int], set[tuple[int, int]]]) -> list
     return rows
 
 
-def main(arguments: argparse.Namespace) -> None:
-    from wsdesc.reconstruction.signature import scan_signatures, similar_pairs
+def with_loops(places: Sites, pairs: set[Pair]) -> set[Pair]:
+    """Add the overlapping pairs inside frames, if edges with `ACCEPTED` overlap connect scans."""
+    edges = [pair for pair in pairs if places.overlap.get(pair, 0.0) >= ACCEPTED]
+    rows, columns = np.array(edges, dtype=np.int64).reshape(-1, 2).T
+    shape = (len(places.kind), len(places.kind))
+    _, frame = connected_components(coo_array((np.ones(len(rows)), (rows, columns)), shape=shape), False)
+    return pairs | {(i, j) for i, j in places.true if frame[i] == frame[j]}
 
+
+def main(arguments: argparse.Namespace) -> None:
     print_machine()
     with tempfile.TemporaryDirectory() as temporary:
         folder = arguments.work or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
-        places = prepare(arguments, folder)
-    print(f"{arguments.sites} sites, {len(places.kind)} scans, {len(places.true)} overlapping pairs")
-    signatures = scan_signatures(places.descriptors, 0)
-    print_rows(table(places, lambda nearest: set(similar_pairs(signatures, nearest))))
+        sites = prepare(arguments, folder)
+    print(f"{arguments.sites} sites, {len(sites.kind)} scans, {len(sites.true)} overlapping pairs")
+    centres = codebook(sites.descriptors, 0)
+    aggregates = torch.stack([aggregate(d, centres) for d in sites.descriptors])
+    features = list(zip(sites.descriptors, sites.keypoints, strict=True))
+    places = Places(aggregates, features, centres)
+    print("by signatures")
+    print_rows(table(sites, lambda nearest: set(similar_pairs(places.signatures, nearest))))
+    scored = dict[Pair, float]()
+    start = time.process_time()
+
+    def select(nearest: int) -> set[Pair]:
+        shortlist = similar_pairs(places.signatures, SHORTLIST * nearest)
+        new = [pair for pair in shortlist if pair not in scored]
+        scored.update(zip(new, places.score_pairs(new).tolist(), strict=True))
+        return set(best_pairs(shortlist, np.array([scored[pair] for pair in shortlist]), nearest))
+
+    print("by matches of a shortlist that signatures give")
+    print_rows(table(sites, select))
+    print(f"{1000 * (time.process_time() - start) / len(scored):.2f} ms of a core per pair of the shortlist")
+    print(f"the same, with loops through edges of {ACCEPTED:.0%} overlap")
+    print_rows(table(sites, lambda nearest: with_loops(sites, select(nearest))))
 
 
 def parser() -> argparse.ArgumentParser:

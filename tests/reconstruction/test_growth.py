@@ -18,6 +18,7 @@ from wsdesc.reconstruction.control import ControlPoint
 from wsdesc.reconstruction.jobs import CandidatePose, DescribedScan, PairRegistration, ScanSurvey
 from wsdesc.reconstruction.pair_selection import ALL_PAIRS
 from wsdesc.reconstruction.pipeline import reconstruct
+from wsdesc.reconstruction.places import Places
 
 INFORMATION = Information(0.3 * np.eye(6), np.zeros(3), 1.0, 0.5, 2000)
 RESOLUTION = 0.025
@@ -75,17 +76,26 @@ def register_pair(job):
     return PairRegistration((CandidatePose(T, 0.97, False, 0.6, 0.005, INFORMATION),))
 
 
+def find_places(names, jobs, seed, saved):
+    """Return signatures and keypoints that depend on the number of a scan."""
+    numbers = [number_of(job.file.path) % 900 for job in jobs]
+    angle = torch.tensor(numbers) / 1000
+    line = torch.stack([torch.linspace(-1, 1, 50), torch.zeros(50), torch.zeros(50)], dim=1)
+    keypoints = [torch.from_numpy(line.numpy() @ pose(number)[:3, :3]) for number in numbers]
+    features = [(torch.ones(50, 2), points) for points in keypoints]
+    places = Places(torch.stack([angle.cos(), angle.sin()], dim=1), features, torch.zeros(1, 2))
+    places.signatures = places.aggregates
+    places.score_pairs = lambda pairs: np.array([-abs(numbers[i] - numbers[j]) for i, j in pairs])
+    return places
+
+
 @pytest.fixture(autouse=True)
 def simulated(monkeypatch):
     """Replace reading, describing and registering; neighbours have similar signatures."""
     for task in (survey_scan, describe_scan, register_pair):
         monkeypatch.setattr(f"wsdesc.reconstruction.runner.{task.__name__}", task)
 
-    def signatures(jobs, seed):
-        angle = torch.tensor([number_of(job.file.path) % 900 / 1000 for job in jobs])
-        return torch.stack([angle.cos(), angle.sin()], dim=1)
-
-    monkeypatch.setattr("wsdesc.reconstruction.assembly.signatures_of_scans", signatures)
+    monkeypatch.setattr("wsdesc.reconstruction.assembly.find_places", find_places)
 
 
 @pytest.fixture
@@ -375,9 +385,7 @@ def test_broken_files_are_named_and_the_rest_is_added(scan, tmp_path, monkeypatc
     monkeypatch.undo()
     for task in (describe_scan, register_pair):
         monkeypatch.setattr(f"wsdesc.reconstruction.runner.{task.__name__}", task)
-    monkeypatch.setattr(
-        "wsdesc.reconstruction.assembly.signatures_of_scans", lambda jobs, seed: torch.ones(len(jobs), 2)
-    )
+    monkeypatch.setattr("wsdesc.reconstruction.assembly.find_places", find_places)
     model = make(scan, [1, 2, 3], tmp_path / "model")
     broken = tmp_path / "broken.ply"
     broken.write_bytes(scan(4).read_bytes()[:100])

@@ -23,12 +23,14 @@ from wsdesc.reconstruction.loop_closure import MIN_CONFIDENCE_UNCONFIRMED, KeptE
 from wsdesc.reconstruction.model_file import ModelPair, ModelScan, ModelState
 from wsdesc.reconstruction.options import ReconstructOptions
 from wsdesc.reconstruction.pair_selection import (
+    ALL_PAIRS,
     Pair,
     RegisteredPair,
     connecting_pairs,
     first_pairs,
-    signatures_of_scans,
+    loop_pairs,
 )
+from wsdesc.reconstruction.places import SavedPlaces, find_places, predicted_overlaps
 from wsdesc.reconstruction.result import EdgeResult, Reconstruction
 from wsdesc.reconstruction.rigid_frames import RigidFrame
 from wsdesc.reconstruction.runner import Runner
@@ -60,6 +62,7 @@ class Assembly:
         settings: Settings of the descriptions.
         options: Options of the model.
         known: Registered pairs of earlier models, by indices of members.
+        places: Signatures of earlier models.
         bases: Earlier models, in terms of the names of the members. Frames keep the pose of their first scan.
         fixed: Keep all relative poses inside the frames of earlier models.
         paths: File of each scan, by name, with scans that are no members.
@@ -72,6 +75,7 @@ class Assembly:
     settings: DescribeSettings
     options: ReconstructOptions
     known: dict[Pair, RegisteredPair] = field(default_factory=dict)
+    places: SavedPlaces | None = None
     bases: Sequence[Reconstruction] = ()
     fixed: bool = False
     paths: dict[str, Path] = field(default_factory=dict)
@@ -79,22 +83,34 @@ class Assembly:
     failed: dict[str, str] = field(default_factory=dict)
     duplicates: dict[str, str] = field(default_factory=dict)
 
-    def register(self, runner: Runner) -> dict[Pair, RegisteredPair]:
-        """Register new pairs; return all pairs."""
+    def register(self, runner: Runner) -> tuple[dict[Pair, RegisteredPair], SavedPlaces | None]:
+        """Register new pairs; return all pairs, and the signatures of the scans."""
         o, jobs = self.options, [member.job for member in self.members]
         origins = [member.origin for member in self.members]
         registered = dict(self.known)
         if len(set(origins)) == 1 and origins[0] is not None:
-            return registered  # all scans are of one earlier model
-        signatures = signatures_of_scans(jobs, o.seed)
-        pairs = first_pairs(signatures, o.neighbours, origins)
+            return registered, self.places  # all scans are of one earlier model
+        names = [member.name for member in self.members]
+        with runner.progress("select pairs", 0):
+            places = find_places(names, jobs, o.seed, self.places)
+            pairs = first_pairs(places.signatures, o.neighbours, origins, places.score_pairs)
         registered |= runner.register([pair for pair in pairs if pair not in self.known], jobs)
         registered = dict(sorted(registered.items()))
+        graph = self.place(registered, runner.progress).graph
+        if len(jobs) > ALL_PAIRS:
+            overlaps = {
+                pair: share
+                for scans in graph.components
+                for pair, share in predicted_overlaps(graph.T_world_scan, scans, places.features).items()
+            }
+            loops = loop_pairs(overlaps, registered, max(1, o.neighbours // 2), origins)
+            registered |= runner.register(loops, jobs, "close loops")
+            registered = dict(sorted(registered.items()))
+            graph = self.place(registered, runner.progress).graph
         if o.more_keypoints > o.keypoints:
-            components = self.place(registered, runner.progress).graph.components
-            retry = connecting_pairs(components, registered, signatures, o.neighbours, origins)
+            retry = connecting_pairs(graph.components, registered, places.signatures, o.neighbours, origins)
             registered = _register_again(retry, registered, jobs, o.more_keypoints, runner)
-        return registered
+        return registered, places.saved(names)
 
     def place(self, registered: Mapping[Pair, RegisteredPair], progress: ProgressHook) -> Placement:
         """Place all scans."""
@@ -140,7 +156,6 @@ class Assembly:
             known=geo.known,
             in_world=geo.in_world or any(frame.in_world for frame in frames[:1]),
             duplicates=self.duplicates,
-            state=self._state(registered),
         )
 
     def _in_files(self, T_b_a: Pose, a: int, b: int) -> Pose:
@@ -195,12 +210,14 @@ class Assembly:
         }
         return frames, kept
 
-    def _state(self, registered: Mapping[Pair, RegisteredPair]) -> ModelState:
+    def state(self, registered: Mapping[Pair, RegisteredPair], places: SavedPlaces | None) -> ModelState:
+        """Return what the model needs to grow."""
         names = [member.name for member in self.members]
         return ModelState(
             options=self.options.model_copy(update={"resolution": self.settings.resolution}),
             weights=self.settings.weights,
             known=self.given,
+            places=places,
             scans={m.name: ModelScan(m.job.file.content, m.scan) for m in self.members},
             pairs=[
                 ModelPair(names[pair.source], names[pair.target], pair.candidates, pair.keypoints)
@@ -235,8 +252,9 @@ class _Frame:
 
 def assemble(assembly: Assembly, runner: Runner) -> Reconstruction:
     """Register the new pairs of a model and place its scans."""
-    registered = assembly.register(runner)
-    return assembly.result(registered, assembly.place(registered, runner.progress))
+    registered, places = assembly.register(runner)
+    result = assembly.result(registered, assembly.place(registered, runner.progress))
+    return replace(result, state=assembly.state(registered, places))
 
 
 def known_pairs(pairs: Sequence[ModelPair], index: Mapping[str, int]) -> dict[Pair, RegisteredPair]:

@@ -28,6 +28,7 @@ from wsdesc.reconstruction.members import (
     weights_of,
 )
 from wsdesc.reconstruction.model_file import ModelPair, ModelState
+from wsdesc.reconstruction.places import SavedPlaces
 from wsdesc.reconstruction.result import EdgeResult, Reconstruction
 from wsdesc.reconstruction.runner import CACHE, Runner
 
@@ -80,6 +81,7 @@ def remove(
         settings=settings,
         options=state.options,
         known=known_pairs(state.pairs, index),
+        places=state.places,
         bases=[model],
         fixed=fixed,
         given=_given(state, fixed, names),
@@ -120,6 +122,7 @@ def merge(
         settings=settings,
         options=state.options,
         known=known,
+        places=state.places,
         bases=parts,
         fixed=fixed,
         given=_given(state, fixed),
@@ -196,7 +199,7 @@ def extend(
     members.sort(key=lambda member: order[member.name])
     index = {member.name: k for k, member in enumerate(members)}
     known = known_pairs(state.pairs, index)
-    return Assembly(members, settings, state.options, known, bases=[model])
+    return Assembly(members, settings, state.options, known, state.places, bases=[model])
 
 
 def renamed(model: Reconstruction, names: Mapping[str, str]) -> Reconstruction:
@@ -219,8 +222,16 @@ def renamed(model: Reconstruction, names: Mapping[str, str]) -> Reconstruction:
                 for pair in state.pairs
                 if pair.source in new and pair.target in new
             ],
+            places=_renamed_places(state.places, new),
         ),
     )
+
+
+def _renamed_places(places: SavedPlaces | None, names: Mapping[str, str]) -> SavedPlaces | None:
+    if places is None:
+        return None
+    rows = {names[name]: row for name, row in places.aggregates.items() if name in names}
+    return places._replace(aggregates=rows)
 
 
 def _renamed_edge(edge: EdgeResult, names: Mapping[str, str]) -> EdgeResult:

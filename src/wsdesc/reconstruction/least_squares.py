@@ -17,7 +17,7 @@ from scipy.spatial.transform import Rotation
 
 from wsdesc.core.geometry import Floats, inverse
 
-_MIN_STEP = 1e-9  # metres and radians: smaller steps end the minimization
+_MIN_STEP = 1e-7  # metres and radians: smaller steps end the minimization
 
 
 class Factor(NamedTuple):

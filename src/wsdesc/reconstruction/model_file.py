@@ -25,6 +25,7 @@ from wsdesc.reconstruction.control import ControlPoint
 from wsdesc.reconstruction.jobs import CandidatePose, DescribedScan
 from wsdesc.reconstruction.known import Known, PosePrior
 from wsdesc.reconstruction.options import KnownOptions, ReconstructOptions
+from wsdesc.reconstruction.places import SavedPlaces
 
 MODEL = "model.npz"
 FORMAT = 1
@@ -73,6 +74,7 @@ class ModelState:
         known: What is known about poses beforehand.
         scans: Described scans, by name.
         pairs: All registered pairs.
+        places: Signatures of the scans; None if there are none.
     """
 
     options: ReconstructOptions
@@ -80,6 +82,7 @@ class ModelState:
     known: Known
     scans: dict[str, ModelScan]
     pairs: list[ModelPair]
+    places: SavedPlaces | None = None
 
 
 def write(folder: Path, state: ModelState, texts: Mapping[str, str]) -> Path:
@@ -129,7 +132,8 @@ def read(folder: Path) -> tuple[ModelState, dict[str, str]]:
         pairs = _read_pairs(arrays, list(scans))
         texts = {str(name): str(text) for name, text in header["texts"].items()}
         known = _known(header["known"])
-        return ModelState(options, str(header["weights"]), known, scans, pairs), texts
+        places = _read_places(arrays, list(scans)) if "place_centres" in arrays else None
+        return ModelState(options, str(header["weights"]), known, scans, pairs, places), texts
     except Exception as error:
         raise FileFormatError(f"{path}: damaged: {again}") from error
 
@@ -139,6 +143,13 @@ def _scan(values: dict[str, Any]) -> ModelScan:
     if not is_rigid(np.array(frame)):
         raise ValueError("the frame of a scan is not rigid")
     return ModelScan(str(values["content"]), DescribedScan(frame, radius))
+
+
+def _read_places(arrays: Mapping[str, np.ndarray], names: Sequence[str]) -> SavedPlaces:
+    centres, rows = arrays["place_centres"].astype(np.float64), arrays["place_aggregates"].astype(np.float32)
+    if rows.shape[1:] != (centres.size,) or not (np.isfinite(centres).all() and np.isfinite(rows).all()):
+        raise ValueError("the signatures do not fit")
+    return SavedPlaces(centres, {names[k]: rows[n] for n, k in enumerate(arrays["place_scans"].tolist())})
 
 
 def _known_values(known: Known) -> dict[str, Any]:

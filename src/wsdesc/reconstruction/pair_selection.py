@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from wsdesc.cloud.units import INDOOR_RESOLUTION
+from wsdesc.core.geometry import Floats
 from wsdesc.reconstruction.disambiguation import MIN_CANDIDATE_CONFIDENCE
-from wsdesc.reconstruction.jobs import CandidatePose, DescribeJob
+from wsdesc.reconstruction.jobs import CandidatePose
 from wsdesc.reconstruction.pose_graph import Edge
-from wsdesc.reconstruction.signature import scan_signatures, similar_pairs
-from wsdesc.reconstruction.tasks import load_description
+from wsdesc.reconstruction.signature import similar_pairs
 
 ALL_PAIRS = 25  # scans up to which all pairs are registered
+MIN_LOOP_OVERLAP = 0.2  # predicted for pairs that close loops
+SHORTLIST = 4  # similar scans per scan to pair with
 _SIMILAR_PAIRS = 20  # similar pairs that are examined per pair to select
 
 Pair = tuple[int, int]  # indices of two scans, ascending
@@ -69,21 +70,21 @@ class RegisteredPair:
         return self.edges[0].confidence if self.edges else 0.0
 
 
-def signatures_of_scans(scans: Sequence[DescribeJob], seed: int) -> Tensor:
-    """Compute signatures (N, S) of described scans; names and order of the files do not matter."""
-    order = sorted(range(len(scans)), key=lambda k: scans[k].file.content)
-    signatures = scan_signatures(_CachedDescriptors([scans[k] for k in order]), seed)
-    return signatures[torch.from_numpy(np.argsort(order))]
-
-
-def first_pairs(signatures: Tensor, neighbours: int, origins: Origins | None = None) -> list[Pair]:
-    """Select all pairs of few scans; of many scans, each with its `neighbours` most similar ones.
+def first_pairs(
+    signatures: Tensor,
+    neighbours: int,
+    origins: Origins | None = None,
+    score_pairs: Callable[[Sequence[Pair]], Floats] | None = None,
+) -> list[Pair]:
+    """Select all pairs of few scans; of many scans, each with its `neighbours` best ones.
 
     Args:
         signatures: (N, S), unit vectors.
-        neighbours: Similar scans per scan.
+        neighbours: Scans that each scan is paired with.
         origins: Number of the earlier model of each scan, None for new scans. Pairs inside a model are not
             selected. Only new scans and the scans of smaller models look for neighbours.
+        score_pairs: Scores pairs; the best ones of a shortlist of similar scans are selected. None selects
+            the most similar ones.
     """
     count = len(signatures)
     origins = origins or [None] * count
@@ -92,13 +93,56 @@ def first_pairs(signatures: Tensor, neighbours: int, origins: Origins | None = N
     sizes = Counter(origin for origin in origins if origin is not None)
     largest = max(sizes, key=lambda origin: (sizes[origin], -origin), default=None)
     searching = [k for k, origin in enumerate(origins) if origin is None or origin != largest]
-    return similar_pairs(signatures, neighbours, searching, origins)
+    if score_pairs is None:
+        return similar_pairs(signatures, neighbours, searching, origins)
+    shortlist = similar_pairs(signatures, SHORTLIST * neighbours, searching, origins)
+    return best_pairs(shortlist, score_pairs(shortlist), neighbours, searching)
+
+
+def best_pairs(
+    pairs: Sequence[Pair], scores: Floats, nearest: int, searching: Sequence[int] | None = None
+) -> list[Pair]:
+    """Select pairs that are among the `nearest` best ones of one of their scans.
+
+    Args:
+        pairs: P pairs.
+        scores: (P,) higher is better.
+        nearest: Pairs per scan.
+        searching: Scans whose best pairs are selected; None: all.
+    """
+    wanted = None if searching is None else set(searching)
+    taken, selected = Counter[int](), set[Pair]()
+    for k in np.argsort(-scores, kind="stable").tolist():
+        ends = [scan for scan in pairs[k] if wanted is None or scan in wanted]
+        if any(taken[scan] < nearest for scan in ends):
+            selected.add(pairs[k])
+        taken.update(ends)
+    return sorted(selected)
 
 
 def _is_new(pair: Pair, origins: Origins) -> bool:
     """Return whether two scans are not of the same earlier model."""
     a, b = (origins[k] for k in pair)
     return a is None or a != b
+
+
+def loop_pairs(
+    overlaps: Mapping[Pair, float], registered: Mapping[Pair, RegisteredPair], limit: int, origins: Origins
+) -> list[Pair]:
+    """Select pairs that overlap by the poses found so far but are not registered: up to `limit` per scan.
+
+    Args:
+        overlaps: Predicted overlap, by pair.
+        registered: Registered pairs.
+        limit: Pairs per scan.
+        origins: As in `first_pairs`.
+    """
+    pairs = [
+        pair
+        for pair, overlap in overlaps.items()
+        if overlap >= MIN_LOOP_OVERLAP and pair not in registered and _is_new(pair, origins)
+    ]
+    return best_pairs(pairs, np.array([overlaps[pair] for pair in pairs]), limit)
 
 
 def connecting_pairs(
@@ -133,16 +177,3 @@ def connecting_pairs(
         ranked = [*own[: limit // 2], *unregistered, *own, *similar]
         selected.update(list(dict.fromkeys(p for p in ranked if _is_new(p, origins)))[:limit])
     return sorted(selected)
-
-
-class _CachedDescriptors(Sequence[Tensor]):
-    """Descriptors of scans, read from the cache at each access: all of them may not fit into memory."""
-
-    def __init__(self, scans: Sequence[DescribeJob]) -> None:
-        self.scans = scans
-
-    def __len__(self) -> int:
-        return len(self.scans)
-
-    def __getitem__(self, k):  # type: ignore[no-untyped-def]
-        return load_description(self.scans[k]).descriptors

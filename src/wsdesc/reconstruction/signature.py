@@ -58,23 +58,32 @@ def scan_signatures(descriptors: Sequence[Tensor], seed: int = 0) -> Tensor:
 
     K may differ between scans. Each item is accessed twice and not kept, so a sequence may read it on access.
     """
+    centres = codebook(descriptors, seed)
+    return normalize_signatures(torch.stack([aggregate(d, centres) for d in descriptors]))
+
+
+def codebook(descriptors: Sequence[Tensor], seed: int = 0) -> Tensor:
+    """Compute cluster centres (CLUSTERS, C) of the descriptors (K, C) of scans."""
     generator = torch.Generator().manual_seed(seed)
     share = max(1, _SAMPLE // max(1, len(descriptors)))
     sample = torch.cat([d[torch.randperm(len(d), generator=generator)[:share]] for d in descriptors])
-    centres = cluster(sample.double(), min(CLUSTERS, len(sample)), generator)
-    signatures = torch.stack([_aggregate(d.double(), centres).float() for d in descriptors])
-    # The mean is what all scans have in common: it distinguishes none of them.
-    return torch.nn.functional.normalize(signatures - signatures.mean(0), dim=1)
+    return cluster(sample.double(), min(CLUSTERS, len(sample)), generator)
 
 
-def _aggregate(descriptors: Tensor, centres: Tensor) -> Tensor:
+def aggregate(descriptors: Tensor, centres: Tensor) -> Tensor:
     """Aggregate the differences of descriptors from their nearest centres: a unit vector (CLUSTERS · C,)."""
+    descriptors = descriptors.double()
     nearest = torch.cdist(descriptors, centres).argmin(dim=1)  # (K,)
     sums = torch.zeros_like(centres).index_add_(0, nearest, descriptors - centres[nearest])
     # The square root of the length keeps large clusters, such as walls, from dominating.
     length = sums.norm(dim=1, keepdim=True)
     scaled = torch.where(length > 0, sums / length.clamp(min=1e-12).sqrt(), sums)
-    return torch.nn.functional.normalize(scaled.flatten(), dim=0)
+    return torch.nn.functional.normalize(scaled.flatten(), dim=0).float()
+
+
+def normalize_signatures(aggregates: Tensor) -> Tensor:
+    """Subtract from aggregates (N, S) what all scans have in common, which distinguishes none of them."""
+    return torch.nn.functional.normalize(aggregates - aggregates.mean(0), dim=1)
 
 
 def cluster(sample: Tensor, count: int, generator: torch.Generator) -> Tensor:
