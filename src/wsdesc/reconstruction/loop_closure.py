@@ -57,7 +57,7 @@ class Placement(NamedTuple):
 
     graph: PoseGraph
     edges: list[PlacedEdge]  # (P,)
-    contradicting: dict[int, str]  # new scans that contradict the others, with the reason; they have no edges
+    contradicting: Mapping[int, str] = MappingProxyType({})  # new scans that contradict the others, and why
 
 
 def place_scans(

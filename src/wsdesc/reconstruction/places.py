@@ -18,7 +18,6 @@ from torch import Tensor
 
 from wsdesc.core.geometry import Floats, transform
 from wsdesc.core.kernels import kernel, run_in_chunks
-from wsdesc.matching.mutual import mutual_matches
 from wsdesc.reconstruction.jobs import DescribeJob
 from wsdesc.reconstruction.signature import aggregate, codebook, normalize_signatures
 from wsdesc.reconstruction.tasks import load_description
@@ -71,8 +70,11 @@ class Places:
     def _matches(self, i: int, j: int) -> tuple[np.ndarray, np.ndarray]:
         """Match two scans; return the matched keypoints (M, 3) of both."""
         (a, p), (b, q) = self.features[i], self.features[j]
-        matches = mutual_matches(a, b)
-        return p[matches[:, 0]].numpy(), q[matches[:, 1]].numpy()
+        if len(a) == 0 or len(b) == 0:
+            return np.zeros((0, 3), np.float32), np.zeros((0, 3), np.float32)
+        to_b, to_a = (a @ b.T).argmax(dim=1), (b @ a.T).argmax(dim=1)  # descriptors are unit vectors
+        mutual = to_a[to_b] == torch.arange(len(a))
+        return p[mutual].numpy(), q[to_b[mutual]].numpy()
 
 
 def find_places(
@@ -176,7 +178,7 @@ def _spacing(tree: cKDTree, cloud: Floats) -> float:
 
 
 @kernel
-def _score(start, stop, ends, source, target, scores):
+def _score(start, stop, ends, source, target, scores):  # type: ignore[no-untyped-def]
     """Score pairs by the largest eigenvalue of the graph of matches that preserve distances."""
     for pair in range(start, stop):
         first, count = ends[pair], ends[pair + 1] - ends[pair]
