@@ -1,7 +1,7 @@
 """Measure time and memory of each phase of large reconstructions.
 
     python -m benchmarks.growth scans 60 [--jobs 2] [--sites 6] [--work DIR]
-    python -m benchmarks.growth simulate 10000 [--keypoints 2000]
+    python -m benchmarks.growth simulate 10000 [--keypoints 2000] [--only places|graph]
 
 `scans` makes synthetic sites (rooms, floors, streets and courtyards in turn), scales each so that all have
 the same working resolution, moves and shuffles the scans, and reconstructs them in one run. Prints the time
@@ -33,13 +33,17 @@ from wsdesc.cloud.units import INDOOR_RESOLUTION, measure
 from wsdesc.core.executors import choose_executor
 from wsdesc.core.progress import Advance
 from wsdesc.reconstruction.loop_closure import place_scans
+from wsdesc.reconstruction.options import ReconstructOptions
+from wsdesc.reconstruction.pair_selection import SHORTLIST, best_pairs
 from wsdesc.reconstruction.pipeline import reconstruct
+from wsdesc.reconstruction.places import KEYPOINTS, Places
 from wsdesc.reconstruction.pose_graph import Edge
-from wsdesc.reconstruction.signature import scan_signatures, similar_pairs
+from wsdesc.reconstruction.signature import aggregate, codebook, similar_pairs
 
 SCANS_PER_SITE = 10
 SIMULATED_PER_SITE = 50
 RESOLUTION = INDOOR_RESOLUTION
+NEIGHBOURS = ReconstructOptions().neighbours
 
 
 class Phases:
@@ -147,25 +151,46 @@ def simulated_sites(count: int, wrong: float) -> list[list[Edge]]:
 
 def run_simulation(arguments: argparse.Namespace) -> None:
     """Measure signatures, pair selection and pose graph."""
-    count, phases = arguments.count, Phases()
-    descriptors = SimulatedDescriptors(count, arguments.keypoints)
+    phases = Phases()
+    if arguments.only != "graph":
+        simulate_places(arguments.count, arguments.keypoints, phases)
+    if arguments.only != "places":
+        simulate_graph(arguments.count, arguments.wrong, phases)
+    phases.print()
+
+
+def simulate_places(count: int, keypoints: int, phases: Phases) -> None:
+    """Measure signatures and the selection of pairs."""
+    descriptors = SimulatedDescriptors(count, keypoints)
     with phases("simulate descriptors, once", count):
         for k in range(count):
             descriptors[k]
+    positions = torch.rand(KEYPOINTS, 3, generator=torch.Generator().manual_seed(0))
+    features = []
     with phases("signatures, with simulation twice", count):
-        signatures = scan_signatures(descriptors, 0)
-    with phases("select pairs", count):
-        selected = similar_pairs(signatures, 10)
+        centres = codebook(descriptors, 0)
+        aggregates = torch.empty(count, centres.numel())
+        for k, own in enumerate(descriptors):
+            aggregates[k] = aggregate(own, centres)
+            features.append((own[:KEYPOINTS].clone(), positions[: len(own)]))
+    places = Places(aggregates, features, centres)
+    with phases("shortlist", count):
+        shortlist = similar_pairs(places.signatures, SHORTLIST * NEIGHBOURS)
+    with phases("score shortlist", len(shortlist)):
+        selected = best_pairs(shortlist, places.score_pairs(shortlist), NEIGHBOURS)
     same = sum(i // SIMULATED_PER_SITE == j // SIMULATED_PER_SITE for i, j in selected)
     print(f"{len(selected)} pairs selected, {100 * same / len(selected):.1f} % of them of one site")
-    pairs = simulated_sites(count, arguments.wrong)
+
+
+def simulate_graph(count: int, wrong: float, phases: Phases) -> None:
+    """Measure disambiguation, rejection and pose graph."""
+    pairs = simulated_sites(count, wrong)
     with phases("place scans", len(pairs)):
         placement = place_scans(pairs, np.full(count, RADIUS))
     sizes = [len(scans) for scans in placement.graph.components]
     print(
         f"{len(pairs)} pairs place {count} scans in {len(sizes)} frames of {min(sizes)} to {max(sizes)} scans"
     )
-    phases.print()
 
 
 def main(arguments: argparse.Namespace) -> None:
@@ -187,6 +212,7 @@ def parser() -> argparse.ArgumentParser:
     simulated.add_argument("count", type=int, help="number of scans")
     simulated.add_argument("--keypoints", type=int, default=2000, help="per scan (default: %(default)s)")
     simulated.add_argument("--wrong", type=float, default=0.1, help="share of wrong pairs")
+    simulated.add_argument("--only", choices=("places", "graph"), help="one half of the work")
     simulated.set_defaults(run=run_simulation)
     return parser
 

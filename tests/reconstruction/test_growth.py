@@ -1,28 +1,34 @@
 """Models that grow: add, remove and merge, with simulated registrations of small files."""
 
+import os
 import shutil
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
-from scipy.spatial.transform import Rotation
 
+from simulated_models import (
+    NO_RETRY,
+    RESOLUTION,
+    describe_scan,
+    find_places,
+    make_model,
+    number_of,
+    pose,
+    register_pair,
+    simulate,
+    write_scan,
+)
 from wsdesc import Reconstruction, read_points, write_points
-from wsdesc.alignment.information import Information
 from wsdesc.core.errors import FileFormatError, InputError
 from wsdesc.core.executors import Serial
 from wsdesc.core.geometry import inverse, transform
 from wsdesc.reconstruction import model_file
 from wsdesc.reconstruction.control import ControlPoint
-from wsdesc.reconstruction.jobs import CandidatePose, DescribedScan, PairRegistration, ScanSurvey
-from wsdesc.reconstruction.pair_selection import ALL_PAIRS
 from wsdesc.reconstruction.pipeline import reconstruct
-from wsdesc.reconstruction.places import Places
 
-INFORMATION = Information(0.3 * np.eye(6), np.zeros(3), 1.0, 0.5, 2000)
-RESOLUTION = 0.025
-NO_RETRY = {"more_keypoints": 0, "resolution": RESOLUTION}
 JOBS = {"survey_scan": 0, "describe_scan": 0, "register_pair": 0}
 
 
@@ -40,62 +46,9 @@ class Counting(Serial):
             yield number, result
 
 
-def number_of(path):
-    return int(path.split("_")[-1].split(".")[0])
-
-
-def pose(number):
-    """Return T_world_scan of a scan: scans stand in a row, half a metre apart."""
-    T = np.eye(4)
-    T[:3, :3] = Rotation.random(random_state=number).as_matrix()
-    T[:3, 3] = 0.5 * number, 0.1 * (number % 3), 0
-    return T
-
-
-def survey_scan(file):
-    return ScanSurvey(RESOLUTION, 3.0)
-
-
-def describe_scan(job):
-    return DescribedScan(tuple(map(tuple, np.eye(4).tolist())), 1.0)
-
-
-def register_pair(job):
-    """Return the true pose of neighbours, with noise; a wrong one for scans from 900 on."""
-    i, j = (number_of(scan.file.path) for scan in (job.source, job.target))
-    rng = np.random.default_rng(1000 * min(i, j) + max(i, j))
-    noise = np.eye(4)
-    noise[:3, 3] = rng.normal(0, 0.002, 3)
-    if max(i, j) >= 900:
-        noise[:3, 3] += rng.normal(0, 3, 3)
-        i, j = i % 900, j % 900
-    if abs(i - j) > 3:
-        return PairRegistration(())
-    T = inverse(pose(j)) @ pose(i) @ noise
-    T[:3, 3] *= RESOLUTION / job.source.settings.resolution
-    return PairRegistration((CandidatePose(T, 0.97, False, 0.6, 0.005, INFORMATION),))
-
-
-def find_places(names, jobs, seed, saved):
-    """Return signatures and keypoints that depend on the number of a scan."""
-    numbers = [number_of(job.file.path) % 900 for job in jobs]
-    angle = torch.tensor(numbers) / 1000
-    line = torch.stack([torch.linspace(-1, 1, 50), torch.zeros(50), torch.zeros(50)], dim=1)
-    keypoints = [torch.from_numpy(line.numpy() @ pose(number)[:3, :3]) for number in numbers]
-    features = [(torch.ones(50, 2), points) for points in keypoints]
-    places = Places(torch.stack([angle.cos(), angle.sin()], dim=1), features, torch.zeros(1, 2))
-    places.signatures = places.aggregates
-    places.score_pairs = lambda pairs: np.array([-abs(numbers[i] - numbers[j]) for i, j in pairs])
-    return places
-
-
 @pytest.fixture(autouse=True)
 def simulated(monkeypatch):
-    """Replace reading, describing and registering; neighbours have similar signatures."""
-    for task in (survey_scan, describe_scan, register_pair):
-        monkeypatch.setattr(f"wsdesc.reconstruction.runner.{task.__name__}", task)
-
-    monkeypatch.setattr("wsdesc.reconstruction.assembly.find_places", find_places)
+    simulate(monkeypatch)
 
 
 @pytest.fixture
@@ -104,19 +57,11 @@ def scan(tmp_path):
     folder = tmp_path / "scans"
     folder.mkdir()
 
-    def write(number, name=None):
-        path = folder / (name or f"scan_{number}.ply")
-        points = np.random.default_rng(number).uniform(-1, 1, (60, 3))
-        write_points(path, points)
-        return path
-
-    return write
+    return partial(write_scan, folder)
 
 
 def make(scan, numbers, out, **options):
-    model = reconstruct([scan(k) for k in numbers], out, **(NO_RETRY | options))
-    model.save(out)
-    return Reconstruction.load(out)
+    return make_model([scan(k) for k in numbers], out, **options)
 
 
 def assert_right(model, numbers):
@@ -131,8 +76,15 @@ def assert_right(model, numbers):
         np.testing.assert_allclose(T, T_true, atol=0.05)
 
 
-def test_second_run_with_new_files_registers_only_pairs_with_them(scan, tmp_path):
-    count = ALL_PAIRS + 15
+@pytest.fixture
+def few_are_many(monkeypatch):
+    """Select pairs of more than five scans."""
+    for module in ("pair_selection", "assembly"):
+        monkeypatch.setattr(f"wsdesc.reconstruction.{module}.ALL_PAIRS", 5)
+
+
+def test_second_run_with_new_files_registers_only_pairs_with_them(scan, tmp_path, few_are_many):
+    count = 12
     old = make(scan, range(count), tmp_path / "model", neighbours=4)
     again = Counting()
     same = reconstruct(
@@ -231,10 +183,7 @@ def test_duplicate_is_reported(scan, tmp_path):
     model = make(scan, [1, 2, 3], tmp_path / "model")
     jobs = Counting()
     again = model.add([scan(2, "copy_of_2.ply"), scan(3)], executor=jobs)
-    assert again.duplicates == {
-        "copy_of_2.ply": "scan_2.ply",
-        str(tmp_path / "scans" / "scan_3.ply"): "scan_3.ply",
-    }
+    assert again.duplicates == {"copy_of_2.ply": "scan_2.ply"}  # scan 3 is in the model already
     assert jobs.done == JOBS
     assert again.complete
     again.save(tmp_path / "model")
@@ -425,3 +374,56 @@ def test_control_points_stay_with_the_model(scan, tmp_path):
     assert again.in_world
     with pytest.raises(InputError, match="use one of them"):
         reconstruct([scan(1), scan(2)], control=control[:3], fixed=True, **NO_RETRY)
+
+
+@pytest.mark.slow
+def test_addition_that_stops_at_any_write_continues(scan, tmp_path, monkeypatch):
+    """Each write of a file or of a line may be the last one before the process is killed."""
+    make(scan, [1, 2, 3], tmp_path / "model")
+    new = [scan(4), scan(5)]
+    shutil.copytree(tmp_path / "model", tmp_path / "complete")
+    complete = Reconstruction.load(tmp_path / "complete").add(new)
+    complete.save(tmp_path / "complete")
+    replace_file, fsync, writes = Path.replace, os.fsync, [0, 10**9]
+
+    def count(function):
+        def wrapped(*arguments):
+            writes[0] += 1
+            if writes[0] > writes[1]:
+                raise KeyboardInterrupt
+            return function(*arguments)
+
+        return wrapped
+
+    monkeypatch.setattr(Path, "replace", count(replace_file))
+    monkeypatch.setattr(os, "fsync", count(fsync))
+    limit, finished = 0, False
+    while not finished:
+        folder = shutil.copytree(tmp_path / "model", tmp_path / f"stopped_{limit}")
+        writes[:] = [0, limit]
+        try:
+            Reconstruction.load(folder).add(new).save(folder)
+            finished = True
+        except KeyboardInterrupt:
+            writes[1] = 10**9
+            Reconstruction.load(folder).add(new).save(folder)
+        assert Reconstruction.load(folder).to_dict() == complete.to_dict()
+        limit += 1
+    assert limit > 15
+
+
+def test_folder_with_broken_files_and_duplicates(scan, tmp_path, monkeypatch):
+    """Of 60 files, two are broken, one is empty and one is a copy; the others are placed."""
+    monkeypatch.undo()
+    for task in (describe_scan, register_pair):
+        monkeypatch.setattr(f"wsdesc.reconstruction.runner.{task.__name__}", task)
+    monkeypatch.setattr("wsdesc.reconstruction.assembly.find_places", find_places)
+    files = [scan(k) for k in range(60)]
+    for k in (20, 50):
+        files[k].write_bytes(files[k].read_bytes()[:200])
+    files[37].write_bytes(b"")
+    shutil.copy(files[9], files[42])
+    model = make_model(files, tmp_path / "model", neighbours=6)
+    assert set(model.not_placed) == {"scan_20.ply", "scan_37.ply", "scan_50.ply"}
+    assert model.duplicates == {"scan_42.ply": "scan_9.ply"}
+    assert sorted(map(len, model.components)) == [56]

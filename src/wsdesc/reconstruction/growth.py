@@ -40,6 +40,8 @@ def add(model: Reconstruction, scans: Scans, runner: Runner, *, fixed: bool = Fa
     state = _state(model)
     old = check_files(model.paths, {name: scan.content for name, scan in state.scans.items()})
     paths, failed = as_files(scans, runner.cache, model.folder, taken=_names(model))
+    present = {path.resolve() for path in model.paths.values()}  # adding a file again changes nothing
+    paths = {name: path for name, path in paths.items() if path.resolve() not in present}
     names = {scan.content: name for name, scan in state.scans.items()}
     new, duplicates = separate_duplicates(hash_scans(paths), names)
     new, _ = readable_scans(new, runner, failed)

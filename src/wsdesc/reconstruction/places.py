@@ -72,9 +72,9 @@ class Places:
         (a, p), (b, q) = self.features[i], self.features[j]
         if len(a) == 0 or len(b) == 0:
             return np.zeros((0, 3), np.float32), np.zeros((0, 3), np.float32)
-        to_b, to_a = (a @ b.T).argmax(dim=1), (b @ a.T).argmax(dim=1)  # descriptors are unit vectors
-        mutual = to_a[to_b] == torch.arange(len(a))
-        return p[mutual].numpy(), q[to_b[mutual]].numpy()
+        to_b = _mutual_matches((a @ b.T).numpy())  # descriptors are unit vectors
+        matched = np.flatnonzero(to_b >= 0)
+        return p.numpy()[matched], q.numpy()[to_b[matched]]
 
 
 def find_places(
@@ -175,6 +175,27 @@ def predicted_overlaps(
 def _spacing(tree: cKDTree, cloud: Floats) -> float:
     """Return the median distance between neighbouring keypoints; points are hardly further from one."""
     return float(np.median(tree.query(cloud, 2)[0][:, -1])) if len(cloud) > 1 else 0.0
+
+
+@kernel
+def _mutual_matches(cosines):  # type: ignore[no-untyped-def]
+    """Return the column of each row (K,) if they are each other's largest entry, else -1."""
+    rows, columns = cosines.shape
+    to_column = np.full(rows, -1)
+    to_row, best = np.zeros(columns, np.int64), np.full(columns, -np.inf, np.float32)
+    for m in range(rows):
+        largest, at = np.float32(-np.inf), 0
+        for n in range(columns):
+            value = cosines[m, n]
+            if value > largest:
+                largest, at = value, n
+            if value > best[n]:
+                best[n], to_row[n] = value, m
+        to_column[m] = at
+    for m in range(rows):
+        if to_row[to_column[m]] != m:
+            to_column[m] = -1
+    return to_column
 
 
 @kernel
