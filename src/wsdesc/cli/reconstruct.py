@@ -23,7 +23,7 @@ from wsdesc.cli.options import (
     View,
     field_option,
 )
-from wsdesc.cli.output import exit_unless, print_written, progress_bars
+from wsdesc.cli.output import exit_unless, print_warnings, print_written, progress_bars
 from wsdesc.reconstruction.options import KnownOptions, ReconstructOptions
 
 _DEFAULTS = ReconstructOptions()
@@ -53,6 +53,17 @@ def reconstruct(
     neighbours: Annotated[int, field_option(ReconstructOptions, "neighbours")] = _DEFAULTS.neighbours,
     fixed: Fixed = False,
     voxel: Voxel = None,
+    write_scans: Annotated[
+        Path | None,
+        typer.Option(help="Folder for every scan, moved into the frame, with its attributes and format."),
+    ] = None,
+    write_e57: Annotated[
+        Path | None, typer.Option("--write-e57", help="File (.e57) for all scans with their poses.")
+    ] = None,
+    crs: Annotated[
+        str | None,
+        typer.Option(help="Coordinate system of LAS and LAZ files: EPSG:25832, or a file (.wkt, .prj)."),
+    ] = None,
     priors: Annotated[
         bool, typer.Option("--priors", help="Poses of stations in E57 and PTX files are known approximately.")
     ] = False,
@@ -99,6 +110,10 @@ def reconstruct(
     KnownOptions.read(sigmas)
     options |= {"priors": prior_poses or priors, "control": control, "reference": reference, "up": up}
     options |= sigmas
+    if crs is not None:
+        from wsdesc.cloud.crs import read_crs_option
+
+        read_crs_option(crs)
     check_voxel(voxel)
     check_model_and_device(model, device)
     check_view(view, port)
@@ -109,9 +124,9 @@ def reconstruct(
         from wsdesc.core.executors import choose_executor
         from wsdesc.core.folders import make_folder
 
-        if save is not None:
-            make_folder(out)  # the page may be written into it
-            check_outputs({save: (".html",)}, paths)
+        if save is not None or write_e57 is not None:
+            make_folder(out)  # these files may be written into it
+            check_outputs({save: (".html",), write_e57: (".e57",)}, paths)
         from wsdesc.reconstruction import pipeline
 
         with closing(choose_executor(jobs, scheduler)) as executor:
@@ -119,6 +134,13 @@ def reconstruct(
                 paths, out, fixed=fixed, executor=executor, progress=progress, **options
             )
         written = result.save(out, voxel=voxel, progress=progress)
+        notes: list[str] = []
+        if write_scans is not None:
+            moved, notes = result.write_scans(write_scans, crs=crs, progress=progress)
+            written += moved
+        if write_e57 is not None and result.components:
+            notes += result.write_e57(write_e57, progress=progress)
+            written.append(write_e57)
         scene = None
         if (view or save is not None) and result.T_world_scan:
             with progress("draw", 0):
@@ -135,6 +157,7 @@ def reconstruct(
         print_result(result)
         print_written(written)
     warn_about(result)
+    print_warnings(notes)
     if view and scene is not None:
         from wsdesc.cli.view import serve_page
 

@@ -128,7 +128,8 @@ class Assembly:
         local_frames = [member.T_scan_local for member in self.members]
         geo = georeference(names, placement, local_frames, resolution, self.given)
         edges = []
-        for (ends, pair), placed in zip(registered.items(), geo.placement.edges, strict=True):
+        placed_pairs = zip(registered.items(), geo.placement.edges, geo.information, strict=True)
+        for (ends, pair), placed, information in placed_pairs:
             a, b, T, numbers, rmse = *ends, None, (0.0, 0.0, 0), None
             if placed.edge is not None:
                 a, b = placed.edge.source, placed.edge.target
@@ -137,7 +138,8 @@ class Assembly:
                 numbers = (placed.edge.confidence, pair.overlaps[rank], rank)
                 rmse = placed.edge.rmse * resolution / INDOOR_RESOLUTION
             keypoints, rejection, deviation = pair.keypoints, placed.rejection, placed.deviation
-            edges.append(EdgeResult(names[a], names[b], T, *numbers, keypoints, rejection, deviation, rmse))
+            state = (keypoints, rejection, deviation, rmse, information)
+            edges.append(EdgeResult(names[a], names[b], T, *numbers, *state))
         frames = [_Frame.of(scans, names, geo) for scans in geo.components]
         if self.given.empty:
             frames = [self._in_earlier_frame(frame) for frame in frames]

@@ -8,14 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.spatial.transform import Rotation
 
-from wsdesc.cloud.cloud import Cloud
-from wsdesc.cloud.convert import as_cloud
 from wsdesc.cloud.merge import VoxelMerge
 from wsdesc.cloud.write import write_cloud
 from wsdesc.core.atomic import atomic_write
-from wsdesc.core.errors import FileFormatError, InputError, WSDescError
+from wsdesc.core.errors import FileFormatError, InputError
 from wsdesc.core.folders import file_of_name, make_folder, relative_name
 from wsdesc.core.geometry import Floats, check_length, check_rigid
 from wsdesc.core.json_file import read_object
@@ -24,8 +21,10 @@ from wsdesc.reconstruction import model_file
 from wsdesc.reconstruction.known import KnownResult
 from wsdesc.reconstruction.model_file import MODEL
 from wsdesc.reconstruction.result import EdgeResult, Reconstruction
+from wsdesc.reconstruction.scan_export import read_scan
+from wsdesc.reconstruction.trajectories import g2o_text, tum_text
 
-POSES, TUM, GRAPH, REPORT = "poses.json", "poses.tum", "graph.json", "report.md"
+POSES, TUM, G2O, GRAPH, REPORT = "poses.json", "poses.tum", "poses.g2o", "graph.json", "report.md"
 _LARGEST_FILE = 1 << 30  # bytes of a JSON file that is read
 
 
@@ -40,6 +39,7 @@ def save(
     texts = {
         POSES: json.dumps(poses_dict(result) | {"files": files}, indent=1),
         TUM: tum_text(result),
+        G2O: g2o_text(result),
         GRAPH: json.dumps(graph_dict(result), indent=1),
         REPORT: report_text(result),
     }
@@ -114,17 +114,6 @@ def graph_dict(result: Reconstruction) -> dict[str, Any]:
     return {"scans": list(result.paths), "edges": [edge.to_dict() for edge in result.edges]}
 
 
-def tum_text(result: Reconstruction) -> str:
-    """Return the poses of the first component in the TUM format, with the scan's number as the time."""
-    lines = ["# number tx ty tz qx qy qz qw"]
-    order = list(result.paths)
-    for name in sorted(result.components[0] if result.components else [], key=order.index):
-        T = result.T_world_scan[name]
-        values = (*T[:3, 3], *Rotation.from_matrix(T[:3, :3]).as_quat())
-        lines += [f"# {name}", f"{order.index(name)} " + " ".join(f"{v:.12g}" for v in values)]
-    return "\n".join(lines)
-
-
 def report_text(result: Reconstruction) -> str:
     """Return the report in Markdown."""
     accepted = [edge for edge in result.edges if edge.accepted]
@@ -165,21 +154,13 @@ def _save_merged(result: Reconstruction, folder: Path, voxel: float, progress: P
         for file, scans in zip(names, result.components, strict=True):
             merged = VoxelMerge(voxel)
             for scan in scans:  # one scan at a time is in memory
-                merged.add_cloud(_read_scan(result.paths[scan]), result.T_world_scan[scan])
+                merged.add_cloud(read_scan(result.paths[scan], sample=True), result.T_world_scan[scan])
                 advance(1)
             write_cloud(folder / file, merged.cloud)
     for old in folder.glob("merged*.ply"):  # an earlier result may have had more components
         if re.fullmatch(r"merged(_\d+)?\.ply", old.name) and old.name not in names:
             old.unlink(missing_ok=True)
     return names
-
-
-def _read_scan(path: Path) -> Cloud:
-    try:
-        return as_cloud(path)
-    except WSDescError as error:
-        hint = "scans given as arrays are kept if `out` is given to reconstruct"
-        raise InputError(f"{error}; {hint}") from error
 
 
 def _read_json(path: Path) -> dict[str, Any]:
@@ -191,6 +172,8 @@ def _edge(values: dict[str, Any]) -> EdgeResult:
     fields = {name: value for name, value in values.items() if name != "accepted"}
     if fields["T_target_source"] is not None:
         fields["T_target_source"] = _pose(fields["T_target_source"], "T_target_source")
+    if fields.get("information") is not None:
+        fields["information"] = _covariance(fields["information"])
     return EdgeResult(**fields)
 
 

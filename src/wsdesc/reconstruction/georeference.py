@@ -10,12 +10,14 @@ import numpy as np
 
 from wsdesc.cloud.local_frame import in_scan_frames
 from wsdesc.cloud.units import INDOOR_RESOLUTION
-from wsdesc.core.geometry import Floats, transform
+from wsdesc.core.geometry import Floats, inverse, transform
 from wsdesc.reconstruction.anchoring import Anchored, ItemState, anchor
 from wsdesc.reconstruction.covariance import diagonal_blocks_of_inverse
 from wsdesc.reconstruction.known import Known, KnownResult, with_defaults
 from wsdesc.reconstruction.known_items import known_items
+from wsdesc.reconstruction.least_squares import adjoints, cross_matrices
 from wsdesc.reconstruction.loop_closure import Placement
+from wsdesc.reconstruction.pose_graph import Edge, edge_factor
 
 
 class Georeferenced(NamedTuple):
@@ -26,6 +28,7 @@ class Georeferenced(NamedTuple):
     in_world: bool  # whether the first component is in the frame of known poses or control points
     covariances: Floats  # (N, 6, 6) of translation and rotation at each scan's centre, in axes of the frame
     known: list[KnownResult]
+    information: list[Floats | None]  # (6, 6) of each accepted pair; see `EdgeResult.information`
     placement: Placement  # with the edges that contradict known items rejected
 
 
@@ -75,13 +78,18 @@ def georeference(
             T = anchored.T_world_scan[k].copy()
             T[:3, 3] *= metre
             T_world_scan[k] = in_scan_frames(T, T_scan_local[k], frame)
+    updated = _updated(placement, accepted, anchored)
     return Georeferenced(
         T_world_scan=T_world_scan,
         components=[c for c in frames if len(c) > 1 or (anchored.in_world and c is frames[0])],
         in_world=anchored.in_world,
         covariances=_covariances(anchored, [frame[0] for frame in frames], T_scan_local, metre),
+        information=[
+            None if p.rejection or not p.edge else _information(p.edge, T_scan_local, metre)
+            for p in updated.edges
+        ],
         known=[_known_result(state, names, metre) for state in anchored.items] + _unused(known, index),
-        placement=_updated(placement, accepted, anchored),
+        placement=updated,
     )
 
 
@@ -116,6 +124,20 @@ def _covariances(
     rotation = np.zeros((count, 6, 6))
     rotation[:, :3, :3], rotation[:, 3:, 3:] = metre * R, R
     return np.asarray(rotation @ covariances @ rotation.transpose(0, 2, 1))
+
+
+def _information(edge: Edge, T_scan_local: Sequence[Floats], metre: float) -> Floats:
+    """Return the information (6, 6) of small motions in the source's coordinates, in the scans' unit."""
+    factor = edge_factor(edge)
+    T_local_scan = inverse(T_scan_local[edge.source])
+    T_local_scan[:3, 3] /= metre
+    about_centre = np.eye(6)  # of the overlap, instead of the origin
+    about_centre[:3, 3:] = -cross_matrices(factor.centre[None])[0]
+    J = about_centre @ adjoints((edge.T_target_source @ T_local_scan)[None])[0]
+    J[:, :3] /= metre
+    J[3:] *= factor.extent
+    root = factor.root @ J
+    return np.asarray(root.T @ root)
 
 
 def _known_result(state: ItemState, names: Sequence[str], metre: float) -> KnownResult:

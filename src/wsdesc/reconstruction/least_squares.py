@@ -124,13 +124,13 @@ class Problem:
         # E → exp(−η) E for a step η of the target; E → E · exp(Ad ξ) for a step ξ of the source.
         by_target = np.zeros((len(E), 6, 6))
         by_target[:, :3, :3] = -np.eye(3)
-        by_target[:, :3, 3:] = _cross(centre)
+        by_target[:, :3, 3:] = cross_matrices(centre)
         by_target[:, 3:, 3:] = -_log_derivative(rotation) * self.extent[:, None, None]
         by_step = np.zeros((len(E), 6, 6))
         by_step[:, :3, :3] = R_E
-        by_step[:, :3, 3:] = -R_E @ _cross(self.centre)
+        by_step[:, :3, 3:] = -R_E @ cross_matrices(self.centre)
         by_step[:, 3:, 3:] = _log_derivative(-rotation) * self.extent[:, None, None]
-        by_source = by_step @ _adjoint(inverse(self.T_source_target))
+        by_source = by_step @ adjoints(inverse(self.T_source_target))
         jacobians = [(self.root @ by_source, self.index[self.source]),
                      (self.root @ by_target, self.index[self.target])]  # fmt: skip
 
@@ -157,7 +157,7 @@ def _loss(squared_errors: Floats, scale: Floats) -> float:
     return float((scale * squared_errors / (scale + squared_errors)).sum())
 
 
-def _cross(x: Floats) -> Floats:
+def cross_matrices(x: Floats) -> Floats:
     """Return the matrices (E, 3, 3) of the cross product with x (E, 3)."""
     matrix = np.zeros((len(x), 3, 3))
     matrix[:, 0, 1], matrix[:, 0, 2], matrix[:, 1, 2] = -x[:, 2], x[:, 1], -x[:, 0]
@@ -169,16 +169,16 @@ def _log_derivative(rotation: Floats) -> Floats:
     angle = np.linalg.norm(rotation, axis=1)
     half = np.maximum(angle / 2, 1e-4)
     factor = (1 - half / np.tan(half)) / np.square(2 * half)  # 1 / 12 at zero
-    K = _cross(rotation)
+    K = cross_matrices(rotation)
     return np.asarray(np.eye(3) - K / 2 + factor[:, None, None] * (K @ K))
 
 
-def _adjoint(T_b_a: Floats) -> Floats:
+def adjoints(T_b_a: Floats) -> Floats:
     """Return matrices (E, 6, 6) that express a twist (v, ω) of frame a in frame b."""
     R = T_b_a[:, :3, :3]
     matrix = np.zeros((len(R), 6, 6))
     matrix[:, :3, :3] = matrix[:, 3:, 3:] = R
-    matrix[:, :3, 3:] = _cross(T_b_a[:, :3, 3]) @ R
+    matrix[:, :3, 3:] = cross_matrices(T_b_a[:, :3, 3]) @ R
     return matrix
 
 

@@ -36,6 +36,8 @@ class EdgeResult:
             the edge; None if it was rejected.
         rmse: Root mean square distance of the overlap, point to plane, in the scans' unit; None if there is
             no pose.
+        information: (6, 6) inverse covariance of a small motion (translation, rotation vector) that is
+            applied to the source in its own coordinates; None if the edge was rejected.
     """
 
     source: str
@@ -48,6 +50,7 @@ class EdgeResult:
     rejection: str | None
     deviation: float | None
     rmse: float | None = None
+    information: Pose | None = None
 
     @property
     def accepted(self) -> bool:
@@ -57,7 +60,9 @@ class EdgeResult:
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
         T = None if self.T_target_source is None else self.T_target_source.tolist()
-        return {**asdict(self), "T_target_source": T, "accepted": self.accepted}
+        information = None if self.information is None else self.information.tolist()
+        matrices = {"T_target_source": T, "information": information}
+        return {**asdict(self), **matrices, "accepted": self.accepted}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -125,6 +130,49 @@ class Reconstruction(NotebookDisplay):
         from wsdesc.reconstruction.export import save
 
         return save(self, Path(folder), voxel, progress)
+
+    def write_scans(
+        self, folder: str | Path, *, crs: str | None = None, progress: ProgressHook | None = None
+    ) -> tuple[list[Path], list[str]]:
+        """Write every placed scan, moved into the frame of its component.
+
+        Attributes, types and formats are kept. Formats that cannot be written become .ply. Scans of the
+        components after the first are in folders frame_2, frame_3, …
+
+        Args:
+            folder: Folder for the scans; not that of the original ones.
+            crs: Coordinate system for LAS and LAZ files: "EPSG:25832", well-known text, or a .wkt file. None
+                keeps that of the scan whose coordinates are those of the frame.
+            progress: Hook that is entered around the work, with the number of scans.
+
+        Returns:
+            The files, and sentences about what their formats cannot store.
+
+        Raises:
+            WSDescError: A scan cannot be read again, a file cannot be written, or would replace a scan.
+        """
+        from wsdesc.cloud.crs import read_crs_option
+        from wsdesc.reconstruction.scan_export import write_scans
+
+        return write_scans(self, Path(folder), read_crs_option(crs) if crs else (), progress)
+
+    def write_e57(self, path: str | Path, *, progress: ProgressHook | None = None) -> list[str]:
+        """Write all scans of the first component into one E57 file, each with its pose.
+
+        Args:
+            path: The file.
+            progress: Hook that is entered around the work, with the number of scans.
+
+        Returns:
+            Sentences about what the format cannot store: it has intensity and colours only.
+
+        Raises:
+            MissingExtraError: The extra `e57` is not installed.
+            WSDescError: A scan cannot be read again, or the file cannot be written.
+        """
+        from wsdesc.reconstruction.scan_export import write_e57
+
+        return write_e57(self, Path(path), progress)
 
     @classmethod
     def load(cls, folder: str | Path) -> Reconstruction:

@@ -144,6 +144,33 @@ def _narrow(name: str, values: np.ndarray) -> np.ndarray:
     return values.astype(np.uint8 if values.max() < 256 else np.uint16)
 
 
+class StationWriter:
+    """Writes scans with their poses into one file, one scan at a time."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = _pye57().E57(str(path), mode="w")
+
+    def __enter__(self) -> StationWriter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def write(
+        self,
+        name: str,
+        points: np.ndarray,
+        attributes: Mapping[str, np.ndarray],
+        quaternion: np.ndarray,
+        translation: np.ndarray,
+    ) -> None:
+        """Append a scan; its points (N, 3) are rounded to float32, its pose (w, x, y, z) is exact."""
+        local = points.astype(np.float32).astype(np.float64)
+        data = dict(zip(_CARTESIAN, local.T.copy(), strict=True))
+        data |= {column: attributes[plain] for column, plain in _ATTRIBUTES.items() if plain in attributes}
+        self._file.write_scan_raw(data, name=name, rotation=quaternion, translation=translation)
+
+
 def write(
     path: Path,
     points: np.ndarray,
