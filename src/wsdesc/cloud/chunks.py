@@ -7,10 +7,13 @@ from pathlib import Path
 
 import numpy as np
 
+from wsdesc.cloud.cloud import Cloud
 from wsdesc.cloud.convert import as_cloud
 from wsdesc.cloud.files import reason_of
-from wsdesc.cloud.formats import las
+from wsdesc.cloud.formats import FileContent, las
 from wsdesc.core.errors import FileFormatError, WSDescError
+
+_STREAMED = (".las", ".laz")
 
 
 def read_chunks(path: Path) -> Iterator[np.ndarray]:
@@ -19,17 +22,32 @@ def read_chunks(path: Path) -> Iterator[np.ndarray]:
     Raises:
         FileFormatError: the file cannot be read, or none of its points is finite.
     """
-    if path.suffix.lower() not in (".las", ".laz"):
+    if path.suffix.lower() not in _STREAMED:
         yield as_cloud(path).points
         return
+    contents = (FileContent(points, {}) for points in las.read_chunks(path))
+    for content in _finite_parts(path, contents):
+        yield content.points
+
+
+def read_cloud_chunks(path: Path) -> Iterator[Cloud]:
+    """Yield the finite points of a file with their attributes; otherwise as `read_chunks`."""
+    if path.suffix.lower() not in _STREAMED:
+        yield as_cloud(path)
+        return
+    for content in _finite_parts(path, las.read_cloud_chunks(path)):
+        yield Cloud(content.points, content.attributes)
+
+
+def _finite_parts(path: Path, contents: Iterator[FileContent]) -> Iterator[FileContent]:
     count = 0
     try:
         if not path.is_file():
             raise FileFormatError(f"{path}: there is no such file; check the path")
-        for points in las.read_chunks(path):
-            finite = points[np.isfinite(points).all(axis=1)]
-            count += len(finite)
-            if len(finite):
+        for content in contents:
+            finite = content.finite()
+            count += len(finite.points)
+            if len(finite.points):
                 yield finite
     except WSDescError:
         raise

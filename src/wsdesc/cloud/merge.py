@@ -78,7 +78,7 @@ class VoxelMerge:
         """The merged points with the attributes that all scans have."""
         attributes = {}
         for name, kind in (self._types or {}).items():
-            values = self._values[name] / self.counts if _is_averaged(name, kind) else self._values[name]
+            values = self._values[name] / self.counts if is_averaged(name, kind) else self._values[name]
             attributes[name] = (np.round(values) if kind.kind in "iu" else values).astype(kind)
         if all(name in attributes for name in NORMALS):
             length = np.sqrt(sum(attributes[name].astype(np.float64) ** 2 for name in NORMALS))
@@ -91,16 +91,16 @@ class VoxelMerge:
         types = {name: values.dtype for name, values in attributes.items()}
         if self._types is None:
             self._types = types
-            self._values = {n: np.empty(0, np.float64 if _is_averaged(n, t) else t) for n, t in types.items()}
+            self._values = {n: np.empty(0, np.float64 if is_averaged(n, t) else t) for n, t in types.items()}
             return
         common = {
             name: np.promote_types(old, types[name])
             for name, old in self._types.items()
-            if name in types and _is_averaged(name, old) == _is_averaged(name, types[name])
+            if name in types and is_averaged(name, old) == is_averaged(name, types[name])
         }
         self._types = common
         self._values = {
-            name: self._values[name] if _is_averaged(name, kind) else self._values[name].astype(kind)
+            name: self._values[name] if is_averaged(name, kind) else self._values[name].astype(kind)
             for name, kind in common.items()
         }
 
@@ -120,9 +120,7 @@ class VoxelMerge:
         for axis in range(3):
             sums[:, axis] = np.bincount(voxel, local[:, axis], len(cells))
         values = {
-            name: np.bincount(voxel, column, len(cells))
-            if _is_averaged(name, column.dtype)
-            else column[first]
+            name: np.bincount(voxel, column, len(cells)) if is_averaged(name, column.dtype) else column[first]
             for name, column in attributes.items()
         }
         self._join(cells, sums, np.bincount(voxel, minlength=len(cells)), values)
@@ -149,6 +147,6 @@ class VoxelMerge:
         self.counts = np.insert(self.counts, at[~old], counts[~old])
 
 
-def _is_averaged(name: str, kind: np.dtype[Any]) -> bool:
+def is_averaged(name: str, kind: np.dtype[Any]) -> bool:
     """Return whether an attribute is a quantity; other whole numbers are labels."""
     return kind.kind == "f" or name in (*COLORS, "intensity")

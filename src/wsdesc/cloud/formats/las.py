@@ -52,6 +52,14 @@ def read_chunks(path: Path) -> Iterator[np.ndarray]:
         yield _positions(chunk)
 
 
+def read_cloud_chunks(path: Path) -> Iterator[FileContent]:
+    """Yield the points of a file with their attributes, part by part."""
+    for _, names, chunk in _chunks(path):
+        with np.errstate(all="ignore"):
+            attributes = {name: np.array(chunk[name]) for name in names}
+        yield FileContent(_positions(chunk), attributes)
+
+
 def _positions(chunk: Any) -> np.ndarray:
     with np.errstate(all="ignore"):  # scales of damaged files overflow
         return np.stack([chunk.x, chunk.y, chunk.z], axis=1)
