@@ -41,7 +41,7 @@ def make_site(rng, count=12, noise=0.002, cut=None, metre=1.0, level=False):
             T = inverse(T_world_local[i]) @ T_world_local[j] @ random_pose(rng, noise, noise)
             edges.append(Edge(j, i, T, 0.95, information, 0.01))
     graph = solve(count, edges)
-    placement = Placement(graph, [PlacedEdge(e, None, 0.0) for e in edges])
+    placement = Placement(graph, [PlacedEdge(e, None, 0.0) for e in edges], {})
     T_world_scan = []
     for k in range(count):
         T_world = T_world_local[k].copy()

@@ -107,7 +107,7 @@ def test_a_full_disk_is_a_clear_error_and_the_run_continues(scans, tmp_path, mon
         return real(path, cloud)
 
     monkeypatch.setattr(module, "write_cloud", full_after_five)
-    with pytest.raises(FileFormatError, match="the disk is full .* run the same command again"):
+    with pytest.raises(FileFormatError, match=r"the disk is full .* run the same command again"):
         merge_into_tiles(scans, tmp_path / "tiles", voxel=VOXEL, tile=8.0, extension=".ply")
     first = written.copy()
     assert len(first) == 5

@@ -206,7 +206,8 @@ def test_a_wrong_edge_yields_to_many_known_poses():
     names, T_world_scan, T_scan_local, placement = site
     edges = [pair.edge for pair in placement.edges]
     bridge = edges[0]._replace(source=6, target=5, T_target_source=random_pose(rng, 1.0, 5.0))
-    placement = Placement(solve(12, [*edges, bridge]), [PlacedEdge(e, None, 0.0) for e in [*edges, bridge]])
+    joined = [*edges, bridge]
+    placement = Placement(solve(12, joined), [PlacedEdge(e, None, 0.0) for e in joined], {})
     site = (names, T_world_scan, T_scan_local, placement)
     poses = {n: PosePrior(T, L[:3, 3]) for n, T, L in zip(names, T_world_scan, T_scan_local, strict=True)}
     options = KnownOptions(prior_sigma=0.05, prior_angle=1.0)

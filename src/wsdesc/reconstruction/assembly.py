@@ -138,8 +138,8 @@ class Assembly:
                 numbers = (placed.edge.confidence, pair.overlaps[rank], rank)
                 rmse = placed.edge.rmse * resolution / INDOOR_RESOLUTION
             keypoints, rejection, deviation = pair.keypoints, placed.rejection, placed.deviation
-            state = (keypoints, rejection, deviation, rmse, information)
-            edges.append(EdgeResult(names[a], names[b], T, *numbers, *state))
+            edge = EdgeResult(names[a], names[b], T, *numbers, keypoints, rejection, deviation, rmse)
+            edges.append(replace(edge, information=information))
         frames = [_Frame.of(scans, names, geo) for scans in geo.components]
         if self.given.empty:
             frames = [self._in_earlier_frame(frame) for frame in frames]
