@@ -49,6 +49,7 @@ def with_published(
 
 def published_row(rows: Sequence[published.Row], name: str, is_model: bool) -> published.Row | None:
     """Find the row of a method; the paper's own method stands beside our models of other names."""
+    name = published.NAMES.get(name, name)
     match = next((row for row in rows if row[0].casefold() == name.casefold()), None)
     if match is None and is_model:
         match = next((row for row in rows if row[0] == published.OURS), None)
@@ -56,5 +57,5 @@ def published_row(rows: Sequence[published.Row], name: str, is_model: bool) -> p
 
 
 def paper_name(row: published.Row) -> str:
-    """Name a method of the paper, and whether it was trained with ground truth."""
-    return f"{row[0]}, paper{', w/ GT' if row[1] == 'w/' else ''}"
+    """Name a method of the paper in italics, and whether it was trained with ground truth."""
+    return f"*{row[0]}, paper{', w/ GT' if row[1] == 'w/' else ''}*"

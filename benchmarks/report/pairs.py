@@ -8,7 +8,9 @@ from benchmarks.report import published
 from benchmarks.report.ablation import ablation_table, are_ablations, order_note
 from benchmarks.report.beside_published import with_published
 from benchmarks.report.curves import error_distribution, mean_recall_curve, recall_over_keypoints
+from benchmarks.report.merge import common_keypoints
 from benchmarks.report.plots import Curve, Plot
+from benchmarks.report.rows import ahead_note, rows_table, success_over_time
 from benchmarks.report.section import Section
 from wsdesc.evaluation.eth import SCENES as ETH_SCENES
 from wsdesc.evaluation.records import Record
@@ -20,7 +22,7 @@ from wsdesc.evaluation.tables import NONE, Results, Table, keypoint_table, main_
 def pair_section(results: BenchmarkResults) -> Section:
     """Build the section of a benchmark on pairs."""
     models = [method.name for method in results.methods if method.kind == "model"]
-    records, title = results.records, results.title
+    records, title = common_keypoints(results.records), results.title
     rotated, low_overlap = results.options["rotated"], results.options["low_overlap"]
     notes: list[str] = []
     name = results.name
@@ -39,7 +41,10 @@ def pair_section(results: BenchmarkResults) -> Section:
             notes.append(
                 "Published figures belong to pairs with an overlap of at least 30 %; these overlap less."
             )
-    tables = [main, scene_table(records), keypoint_table(records)]
+    if "IR" in main.header and any(method.kind == "peer" for method in results.methods):
+        ahead = ahead_note(main, {"IR": 1, "FMR 0.2": 1, "RR by R1": 1}, results)
+        notes += [ahead] if ahead else []
+    tables = [main, rows_table(results), scene_table(records), keypoint_table(results.records)]
     return Section(
         name,
         title,
@@ -47,7 +52,7 @@ def pair_section(results: BenchmarkResults) -> Section:
         results.samples,
         [*results.notes, *notes],
         [table for table in tables if table is not None],
-        _plots(title, records),
+        [*_plots(title, results.records), *success_over_time(title, results)],
     )
 
 

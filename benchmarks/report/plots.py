@@ -15,11 +15,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Curve = tuple[Sequence[float], Sequence[float]]  # x ascending, y
-Kind = Literal["recall", "keypoints", "errors", "cost"]
+Kind = Literal["recall", "keypoints", "errors", "cost", "tradeoff"]
 
 # Colours that colour-blind readers can distinguish; dashes distinguish them in print.
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#444444")
 _DASHES = ("-", "--", "-.", ":")
+_MARKERS = ("o", "s", "^", "D", "v")
 _INCHES, _DPI = (6.4, 3.6), 150
 _INK = "#333333"
 
@@ -32,7 +33,7 @@ class Plot:
     kind: Kind
     title: str
     curves: Mapping[str, Curve]
-    x_label: str = ""  # used by errors and cost
+    x_label: str = ""  # used by errors, cost and tradeoff
     y_label: str = ""
 
     def draw(self, path: Path) -> None:
@@ -100,7 +101,18 @@ def _cost(plot: Plot) -> tuple[Figure, Axes]:
     return figure, axes
 
 
-_DRAW = {"recall": _recall, "keypoints": _keypoints, "errors": _errors, "cost": _cost}
+def _tradeoff(plot: Plot) -> tuple[Figure, Axes]:
+    """Plot one point for each method: registered pairs over time, which is logarithmic."""
+    figure, axes = _axes(plot.title, plot.x_label, "registered pairs (%)")
+    for k, (name, (x, y)) in enumerate(plot.curves.items()):
+        style = {"color": _COLOURS[k % len(_COLOURS)], "marker": _MARKERS[k % len(_MARKERS)]}
+        axes.plot(x, [100 * value for value in y], linestyle="none", markersize=7, label=name, **style)
+    axes.set_xscale("log")
+    axes.set_ylim(0, 102)
+    return figure, axes
+
+
+_DRAW = {"recall": _recall, "keypoints": _keypoints, "errors": _errors, "cost": _cost, "tradeoff": _tradeoff}
 
 
 def _axes(title: str, x_label: str, y_label: str) -> tuple[Figure, Axes]:

@@ -5,6 +5,13 @@ from __future__ import annotations
 Row = tuple[str, ...]
 
 OURS = "WSDesc"
+NAMES = {  # of peers that the paper names differently
+    "s2cnn": "S2CNN (512)",
+    "s2cnn-512": "S2CNN (512)",
+    "s2cnn-32": "S2CNN (32)",
+    "dcp": "DCP-v2",
+    "rpmnet": "RPM-Net",
+}
 
 # Table 1: method, labels (w/ or w/o ground truth), dimension, IR, FMR at 0.05 and 0.2, RR by R1, in percent
 INDOOR: list[Row] = [

@@ -6,6 +6,7 @@ from benchmarks.report import published
 from benchmarks.report.beside_published import with_published
 from benchmarks.report.curves import error_distribution
 from benchmarks.report.plots import Plot
+from benchmarks.report.rows import ahead_note, rows_table
 from benchmarks.report.section import Section
 from wsdesc.evaluation.modelnet40 import TITLES, shape_tables
 from wsdesc.evaluation.results import BenchmarkResults
@@ -23,13 +24,17 @@ def shape_section(results: BenchmarkResults) -> Section:
     """Build the section of ModelNet40."""
     models = [method.name for method in results.methods if method.kind == "model"]
     tables: list[Table] = []
-    plots = []
+    plots, ahead = [], []
     for protocol in results.selection["protocol"]:
         records = {
             name: [record for record in group if record["protocol"] == protocol]
             for name, group in results.records.items()
         }
         for number, table in enumerate(shape_tables(records)):
+            if number == 0:
+                column = "RMSE(R) (°)" if protocol.startswith("prnet") else "RRE mean (°)"
+                note = ahead_note(table, {column: -1}, results)
+                ahead += [f"{TITLES[protocol]}: {note}"] if note else []
             if number == 0 and protocol in _PUBLISHED:  # published figures cover all categories
                 paper_table, rows = _PUBLISHED[protocol]
                 title = f"{table.title}; Table {paper_table} of the paper"
@@ -43,5 +48,6 @@ def shape_section(results: BenchmarkResults) -> Section:
             }
             title = f"ModelNet40, {TITLES[protocol]}"
             plots.append(Plot(f"{protocol}_{field}.png", "errors", title, steps, label))
-    notes = [_NOTE, *results.notes]
+    notes = [_NOTE, *results.notes, *ahead]
+    tables.append(rows_table(results))
     return Section(results.name, results.title, results.runs, results.samples, notes, tables, plots)

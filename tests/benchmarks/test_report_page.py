@@ -42,7 +42,7 @@ def test_page_has_a_section_for_each_benchmark(
     assert run.command == "wsdesc --rotated=False"
     assert f"{run.machine}; {run.date}" in text
     assert "n = 6 pairs" in text
-    assert "WSDesc, paper" in text
+    assert "*WSDesc, paper*" in text
     images = [line.split("(")[1].rstrip(")") for line in text.splitlines() if line.startswith("![")]
     assert "benchmarks/3dmatch-rotated-keypoints_r1.png" in images
     for image in images:
@@ -88,7 +88,7 @@ def test_shapes_stand_beside_published_figures() -> None:
     record |= {"rotation_error": 0.0, "translation_error": 0.0, "failure": None}
     options = ShapeOptions().model_dump(mode="json")
     section = make_section(make_results("modelnet40", options, {"m": [record]}, protocol=["prnet-clean"]))
-    everything, unseen = section.tables
+    everything, unseen, _ = section.tables
     assert everything.title.endswith("(n = 1); Table 6 of the paper")
     assert everything.rows[0][-1] == "1.187 / 0.992 / 0.008 / 0.999"
     assert "published" not in unseen.header[-1]

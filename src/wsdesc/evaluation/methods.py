@@ -200,11 +200,12 @@ def _pipeline(source: str, device: str) -> Method:
     path = pretrained.find(source)
 
     def estimate(p: Tensor, q: Tensor, unit: float) -> Tensor | None:
-        result = register(p.numpy(), q.numpy(), model=str(path), device=device)
+        result = register(p.cpu().numpy(), q.cpu().numpy(), model=str(path), device=device)
         return torch.from_numpy(result.T_target_source) if result.inliers else None
 
     name = Path(source).name.removesuffix(".safetensors")
-    return Method(f"register ({name})", estimator=estimate, fingerprint=f"{_PIPELINE}{_digest(path)}")
+    fingerprint = f"{_PIPELINE}{_digest(path)}"
+    return Method(f"register ({name})", estimator=estimate, fingerprint=fingerprint, device=device)
 
 
 def _digest(path: Path) -> str:

@@ -28,12 +28,13 @@ class EvaluatedMethod:
     kind: Kind
     file: str  # name of the file of records
     weights: str = ""  # of a learned peer: file names, content hashes, and where they come from
+    device: str = ""  # cpu or cuda; empty in results of older versions
 
     @classmethod
     def of(cls, method: Method) -> Self:
         """Describe a method."""
         weights = f"{method.fingerprint.removeprefix('peer ')} ({method.source})" if method.source else ""
-        return cls(method.name, method.kind, f"{method.file_stem}.jsonl", weights)
+        return cls(method.name, method.kind, f"{method.file_stem}.jsonl", weights, method.device)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,64 @@
+"""Join results of several folders that belong to the same benchmark, for example of different machines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from wsdesc.evaluation.records import Record
+from wsdesc.evaluation.results import BenchmarkResults
+
+
+def merge_results(results: Sequence[BenchmarkResults]) -> BenchmarkResults:
+    """Join the rows of results with the same name; of a method in several folders the first counts.
+
+    Machines are appended to the devices of the methods: `cuda` becomes `NVIDIA H200`.
+    """
+    first = results[0]
+    methods, records = {}, {}
+    for part in results:
+        for method in part.methods:
+            if method.name not in methods:
+                methods[method.name] = replace(method, device=_machine(method.device, part))
+                records[method.name] = part.records[method.name]
+    return replace(
+        first,
+        samples="; ".join(dict.fromkeys(part.samples for part in results)),
+        notes=list(dict.fromkeys(note for part in results for note in part.notes)),
+        methods=list(methods.values()),
+        runs=list(dict.fromkeys(run for part in results for run in part.runs)),
+        selection=_union([part.selection for part in results]),
+        records=records,
+    )
+
+
+def common_keypoints(records: dict[str, list[Record]]) -> dict[str, list[Record]]:
+    """Keep the keypoint counts that all descriptors share; if they share none, keep everything."""
+    counts = [
+        {record["keypoints"] for record in group}
+        for group in records.values()
+        if any(record["dimension"] for record in group)
+    ]
+    common = set.intersection(*counts) if counts else set()
+    if not common:
+        return records
+    return {
+        name: [r for r in group if r["keypoints"] in common or r["inlier_ratio"] is None]
+        for name, group in records.items()
+    }
+
+
+def _machine(device: str, results: BenchmarkResults) -> str:
+    """Shorten the machine of the last run to the GPU or to the number of cores."""
+    parts = results.runs[-1].machine.split(", ") if results.runs else []
+    cores = next((part for part in parts if part.endswith(" cores")), "")
+    gpu = next((part for part in parts if part.startswith("NVIDIA")), "")
+    return gpu if gpu and device == "cuda" else cores
+
+
+def _union(selections: Sequence[dict[str, list[object]]]) -> dict[str, list[object]]:
+    names = dict.fromkeys(name for selection in selections for name in selection)
+    return {
+        name: list(dict.fromkeys(value for selection in selections for value in selection.get(name, [])))
+        for name in names
+    }
