@@ -7,6 +7,7 @@ import pytest
 
 from wsdesc.alignment.evidence import FEATURES, Evidence, features
 from wsdesc.alignment.free_space import FreeSpace
+from wsdesc.alignment.free_space.counts import ViewCounts
 from wsdesc.alignment.information import Degeneracy
 from wsdesc.alignment.verify import PoseScore
 
@@ -52,12 +53,16 @@ def test_poses_are_compared_with_the_best_other_pose():
 
 
 def test_violations_of_free_space_are_compared():
-    def seen(violation):
-        return evidence(free_space=FreeSpace(in_view=500, visible=400, violation=violation))
+    def seen(violating):
+        return evidence(
+            free_space=FreeSpace(
+                ViewCounts(in_view=20_000, at_surface=9_970 - violating, violating=violating)
+            )
+        )
 
-    assert feature("relative_violation", seen(0.05), seen(0.005)) == pytest.approx(1.0)
-    assert feature("relative_violation", seen(0.0), seen(0.0005)) == 0.0
-    assert math.isnan(feature("relative_violation", seen(0.05), evidence()))
+    assert feature("relative_violation", seen(500), seen(50)) == pytest.approx(1.0)
+    assert feature("relative_violation", seen(0), seen(5)) == 0.0  # both are noise
+    assert math.isnan(feature("relative_violation", seen(500), evidence()))
 
 
 def test_only_comparable_poses_are_compared_by_their_misfit():

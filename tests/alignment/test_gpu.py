@@ -10,7 +10,7 @@ from poses import largest_difference, perturbed, random_pose
 from wsdesc.alignment.consensus import consensus
 from wsdesc.alignment.free_space import measure_free_space
 from wsdesc.alignment.information import compute_information
-from wsdesc.alignment.refine import refine
+from wsdesc.alignment.refine import cuda, refine
 from wsdesc.alignment.surface import CpuSurface, CudaSurface, make_surface, make_surfaces
 from wsdesc.alignment.verify import verify
 from wsdesc.cloud.range_image import RangeImage
@@ -47,6 +47,15 @@ def starts(room: RoomPair, points: Points) -> np.ndarray:
     """The true pose and perturbed ones, (4, 4, 4)."""
     T, source = np.asarray(room.T_target_source), points[0].numpy()
     return np.stack([T, *(perturbed(T, source, 4, 3 * RESOLUTION, seed) for seed in range(3))])
+
+
+@pytest.mark.parametrize("generalised", [True, False])
+def test_fused_equations_equal_plain_torch(on_cuda: tuple, starts: np.ndarray, generalised: bool) -> None:
+    expected = cuda.sum_plainly(*on_cuda, starts, 3 * RESOLUTION, generalised)
+    sums = cuda.sum_equations(*on_cuda, starts, 3 * RESOLUTION, generalised)
+    np.testing.assert_array_equal(sums[:, -1], expected[:, -1])
+    np.testing.assert_allclose(sums, expected, rtol=1e-9, atol=1e-9 * np.abs(expected).max())
+    np.testing.assert_array_equal(sums, cuda.sum_equations(*on_cuda, starts, 3 * RESOLUTION, generalised))
 
 
 def test_surface_equals_the_cpu(on_cpu: tuple, on_cuda: tuple) -> None:

@@ -1,4 +1,4 @@
-"""Refinement on a GPU: the equations of all poses at once, in plain torch."""
+"""Refinement on a GPU: the equations of all poses at once."""
 
 from __future__ import annotations
 
@@ -19,13 +19,25 @@ from wsdesc.alignment.refine import gauss_newton
 from wsdesc.alignment.refine.gauss_newton import NORMAL_VARIANCE, Backend
 from wsdesc.alignment.surface.cuda import CudaSurface
 from wsdesc.alignment.verify.cuda import verify
+from wsdesc.core.devices import has_triton
 from wsdesc.core.geometry import Floats
 
 
 def sum_equations(
     source: CudaSurface, target: CudaSurface, poses: Floats, distance: float, generalised: bool
 ) -> Floats:
-    """Sum the equations of each pose; see `Backend`."""
+    """Sum the equations of each pose; see `Backend`. On CUDA one kernel computes what follows."""
+    if source.points.is_cuda and has_triton():
+        from wsdesc.alignment.refine import fused
+
+        return fused.sum_equations(source, target, poses, distance, generalised)
+    return sum_plainly(source, target, poses, distance, generalised)
+
+
+def sum_plainly(
+    source: CudaSurface, target: CudaSurface, poses: Floats, distance: float, generalised: bool
+) -> Floats:
+    """Sum the equations of each pose, in plain torch."""
     pairs = contact_pairs(source, target, poses, distance, coarse=generalised)
     along_normal, weights, count = (_generalised if generalised else _point_to_plane)(pairs, distance)
     normals = pairs.source_normals + pairs.target_normals
@@ -58,5 +70,6 @@ def _generalised(pairs: ContactPairs, distance: float) -> tuple[Tensor, Tensor, 
 
 
 _BACKEND = Backend(sum_equations, verify, compute_information)
+approach = partial(gauss_newton.approach, _BACKEND)
 refine = partial(gauss_newton.refine, _BACKEND)
 evaluate = partial(gauss_newton.evaluate, _BACKEND)
