@@ -14,6 +14,7 @@ import argparse
 import json
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,9 +28,11 @@ from wsdesc.cloud.sampling import voxel_downsample
 from wsdesc.cloud.units import INDOOR_RESOLUTION, measure
 from wsdesc.core.devices import choose_device
 from wsdesc.core.errors import InputError
+from wsdesc.core.folders import make_folder
 from wsdesc.core.geometry import Floats
 from wsdesc.evaluation import inlier_ratio, r2_success, rotation_error_deg, translation_error
 from wsdesc.evaluation.methods import Method, load_methods
+from wsdesc.evaluation.provenance import this_run
 from wsdesc.matching import mutual_matches
 
 PAIRS = {  # source, target
@@ -116,8 +119,11 @@ def main(arguments: argparse.Namespace) -> None:
     print_machine()
     print_rows(rows)
     if arguments.out:
-        arguments.out.mkdir(parents=True, exist_ok=True)
-        (arguments.out / "wild.json").write_text(json.dumps(records, indent=1) + "\n", encoding="utf-8")
+        peers = " ".join(f"--peer {name}" for name in arguments.peer)
+        run = this_run(f"python -m benchmarks.wild_peers wild/ {peers} --keypoints {arguments.keypoints}")
+        text = json.dumps({"run": asdict(run), "records": records}, indent=1)
+        make_folder(arguments.out)
+        (arguments.out / "wild.json").write_text(text + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

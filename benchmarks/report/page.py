@@ -10,6 +10,7 @@ from benchmarks.report.pairs import pair_section
 from benchmarks.report.section import Section
 from benchmarks.report.shapes import shape_section
 from benchmarks.report.timing import timing_section
+from benchmarks.report.wild import WILD, wild_section
 from wsdesc.core.errors import FileFormatError, InputError
 from wsdesc.evaluation.results import RESULTS, BenchmarkResults, write_text
 
@@ -74,6 +75,7 @@ def write_page(
         The sections, in the order of the page.
     """
     entries = _merged_entries(roots) if merge else _entries(roots)
+    entries += [(wild_section(path), "wild", [path.parent]) for root in roots for path in root.rglob(WILD)]
     if not entries:
         names = ", ".join(map(str, roots))
         raise InputError(f"{names}: no {RESULTS} found; run `wsdesc benchmark` with --out first")

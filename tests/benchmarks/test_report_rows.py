@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from benchmarks.report.plots import Plot
 from benchmarks.report.rows import ahead_note, median_seconds, origin, success_over_time
 
 from benchmark_records import record
+from wsdesc.core.errors import FileFormatError
 from wsdesc.evaluation.methods import Method
 from wsdesc.evaluation.options import PairwiseOptions
 from wsdesc.evaluation.provenance import Run
@@ -83,3 +85,15 @@ def test_page_of_merged_folders(
     (section,) = write_page([tmp_path / "a", tmp_path / "b"], tmp_path / "page.md", "Title", merge=True)
     assert [row[0] for row in section.tables[1].rows] == ["a", "b"]
     assert (tmp_path / "page.md").read_text().startswith("# Title\n")
+
+
+def test_single_pairs_have_a_section(tmp_path: Path) -> None:
+    record = {"pair": "car", "reference": "known", "method": "spinnet", "inlier_ratio": 0.5, "r2": True}
+    record |= {"rotation_error": 1.0, "translation_error": 0.1, "seconds": 2.0}
+    run = {"command": "python", "machine": GPU, "date": "2026-01-01"}
+    (tmp_path / "wild.json").write_text(json.dumps({"run": run, "records": [record]}))
+    (section,) = write_page([tmp_path], tmp_path / "page.md", merge=True)
+    assert section.tables[0].rows == [["car", "known", "spinnet", "50.0", "1.00", "0.10", "yes", "2.00"]]
+    (tmp_path / "wild.json").write_text("[]")
+    with pytest.raises(FileFormatError, match=r"wild\.json: not a file of"):
+        write_page([tmp_path], tmp_path / "page.md")
