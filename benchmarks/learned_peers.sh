@@ -3,7 +3,7 @@
 #   benchmarks/learned_peers.sh DATA RESULTS
 # DATA holds indoor/test, tls, objects, wild, modelnet40_ply_hdf5_2048 and peers (weights). Started again, it
 # continues. Then: python -m benchmarks.report RESULTS --title "Learned peers" --out docs/learned-peers.md
-# Settings: KEYPOINTS per scan, SHAPES of ModelNet40, SECONDS_LEFT in all, DEVICE, PY (the interpreter).
+# Settings: KEYPOINTS per scan (5000,1000 for two counts), SHAPES of ModelNet40, SECONDS_LEFT in all, DEVICE, PY (the interpreter).
 set -u
 data=$1 out=$2
 keypoints=${KEYPOINTS:-1000} shapes=${SHAPES:-600} device=${DEVICE:-cuda} py=${PY:-python3}
@@ -28,7 +28,7 @@ descriptors=(--model indoor --model indoor-fast --peer shot --peer spinnet --pee
 
 # Times first, with nothing beside them.
 benchmark timing timing "$data/indoor/test" "${descriptors[@]}" --pairs 2 --repeats 1 \
-    --keypoints "$keypoints" --sizes 10000 --counts "$keypoints"
+    --keypoints "${keypoints##*,}" --sizes 10000 --counts "${keypoints##*,}"
 
 (
     for flags in "--low-overlap" "" "--rotated --low-overlap" "--rotated"; do
@@ -38,7 +38,7 @@ benchmark timing timing "$data/indoor/test" "${descriptors[@]}" --pairs 2 --repe
 ) &
 (
     run wild benchmarks.wild_peers "$data/wild" --weights "$data/peers" --peer spinnet --peer lmvd \
-        --keypoints "$keypoints" --device "$device" --out "$out/wild"
+        --keypoints "${keypoints##*,}" --device "$device" --out "$out/wild"
     for flags in "" "--rotated"; do
         for set in tls objects; do
             # shellcheck disable=SC2086

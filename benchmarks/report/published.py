@@ -114,6 +114,10 @@ NOISY_SHAPES: list[Row] = [
     (OURS, "w/o", "3.500", "0.928", "0.006", "0.999"),
 ]
 
+# RPM-Net's protocol, not in the paper but published by others: method, labels, mean RRE in degrees
+RPM_45: list[Row] = [("GeoTransformer", "w/", "1.58")]
+RPM_180: list[Row] = [("GeoTransformer", "w/", "6.83")]
+
 # Table 8: method, labels, FMR at 0.05 of each scene (in the order of eth.SCENES) and their mean, in percent
 OUTDOOR: list[Row] = [
     ("3DMatch", "w/", "22.8", "8.7", "22.4", "13.9", "16.9"),

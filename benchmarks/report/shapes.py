@@ -13,6 +13,7 @@ from wsdesc.evaluation.results import BenchmarkResults
 from wsdesc.evaluation.tables import Table
 
 _PUBLISHED = {"prnet-clean": (6, published.SHAPES), "prnet-noisy": (7, published.NOISY_SHAPES)}
+_RPM = {"rpm-45": published.RPM_45, "rpm-180": published.RPM_180}
 _NOTE = (
     "Published figures are of 2 468 test shapes of the official sampling; shapes that were sampled again "
     "from the meshes are not exactly those."
@@ -40,6 +41,8 @@ def shape_section(results: BenchmarkResults) -> Section:
                 title = f"{table.title}; Table {paper_table} of the paper"
                 heading = "RMSE(R) / R²(R) / RMSE(t) / R²(t)"
                 table = with_published(table, title, heading, rows, (2, 3, 4, 5), models)
+            if number == 0 and protocol in _RPM:
+                table = with_published(table, table.title, "RRE mean (°)", _RPM[protocol], (2,), models)
             tables.append(table)
         for field, label in _ERRORS.items():
             steps = {

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from peer_weights import save_random
 from wsdesc.core.errors import InputError
 from wsdesc.core.executors import Serial
 from wsdesc.evaluation.methods import Method, from_recipe
@@ -16,6 +17,7 @@ from wsdesc.evaluation.pair_jobs import Job, Result
 from wsdesc.evaluation.pairwise import evaluate_pairs
 from wsdesc.evaluation.records import Record
 from wsdesc.evaluation.scenes import read_scenes
+from wsdesc.peers.pointnetlk import _Network as peer_network
 
 OPTIONS = PairwiseOptions(keypoints=(60, 30), voxel=0, rotated=True)
 
@@ -69,6 +71,17 @@ def test_jobs_give_the_records_of_this_process(
     again = TextExecutor()
     assert evaluate_pairs("3dmatch", scenes, [method], OPTIONS, tmp_path / "jobs", executor=again) == jobs
     assert again.done == []
+
+
+def test_workers_load_the_weights_of_a_peer(scene_root: Path, tmp_path: Path) -> None:
+    save_random(peer_network(), tmp_path / "pointnetlk.safetensors")
+    recipe = {"peer": "pointnetlk", "device": "cpu", "weights": str(tmp_path)}
+    scenes, method = read_scenes(scene_root), from_recipe(recipe)
+    serial = evaluate_pairs("3dmatch", scenes, [method], OPTIONS, tmp_path / "serial", executor=Serial())
+    jobs = evaluate_pairs("3dmatch", scenes, [method], OPTIONS, tmp_path / "jobs", executor=TextExecutor())
+    assert _without_times(jobs) == _without_times(serial)
+    settings = json.loads((tmp_path / "jobs" / "pointnetlk.jsonl").read_text().splitlines()[0])
+    assert settings["weights"].startswith("peer pointnetlk.safetensors ")
 
 
 def test_method_without_recipe_is_refused(scene_root: Path, exact_method: Method, tmp_path: Path) -> None:
