@@ -250,6 +250,24 @@ def test_folding_shapes() -> None:
     assert FoldingDecoder(32, 3, 100)(torch.rand(2, 32)).shape == (2, 100, 3)
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", NAMES)
+def test_cuda_equals_cpu(name: str, trained: Callable[[str], Path], scan: Tensor, keypoints: Tensor) -> None:
+    describe = peers.descriptor(name, weights=trained(name))
+    on_cpu, on_cuda = describe(scan, keypoints), describe(scan.cuda(), keypoints.cuda())
+    assert on_cuda.is_cuda
+    assert relative_change(on_cpu, on_cuda.cpu()) < 0.01
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", NAMES)
+def test_training_on_cuda(name: str, scan_folder: Path, tmp_path: Path) -> None:
+    options = task_of(name).options_type.read({"batch": 8, "steps": 3, "unit": 1.0})
+    run = train_peer(name, scan_folder, tmp_path / "run", options=options, device="cuda")
+    assert run.last is not None
+    assert 0 < run.last.loss < 10
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_trainings_learn_to_reconstruct(name: str, scan_folder: Path, tmp_path: Path) -> None:
