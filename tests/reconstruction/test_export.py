@@ -55,7 +55,8 @@ def test_save_writes_all_files_and_removes_old_clouds(result, tmp_path):
     (tmp_path / "merged_2.ply").write_text("of an earlier run")
     (tmp_path / "merged_mine.ply").write_text("of the user")
     files = result.save(tmp_path, voxel=0.1)
-    expected = ["poses.json", "poses.tum", "poses.g2o", "graph.json", "report.md", "merged.ply"]
+    texts = ["poses.json", "poses.tum", "poses.g2o", "graph.json", "report.md", "report.html"]
+    expected = [*texts, "merged.ply"]
     assert [path.name for path in files] == expected
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*expected, "merged_mine.ply"])
 
@@ -97,7 +98,7 @@ def test_several_components_have_several_clouds(result, tmp_path):
     paths = {name: result.paths[name] for name in ("a.ply", "b.ply")}
     poses = dict.fromkeys(paths, np.eye(4))
     files = Reconstruction(poses, [["a.ply"], ["b.ply"]], {}, [], 0.025, paths).save(tmp_path)
-    assert [path.name for path in files[5:]] == ["merged.ply", "merged_2.ply"]
+    assert [path.name for path in files[6:]] == ["merged.ply", "merged_2.ply"]
 
 
 def test_scan_that_is_gone_is_an_error_with_advice(result, tmp_path):

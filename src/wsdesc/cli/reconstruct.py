@@ -24,6 +24,7 @@ from wsdesc.cli.options import (
     field_option,
 )
 from wsdesc.cli.output import exit_unless, print_warnings, print_written, progress_bars
+from wsdesc.core.errors import InputError
 from wsdesc.reconstruction.options import KnownOptions, ReconstructOptions
 
 _DEFAULTS = ReconstructOptions()
@@ -53,6 +54,16 @@ def reconstruct(
     neighbours: Annotated[int, field_option(ReconstructOptions, "neighbours")] = _DEFAULTS.neighbours,
     fixed: Fixed = False,
     voxel: Voxel = None,
+    merged: Annotated[
+        str, typer.Option(metavar="FORMAT", help="Format of the merged cloud: ply, laz, las, pcd, or none.")
+    ] = "ply",
+    tiles: Annotated[
+        Path | None,
+        typer.Option(help="Folder for the merged cloud in tiles (.laz): for clouds larger than memory."),
+    ] = None,
+    tile_size: Annotated[
+        float | None, typer.Option(help="Side of a tile, in the scans' unit (default: 1024 voxels).")
+    ] = None,
     write_scans: Annotated[
         Path | None,
         typer.Option(help="Folder for every scan, moved into the frame, with its attributes and format."),
@@ -110,6 +121,12 @@ def reconstruct(
     KnownOptions.read(sigmas)
     options |= {"priors": prior_poses or priors, "control": control, "reference": reference, "up": up}
     options |= sigmas
+    if merged not in ("ply", "laz", "las", "pcd", "none"):
+        raise InputError(f"--merged: {merged!r} is not a format: ply, laz, las, pcd, or none")
+    if tile_size is not None:
+        from wsdesc.core.geometry import check_length
+
+        check_length(tile_size, "--tile-size")
     if crs is not None:
         from wsdesc.cloud.crs import read_crs_option
 
@@ -133,11 +150,15 @@ def reconstruct(
             result = pipeline.reconstruct(
                 paths, out, fixed=fixed, executor=executor, progress=progress, **options
             )
-        written = result.save(out, voxel=voxel, progress=progress)
+        written = result.save(
+            out, voxel=voxel, merged=None if merged == "none" else merged, crs=crs, progress=progress
+        )
         notes: list[str] = []
         if write_scans is not None:
             moved, notes = result.write_scans(write_scans, crs=crs, progress=progress)
             written += moved
+        if tiles is not None and result.components:
+            written += result.write_tiles(tiles, voxel=voxel, tile=tile_size, crs=crs, progress=progress)
         if write_e57 is not None and result.components:
             notes += result.write_e57(write_e57, progress=progress)
             written.append(write_e57)

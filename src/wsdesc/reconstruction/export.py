@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from wsdesc.cloud.crs import read_crs_option
 from wsdesc.cloud.merge import VoxelMerge
+from wsdesc.cloud.storage import Record, Storage
 from wsdesc.cloud.write import write_cloud
 from wsdesc.core.atomic import atomic_write
 from wsdesc.core.errors import FileFormatError, InputError
@@ -18,22 +21,34 @@ from wsdesc.core.geometry import Floats, check_length, check_rigid
 from wsdesc.core.json_file import read_object
 from wsdesc.core.progress import ProgressHook, no_progress
 from wsdesc.reconstruction import model_file
+from wsdesc.reconstruction.distances import ScanSample
 from wsdesc.reconstruction.known import KnownResult
 from wsdesc.reconstruction.model_file import MODEL
+from wsdesc.reconstruction.report_html import report_html
 from wsdesc.reconstruction.result import EdgeResult, Reconstruction
-from wsdesc.reconstruction.scan_export import read_scan
+from wsdesc.reconstruction.scan_export import frame_crs, read_scan
 from wsdesc.reconstruction.trajectories import g2o_text, tum_text
 
-POSES, TUM, G2O, GRAPH, REPORT = "poses.json", "poses.tum", "poses.g2o", "graph.json", "report.md"
+POSES, TUM, G2O, GRAPH = "poses.json", "poses.tum", "poses.g2o", "graph.json"
+REPORT, PAGE = "report.md", "report.html"
+MERGED = ("ply", "laz", "las", "pcd")  # formats of merged clouds
 _LARGEST_FILE = 1 << 30  # bytes of a JSON file that is read
 
 
 def save(
-    result: Reconstruction, folder: Path, voxel: float | None = None, progress: ProgressHook | None = None
+    result: Reconstruction,
+    folder: Path,
+    voxel: float | None = None,
+    progress: ProgressHook | None = None,
+    merged: str | None = "ply",
+    crs: str | None = None,
 ) -> list[Path]:
     """Write all files of a result; see `Reconstruction.save`."""
     if voxel is not None:
         check_length(voxel, "voxel")
+    if merged is not None and merged not in MERGED:
+        raise InputError(f"merged must be one of {', '.join(MERGED)}, or None, not {merged!r}")
+    records = read_crs_option(crs) if crs else ()
     make_folder(folder)
     files = {name: relative_name(path, folder) for name, path in result.paths.items()}
     texts = {
@@ -43,7 +58,12 @@ def save(
         GRAPH: json.dumps(graph_dict(result), indent=1),
         REPORT: report_text(result),
     }
-    clouds = _save_merged(result, folder, voxel or result.resolution / 2, progress or no_progress)
+    progress = progress or no_progress
+    extension = None if merged is None else f".{merged}"
+    voxel = voxel or result.resolution / 2
+    clouds, samples = _save_merged(result, folder, voxel, extension, records, progress)
+    with progress("report", 0):
+        texts[PAGE] = report_html(result, samples)
     for name, text in texts.items():
         with atomic_write(folder / name) as temporary:
             temporary.write_text(text + "\n", encoding="utf-8")
@@ -123,7 +143,7 @@ def report_text(result: Reconstruction) -> str:
               f"frame(s). {len(result.edges)} pairs were registered, {len(accepted)} of them accepted. "
               f"The working resolution is {result.resolution:.4g}.", ""]  # fmt: skip
     for number, scans in enumerate(result.components):
-        lines += [f"## Frame {number + 1}: that of {scans[0]}, merged in {_cloud_name(number)}", ""]
+        lines += [f"## Frame {number + 1}: {_frame(result, number)}", ""]
         lines += ["| scan | accepted edges | best confidence | translation |", "|---|---|---|---|"]
         for name in scans:
             own = [e for e in accepted if name in (e.source, e.target) and {e.source, e.target} <= set(scans)]
@@ -137,6 +157,9 @@ def report_text(result: Reconstruction) -> str:
     if result.duplicates:
         lines += ["## Duplicates", ""]
         lines += [f"- {name} equals {other}" for name, other in result.duplicates.items()] + [""]
+    if result.known:
+        lines += ["## Known beforehand", ""]
+        lines += [f"- {'used: ' if item.accepted else 'left out: '}{item}" for item in result.known] + [""]
     lines += ["## Pairs", "", "| source | target | confidence | overlap | deviation | state |"]
     lines += ["|---|---|---|---|---|---|"]
     for edge in sorted(result.edges, key=lambda edge: -edge.confidence):
@@ -147,20 +170,37 @@ def report_text(result: Reconstruction) -> str:
     return "\n".join(lines)
 
 
-def _save_merged(result: Reconstruction, folder: Path, voxel: float, progress: ProgressHook) -> list[str]:
-    """Write the merged cloud of each component; return the file names."""
-    names = [_cloud_name(number) for number in range(len(result.components))]
+def _save_merged(
+    result: Reconstruction,
+    folder: Path,
+    voxel: float,
+    extension: str | None,
+    crs: tuple[Record, ...],
+    progress: ProgressHook,
+) -> tuple[list[str], dict[str, ScanSample]]:
+    """Write the merged cloud of each component, if wanted; return the file names and samples of the scans."""
+    files: list[str] = []
+    samples: dict[str, ScanSample] = {}
     with progress("merge", len(result.T_world_scan)) as advance:
-        for file, scans in zip(names, result.components, strict=True):
+        for number, scans in enumerate(result.components):
             merged = VoxelMerge(voxel)
             for scan in scans:  # one scan at a time is in memory
-                merged.add_cloud(read_scan(result.paths[scan], sample=True), result.T_world_scan[scan])
+                cloud = read_scan(result.paths[scan], sample=True)
+                samples[scan] = ScanSample.of(cloud.points, seed=len(samples))
+                if extension is not None:
+                    merged.add_cloud(cloud, result.T_world_scan[scan])
                 advance(1)
-            write_cloud(folder / file, merged.cloud)
-    for old in folder.glob("merged*.ply"):  # an earlier result may have had more components
-        if re.fullmatch(r"merged(_\d+)?\.ply", old.name) and old.name not in names:
+            if extension is not None:
+                files.append(_cloud_name(number, extension))
+                frame = crs or frame_crs(result, scans[0])
+                cloud = merged.cloud
+                write_cloud(
+                    folder / files[-1], replace(cloud, storage=replace(cloud.storage or Storage(), crs=frame))
+                )
+    for old in folder.glob("merged*"):  # an earlier result may have had more components
+        if re.fullmatch(r"merged(_\d+)?\.(ply|las|laz|pcd)", old.name) and old.name not in files:
             old.unlink(missing_ok=True)
-    return names
+    return files, samples
 
 
 def _read_json(path: Path) -> dict[str, Any]:
@@ -192,8 +232,12 @@ def _pose(rows: Any, name: str) -> Floats:
     return check_rigid(np.array(rows, dtype=np.float64), name)
 
 
-def _cloud_name(component: int) -> str:
-    return "merged.ply" if component == 0 else f"merged_{component + 1}.ply"
+def _cloud_name(component: int, extension: str) -> str:
+    return f"merged{extension}" if component == 0 else f"merged_{component + 1}{extension}"
+
+
+def _frame(result: Reconstruction, number: int) -> str:
+    return "the world" if number == 0 and result.in_world else f"that of {result.components[number][0]}"
 
 
 def _cell(name: str) -> str:

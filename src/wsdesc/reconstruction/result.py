@@ -111,14 +111,23 @@ class Reconstruction(NotebookDisplay):
         return poses_dict(self)
 
     def save(
-        self, folder: str | Path, *, voxel: float | None = None, progress: ProgressHook | None = None
+        self,
+        folder: str | Path,
+        *,
+        voxel: float | None = None,
+        merged: str | None = "ply",
+        crs: str | None = None,
+        progress: ProgressHook | None = None,
     ) -> list[Path]:
-        """Write poses, pose graph, report, and one merged cloud per component.
+        """Write poses, pose graph, reports, and one merged cloud per component.
 
         Args:
-            folder: Folder for poses.json, poses.tum, graph.json, report.md, merged.ply and, if there are
-                several components, merged_2.ply and so on.
+            folder: Folder for poses.json, poses.tum, poses.g2o, graph.json, report.md, report.html,
+                merged.ply and, if there are several components, merged_2.ply and so on.
             voxel: Voxel size of the merged clouds, in the scans' unit. None takes half the resolution.
+            merged: Format of the merged clouds: "ply", "laz", "las" or "pcd"; None writes none, as for models
+                that do not fit into memory; see `write_tiles`.
+            crs: Coordinate system of LAS and LAZ files, as for `write_scans`.
             progress: Hook that is entered around the merge, with the number of scans.
 
         Returns:
@@ -129,7 +138,49 @@ class Reconstruction(NotebookDisplay):
         """
         from wsdesc.reconstruction.export import save
 
-        return save(self, Path(folder), voxel, progress)
+        return save(self, Path(folder), voxel, progress, merged, crs)
+
+    def write_tiles(
+        self,
+        folder: str | Path,
+        *,
+        voxel: float | None = None,
+        tile: float | None = None,
+        extension: str = ".laz",
+        crs: str | None = None,
+        progress: ProgressHook | None = None,
+    ) -> list[Path]:
+        """Merge the scans of the first component into square tiles, with memory for one tile only.
+
+        A stopped call continues. If the disk is full, finished parts are kept.
+
+        Args:
+            folder: Folder for tile_X_Y.laz and tiles.json.
+            voxel: Voxel size, in the scans' unit. None takes half the resolution.
+            tile: Side of a tile, in the scans' unit. None takes 1024 voxels.
+            extension: Format of the tiles.
+            crs: Coordinate system of LAS and LAZ files, as for `write_scans`.
+            progress: Hook that is entered around both steps, with the number of scans and of tiles.
+
+        Raises:
+            WSDescError: No scan was placed, a scan cannot be read again, or a file cannot be written.
+        """
+        from wsdesc.cloud.crs import read_crs_option
+        from wsdesc.cloud.tiles import PlacedScan, merge_into_tiles
+        from wsdesc.reconstruction.scan_export import frame_crs
+
+        scans = self.components[0] if self.components else []
+        records = read_crs_option(crs) if crs else (frame_crs(self, scans[0]) if scans else ())
+        tiles = merge_into_tiles(
+            [PlacedScan(self.paths[name], self.T_world_scan[name]) for name in scans],
+            folder,
+            voxel=voxel or self.resolution / 2,
+            tile=tile,
+            extension=extension,
+            crs=records,
+            progress=progress,
+        )
+        return tiles.files
 
     def write_scans(
         self, folder: str | Path, *, crs: str | None = None, progress: ProgressHook | None = None
