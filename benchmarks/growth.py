@@ -34,11 +34,11 @@ from wsdesc.core.executors import choose_executor
 from wsdesc.core.progress import Advance
 from wsdesc.reconstruction.loop_closure import place_scans
 from wsdesc.reconstruction.options import ReconstructOptions
-from wsdesc.reconstruction.pair_selection import SHORTLIST, best_pairs
+from wsdesc.reconstruction.pair_selection import first_pairs
 from wsdesc.reconstruction.pipeline import reconstruct
 from wsdesc.reconstruction.places import KEYPOINTS, Places
 from wsdesc.reconstruction.pose_graph import Edge
-from wsdesc.reconstruction.signature import aggregate, codebook, similar_pairs
+from wsdesc.reconstruction.signature import aggregate, codebook
 
 SCANS_PER_SITE = 10
 SIMULATED_PER_SITE = 50
@@ -174,10 +174,8 @@ def simulate_places(count: int, keypoints: int, phases: Phases) -> None:
             aggregates[k] = aggregate(own, centres)
             features.append((own[:KEYPOINTS].clone(), positions[: len(own)]))
     places = Places(aggregates, features, centres)
-    with phases("shortlist", count):
-        shortlist = similar_pairs(places.signatures, SHORTLIST * NEIGHBOURS)
-    with phases("score shortlist", len(shortlist)):
-        selected = best_pairs(shortlist, places.score_pairs(shortlist), NEIGHBOURS)
+    with phases("select pairs", count):
+        selected = first_pairs(places.signatures, NEIGHBOURS, None, places.score_pairs)
     same = sum(i // SIMULATED_PER_SITE == j // SIMULATED_PER_SITE for i, j in selected)
     print(f"{len(selected)} pairs selected, {100 * same / len(selected):.1f} % of them of one site")
 

@@ -7,10 +7,10 @@ described at its own working resolution, and every scan is compared with the sca
 overlaps if each scan has 20 % of its points within three resolutions of the other.
 
 Prints, over the number of similar scans that each scan is registered with: pairs per scan, and the share of
-overlapping pairs among them, for all kinds and for each: by signatures alone; by matches of a shortlist, as
-`wsdesc reconstruct` selects them; and with the pairs that it adds after a first round, where accepted edges
-connect scans. Here edges of 30 % overlap count as accepted. Prepared scans stay in DIR, where a stopped run
-continues.
+overlapping pairs among them, for all kinds and for each: by signatures alone; by matches of a shortlist; with
+neighbours of neighbours, as `wsdesc reconstruct` selects pairs; and with the pairs that it adds after a first
+round, where accepted edges connect scans. Here edges of 30 % overlap count as accepted. Prepared scans stay
+in DIR, where a stopped run continues.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import argparse
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import combinations
 from pathlib import Path
 from typing import NamedTuple
@@ -41,7 +41,7 @@ from wsdesc.datasets.synthetic.floor import floor_scans
 from wsdesc.datasets.synthetic.scanning import SyntheticScan
 from wsdesc.datasets.synthetic.survey import site_scans
 from wsdesc.descriptor.description import load_model, prepare_scan
-from wsdesc.reconstruction.pair_selection import SHORTLIST, Pair, best_pairs
+from wsdesc.reconstruction.pair_selection import SHORTLIST, Pair, best_pairs, first_pairs
 from wsdesc.reconstruction.places import Places
 from wsdesc.reconstruction.signature import aggregate, codebook, similar_pairs
 
@@ -196,20 +196,28 @@ def main(arguments: argparse.Namespace) -> None:
     aggregates = torch.stack([aggregate(d, centres) for d in sites.descriptors])
     features = list(zip(sites.descriptors, sites.keypoints, strict=True))
     places = Places(aggregates, features, centres)
-    print("by signatures")
-    print_rows(table(sites, lambda nearest: set(similar_pairs(places.signatures, nearest))))
     scored = dict[Pair, float]()
     start = time.process_time()
 
-    def select(nearest: int) -> set[Pair]:
-        shortlist = similar_pairs(places.signatures, SHORTLIST * nearest)
-        new = [pair for pair in shortlist if pair not in scored]
+    def score(pairs: Sequence[Pair]) -> np.ndarray:
+        new = [pair for pair in pairs if pair not in scored]
         scored.update(zip(new, places.score_pairs(new).tolist(), strict=True))
-        return set(best_pairs(shortlist, np.array([scored[pair] for pair in shortlist]), nearest))
+        return np.array([scored[pair] for pair in pairs])
 
+    def by_matches(nearest: int) -> set[Pair]:
+        shortlist = similar_pairs(places.signatures, SHORTLIST * nearest)
+        return set(best_pairs(shortlist, score(shortlist), nearest))
+
+    def select(nearest: int) -> set[Pair]:
+        return set(first_pairs(places.signatures, nearest, None, score))
+
+    print("by signatures")
+    print_rows(table(sites, lambda nearest: set(similar_pairs(places.signatures, nearest))))
     print("by matches of a shortlist that signatures give")
-    print_rows(table(sites, select))
+    print_rows(table(sites, by_matches))
     print(f"{1000 * (time.process_time() - start) / len(scored):.2f} ms of a core per pair of the shortlist")
+    print("the same, with neighbours of neighbours, as wsdesc reconstruct selects pairs")
+    print_rows(table(sites, select))
     print(f"the same, with loops through edges of {ACCEPTED:.0%} overlap")
     print_rows(table(sites, lambda nearest: with_loops(sites, select(nearest))))
 

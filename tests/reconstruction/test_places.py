@@ -10,7 +10,13 @@ from wsdesc.datasets.synthetic import room_scans
 from wsdesc.descriptor.description import describe
 from wsdesc.matching.mutual import mutual_matches
 from wsdesc.reconstruction.jobs import DescribeJob, DescribeSettings, HashedScan
-from wsdesc.reconstruction.pair_selection import RegisteredPair, best_pairs, first_pairs, loop_pairs
+from wsdesc.reconstruction.pair_selection import (
+    RegisteredPair,
+    add_neighbours_of_neighbours,
+    best_pairs,
+    first_pairs,
+    loop_pairs,
+)
 from wsdesc.reconstruction.places import KEYPOINTS, Places, find_places, predicted_overlaps
 
 
@@ -70,6 +76,15 @@ def test_scores_choose_from_the_shortlist():
     pairs = first_pairs(signatures, 2, None, lambda pairs: np.array([float(j - i == 4) for i, j in pairs]))
     wanted = {tuple(sorted((k, (k + 4) % 60))) for k in range(56)}
     assert wanted <= set(pairs)  # the fourth neighbour is in the shortlist of eight
+
+
+def test_pairs_with_a_common_partner_are_raised():
+    scores = {(0, 1): 40.0, (1, 2): 30.0, (0, 3): 20.0, (0, 9): 1.0}
+    raised = add_neighbours_of_neighbours(scores)
+    assert raised[0, 2] == 0.5 * 30  # through 1; the pair itself has no score
+    assert raised[0, 1] == 40
+    assert raised[1, 3] == 0.5 * 20
+    assert add_neighbours_of_neighbours({}) == {}
 
 
 def test_overlaps_are_predicted_from_poses():

@@ -19,6 +19,8 @@ from wsdesc.reconstruction.signature import similar_pairs
 
 ALL_PAIRS = 25  # scans up to which all pairs are registered
 MIN_LOOP_OVERLAP = 0.2  # predicted for pairs that close loops
+GOOD_PARTNERS = 5  # per scan, through which other pairs are found
+NEIGHBOURS_WEIGHT = 0.5  # of the score through a common partner
 SHORTLIST = 4  # similar scans per scan to pair with
 _SIMILAR_PAIRS = 20  # similar pairs that are examined per pair to select
 
@@ -96,7 +98,33 @@ def first_pairs(
     if score_pairs is None:
         return similar_pairs(signatures, neighbours, searching, origins)
     shortlist = similar_pairs(signatures, SHORTLIST * neighbours, searching, origins)
-    return best_pairs(shortlist, score_pairs(shortlist), neighbours, searching)
+    scores = add_neighbours_of_neighbours(dict(zip(shortlist, score_pairs(shortlist).tolist(), strict=True)))
+    pairs = sorted(pair for pair in scores if _is_new(pair, origins))
+    return best_pairs(pairs, np.array([scores[pair] for pair in pairs]), neighbours, searching)
+
+
+def add_neighbours_of_neighbours(scores: Mapping[Pair, float]) -> dict[Pair, float]:
+    """Raise the scores of pairs that have a good partner in common, also of pairs that have no score yet.
+
+    Two scans of one place may share little with each other, but much with a third scan. The score of the way
+    through it is the lower one of its two pairs, and the best way counts by `NEIGHBOURS_WEIGHT`.
+    """
+    partners: dict[int, list[tuple[float, int]]] = {}
+    for (i, j), score in scores.items():
+        partners.setdefault(i, []).append((score, j))
+        partners.setdefault(j, []).append((score, i))
+    best: dict[int, dict[int, float]] = {k: {} for k in partners}
+    for k, own in partners.items():
+        for score, other in sorted(own, key=lambda item: (-item[0], item[1]))[:GOOD_PARTNERS]:
+            best[k][other] = best[other][k] = score
+    through: dict[Pair, float] = {}
+    for middle in best.values():
+        for (i, first), (j, second) in combinations(sorted(middle.items()), 2):
+            through[i, j] = max(through.get((i, j), 0.0), min(first, second))
+    raised = dict(scores)
+    for pair, score in through.items():
+        raised[pair] = raised.get(pair, 0.0) + NEIGHBOURS_WEIGHT * score
+    return raised
 
 
 def best_pairs(
