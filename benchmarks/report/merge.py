@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from wsdesc.evaluation.records import Record
-from wsdesc.evaluation.results import BenchmarkResults
+from wsdesc.evaluation.results import BenchmarkResults, EvaluatedMethod
 
 
 def merge_results(results: Sequence[BenchmarkResults]) -> BenchmarkResults:
@@ -19,7 +19,7 @@ def merge_results(results: Sequence[BenchmarkResults]) -> BenchmarkResults:
     for part in results:
         for method in part.methods:
             if method.name not in methods:
-                methods[method.name] = replace(method, device=_machine(method.device, part))
+                methods[method.name] = replace(method, device=_machine(method, part))
                 records[method.name] = part.records[method.name]
     return replace(
         first,
@@ -48,12 +48,14 @@ def common_keypoints(records: dict[str, list[Record]]) -> dict[str, list[Record]
     }
 
 
-def _machine(device: str, results: BenchmarkResults) -> str:
+def _machine(method: EvaluatedMethod, results: BenchmarkResults) -> str:
     """Shorten the machine of the last run to the GPU or to the number of cores."""
     parts = results.runs[-1].machine.split(", ") if results.runs else []
     cores = next((part for part in parts if part.endswith(" cores")), "")
     gpu = next((part for part in parts if part.startswith("NVIDIA")), "")
-    return gpu if gpu and device == "cuda" else cores
+    # Older results have no device; networks ran on the GPU where there was one.
+    on_gpu = method.device == "cuda" or (not method.device and (method.weights or method.kind == "model"))
+    return gpu if gpu and on_gpu else cores
 
 
 def _union(selections: Sequence[dict[str, list[object]]]) -> dict[str, list[object]]:

@@ -28,8 +28,9 @@ def shape_section(results: BenchmarkResults) -> Section:
     plots, ahead = [], []
     for protocol in results.selection["protocol"]:
         records = {
-            name: [record for record in group if record["protocol"] == protocol]
+            name: chosen
             for name, group in results.records.items()
+            if (chosen := [record for record in group if record["protocol"] == protocol])
         }
         for number, table in enumerate(shape_tables(records)):
             if number == 0:
