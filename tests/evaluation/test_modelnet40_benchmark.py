@@ -14,7 +14,7 @@ from torch import Tensor
 from benchmark_scenes import sorted_distances
 from wsdesc.core.errors import InputError
 from wsdesc.evaluation.methods import Method
-from wsdesc.evaluation.modelnet40 import make_pair, run_modelnet40, score_shapes
+from wsdesc.evaluation.modelnet40 import make_pair, run_modelnet40, score_shapes, shape_tables
 from wsdesc.evaluation.options import PROTOCOLS, ShapeOptions
 from wsdesc.evaluation.results import BenchmarkResults
 
@@ -104,3 +104,17 @@ def test_nan_descriptors_fail_the_pair() -> None:
 def test_unknown_protocol_is_refused(shapes: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="unknown protocol 'prnet'"):
         run_modelnet40(shapes, [EXACT], ShapeOptions(protocols=("prnet",)), tmp_path)
+
+
+def test_a_method_that_was_not_run_has_no_row() -> None:
+    T = np.eye(4).tolist()
+    record = {
+        "protocol": "rpm-45",
+        "label": 3,
+        "found": True,
+        "rotation_error": 1.0,
+        "translation_error": 0.1,
+    }
+    record |= {"T_target_source": T, "T_true": T}
+    tables = shape_tables({"run": [record], "other protocol": [record | {"protocol": "prnet-clean"}]})
+    assert [[row[0] for row in table.rows] for table in tables] == [["run"], ["other protocol"]]

@@ -209,6 +209,7 @@ def shape_tables(results: dict[str, list[Record]]) -> list[Table]:
                 name: [r for r in records if r["protocol"] == protocol and (subset == "all" or _is_unseen(r))]
                 for name, records in results.items()
             }
+            chosen = {name: records for name, records in chosen.items() if records}  # not run: no row
             count = max(map(len, chosen.values()), default=0)
             if count:
                 title = f"ModelNet40, {TITLES[protocol]}, {subset} categories (n = {count})"
