@@ -104,6 +104,8 @@ def test_patches_repeat_points_and_end_with_the_keypoint() -> None:
     (patch,) = gather_patches(cloud, keypoint, 0.3, 8)
     expected = (cloud - keypoint)[[0, 2, 3, 0, 2, 3, 0]]
     torch.testing.assert_close(patch, torch.cat([expected, torch.zeros(1, 3)]))
+    (filled,) = gather_patches(cloud, keypoint, 0.3, 8, repeat=False)
+    torch.testing.assert_close(filled, torch.cat([expected[:3], torch.zeros(5, 3)]))
 
 
 def test_patches_draw_distinct_points_where_there_are_many() -> None:

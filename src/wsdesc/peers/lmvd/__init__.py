@@ -65,8 +65,9 @@ class Lmvd:
         cloud, queries = to_metres(points, keypoints, unit)
         normals = _normals_towards_origin(cloud, queries)
         result = [queries.new_zeros(0, 32)]
-        for start in range(0, len(queries), _BATCH[device.type]):
-            chosen = slice(start, start + _BATCH[device.type])
+        batch = _BATCH.get(device.type, 4)
+        for start in range(0, len(queries), batch):
+            chosen = slice(start, start + batch)
             clip = self.cameras(queries[chosen], normals[chosen], self.distance_factor)  # (B, 8, 4, 4)
             images = render_depth(cloud, clip.flatten(0, 1), self.point_radius).unflatten(0, clip.shape[:2])
             result.append(self._describe(images))

@@ -22,6 +22,7 @@ from wsdesc.peers.spinnet.point_layer import VoxelGrid, point_layer
 from wsdesc.peers.weights import load_network
 
 _BATCH = {"cpu": 8, "cuda": 64}  # keypoints per batch
+_DISTANCES = 2**26  # between keypoints and points, in memory at once
 _GITHUB = "github QingyongHu/SpinNet, licence file MIT, README CC BY-NC-SA 4.0, converted to safetensors"
 
 
@@ -34,7 +35,7 @@ class SpinNetSettings:
     voxel_radius: float = 0.04  # distance from a voxel's centre within which points belong to it
     samples: int = 30  # largest number of points of a voxel
     patch: int = 2048  # points of a support
-    estimates_axis: bool = True  # False: the sensor's z axis is used
+    estimates_axis: bool = True  # False: the sensor's z axis is used, and the keypoint fills small patches
     unit_length: bool = False  # normalise descriptors; the published evaluation does not
 
 
@@ -78,10 +79,12 @@ class SpinNet:
         cloud = cloud[order.to(device)].contiguous()
         grid = VoxelGrid.of(settings.radius, settings.cells, settings.voxel_radius, settings.samples, device)
         descriptors = queries.new_zeros(len(queries), 32)
-        batch = _BATCH[device.type]
+        batch = max(1, min(_BATCH.get(device.type, 8), _DISTANCES // max(1, len(cloud))))
         for start in range(0, len(queries), batch):
             chosen = queries[start : start + batch]
-            patches = gather_patches(cloud, chosen, settings.radius, settings.patch)  # (B, P, 3)
+            patches = gather_patches(
+                cloud, chosen, settings.radius, settings.patch, repeat=settings.estimates_axis
+            )  # (B, P, 3)
             if settings.estimates_axis:
                 patches = align_with_z(patches, towards=-chosen)
             signal = point_layer(patches, grid, *network.point_weights())  # (B, 16, rad, ele, azi)

@@ -6,14 +6,15 @@ import torch
 from torch import Tensor
 
 
-def gather_patches(cloud: Tensor, keypoints: Tensor, radius: float, size: int) -> Tensor:
+def gather_patches(cloud: Tensor, keypoints: Tensor, radius: float, size: int, repeat: bool = True) -> Tensor:
     """Gather `size` points around each keypoint, relative to it.
 
     Args:
         cloud: Points (N, 3) in random order, which therefore draws random points where there are too many.
         keypoints: Centres (B, 3).
         radius: Largest distance of a point.
-        size: Number of rows of a patch. Fewer points are repeated in the same order.
+        size: Number of rows of a patch.
+        repeat: Repeat fewer points in the same order; otherwise the keypoint fills the patch.
 
     Returns:
         Patches (B, size, 3). The last row is the keypoint, also if there is no other point.
@@ -27,7 +28,8 @@ def gather_patches(cloud: Tensor, keypoints: Tensor, radius: float, size: int) -
     repeated = torch.arange(size, device=cloud.device) % counts.clamp(min=1)[:, None]  # (B, size)
     chosen = rows[(starts[:, None] + repeated).clamp(max=len(row))]
     patches = offsets.gather(1, chosen[..., None].expand(-1, -1, 3))
-    patches[counts == 0] = 0.0
+    filled = counts[:, None] > (0 if repeat else torch.arange(size, device=cloud.device))
+    patches = torch.where(filled[..., None], patches, 0.0)
     patches[:, -1] = 0.0
     return patches
 
