@@ -86,8 +86,8 @@ def test_killed_run_continues_without_repeating_work(done):
     poses = json.loads((out / "poses.json").read_text())
     assert poses["frames"] == [{"reference": ROOM[0], "scans": ROOM}]
     assert sorted(path.name for path in out.iterdir() if not path.name.startswith(".")) == [
-        "cache", "graph.json", "journal.jsonl", "merged.ply", "model.npz", "poses.json", "poses.tum",
-        "report.md"
+        "cache", "graph.json", "journal.jsonl", "merged.ply", "model.npz", "poses.g2o", "poses.json",
+        "poses.tum", "report.html", "report.md"
     ]  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from wsdesc.core.folders import locked
 from wsdesc.core.geometry import inverse, transform
 from wsdesc.datasets.synthetic import room_scans
 from wsdesc.descriptor.description import cleaned_points
+from wsdesc.reconstruction.control import ControlPoint
 from wsdesc.reconstruction.inputs import as_files, find_scans
 from wsdesc.reconstruction.options import KnownOptions, ReconstructOptions
 from wsdesc.reconstruction.pipeline import reconstruct
@@ -105,6 +106,36 @@ def test_scan_of_another_room_is_not_placed(done):
     assert len(done[0].edges) == 6
     assert all(e.rejection for e in done[0].edges if "foreign.ply" in (e.source, e.target))
     assert sum(edge.accepted for edge in done[0].edges) >= 2
+
+
+def test_control_points_move_a_finished_model_into_the_world(folder, paths, files):
+    """No pair is registered again; a wrong control point and a wrong prior are named."""
+    T_room_scan, utm = files[1], np.array([448_123.0, 5_411_987.0, 312.0])
+    rng, control = np.random.default_rng(0), []
+    for name in ROOM:
+        points = read_points(files[0] / name)
+        for point in points[rng.integers(len(points), size=3)]:
+            world = transform(point[None], T_room_scan[name])[0] + utm
+            control.append(ControlPoint(name, tuple(point), tuple(world), 0.05))
+    control[4] = control[4]._replace(world=tuple(np.array(control[4].world) + 3.0), name="moved by 3 m")
+    counting = Counting()
+    result = reconstruct(paths, folder, control=control, executor=counting, **FAST)
+    assert counting.done == {}
+    assert result.in_world
+    assert [item.name for item in result.known if not item.accepted] == ["moved by 3 m"]
+    for name in ROOM:
+        points = read_points(files[0] / name)
+        error = transform(points, result.T_world_scan[name]) - transform(points, T_room_scan[name]) - utm
+        assert np.median(np.linalg.norm(error, axis=1)) < 0.06
+    poses = {name: T_room_scan[name] for name in ROOM}
+    poses[ROOM[1]] = poses[ROOM[1]].copy()
+    poses[ROOM[1]][:3, 3] += [6.0, 0.0, 0.0]
+    result = reconstruct(paths, folder, priors=poses, prior_sigma=0.1, executor=counting, **FAST)
+    assert counting.done == {}
+    assert [item.scan for item in result.known if not item.accepted] == [ROOM[1]]
+    assert 5 < next(item.distance for item in result.known if not item.accepted) < 7
+    with pytest.raises(InputError, match="no scan has this name"):
+        reconstruct(paths, folder, priors={"other.ply": np.eye(4)}, **FAST)
 
 
 def test_resolution_is_that_of_all_scans(done, paths):
