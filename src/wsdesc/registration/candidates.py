@@ -16,11 +16,11 @@ from wsdesc.alignment.free_space import FreeSpace, measure_free_space
 from wsdesc.alignment.hypotheses import Hypothesis
 from wsdesc.alignment.information import Degeneracy, find_degeneracy
 from wsdesc.alignment.prior import PosePrior
-from wsdesc.alignment.refine import OVERLAP_DISTANCE, RefinedPose, approach, evaluate
+from wsdesc.alignment.refine import OVERLAP_DISTANCE, RefinedPose, evaluate
 from wsdesc.alignment.refine import refine as refine_poses
 from wsdesc.alignment.scale import RelativeScale, estimate_scale
 from wsdesc.alignment.surface import Surface
-from wsdesc.alignment.verify import PoseScore, score_candidate, score_hypothesis, verify
+from wsdesc.alignment.verify import score_candidate, score_hypothesis, verify
 from wsdesc.cloud.range_image import RangeImage
 from wsdesc.cloud.units import INDOOR_RESOLUTION
 from wsdesc.core.geometry import Floats, inverse
@@ -32,7 +32,6 @@ from wsdesc.registration.propose import Proposals, propose
 
 _SAME_DISTANCE, _SAME_COSINE = 10.0, 0.996  # resolutions and 5°: closer poses are the same
 SCALE_CHECKED = 0.3  # probability above which the scale is estimated; lower ones are no use to anybody
-_PROMISING = 0.4  # share of the best rank after a few steps below which a hypothesis is not refined further
 _VIOLATION = 0.01  # share of points in free space that halves the rank of a hypothesis
 AMBIGUOUS = 0.05  # probability from which on another candidate is plausible
 
@@ -175,22 +174,19 @@ def verify_hypotheses(
 ) -> list[Candidate]:
     """Rank hypotheses by surfaces and free space, and refine the best; return those that differ.
 
-    After a few steps of refinement, hypotheses that are far worse than the best one are dropped.
     Candidates that contradict the prior are dropped.
     """
     poses = np.reshape([h.T_target_source.numpy() for h in proposed], (-1, 4, 4))
-    ranks, scores = _rank(surfaces, images, poses)
+    distance = 2 * OVERLAP_DISTANCE * INDOOR_RESOLUTION  # hypotheses are off by some centimetres
+    scores = verify(*surfaces, poses, distance, coarse=True)
+    contradictions = _free_space(surfaces, images, poses, refined=False)
+    ranks = [score_hypothesis(s) * _agreement(free) for s, free in zip(scores, contradictions, strict=True)]
     order = sorted(range(len(proposed)), key=lambda k: -ranks[k])
     if prior is not None:
         order = [k for k in order if prior.allows_overlap(scores[k], refined=False)]
     order = order[:refined]
-    if refine:
-        near = approach(*surfaces, poses[order], INDOOR_RESOLUTION)
-        promising = _promising(_rank(surfaces, images, near)[0])
-        order = [order[k] for k in promising]
-        results = refine_poses(*surfaces, near[promising], INDOOR_RESOLUTION)
-    else:
-        results = evaluate(*surfaces, poses[order], INDOOR_RESOLUTION)
+    improve = refine_poses if refine else evaluate
+    results = improve(*surfaces, poses[order], INDOOR_RESOLUTION)
     if prior is not None:
         order, results = _agreeing(prior, order, results, surfaces, refined=refine)
     refined_poses = np.reshape([result.T_target_source for result in results], (-1, 4, 4))
@@ -200,22 +196,6 @@ def verify_hypotheses(
         for k, result, free in zip(order, results, seen, strict=True)
     ]
     return distinct_candidates(candidates)
-
-
-def _rank(
-    surfaces: tuple[Surface, Surface], images: Images, poses: Floats
-) -> tuple[list[float], list[PoseScore]]:
-    """Rank poses (H, 4, 4) that are not refined, by coarse scores and free space; larger is better."""
-    distance = 2 * OVERLAP_DISTANCE * INDOOR_RESOLUTION  # hypotheses are off by some centimetres
-    scores = verify(*surfaces, poses, distance, coarse=True)
-    seen = _free_space(surfaces, images, poses, refined=False)
-    return [score_hypothesis(s) * _agreement(free) for s, free in zip(scores, seen, strict=True)], scores
-
-
-def _promising(ranks: list[float]) -> list[int]:
-    """Return the poses that can still win after a few steps, and at least two; best first."""
-    order = sorted(range(len(ranks)), key=lambda k: -ranks[k])
-    return [k for n, k in enumerate(order) if n < 2 or ranks[k] >= _PROMISING * ranks[order[0]]]
 
 
 def _agreeing(

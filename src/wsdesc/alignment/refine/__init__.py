@@ -7,9 +7,9 @@ from numpy.typing import ArrayLike
 from wsdesc.alignment.refine import cpu, cuda
 from wsdesc.alignment.refine.result import OVERLAP_DISTANCE, RefinedPose, orthonormalise
 from wsdesc.alignment.surface import Surface, check_poses, for_backend
-from wsdesc.core.geometry import Floats, check_length
+from wsdesc.core.geometry import check_length
 
-__all__ = ["OVERLAP_DISTANCE", "RefinedPose", "approach", "evaluate", "orthonormalise", "refine"]
+__all__ = ["OVERLAP_DISTANCE", "RefinedPose", "evaluate", "orthonormalise", "refine"]
 
 
 def refine(source: Surface, target: Surface, poses: ArrayLike, resolution: float) -> list[RefinedPose]:
@@ -28,13 +28,6 @@ def refine(source: Surface, target: Surface, poses: ArrayLike, resolution: float
     """
     check_length(resolution, "resolution")
     implementation = for_backend(source, target, cpu=cpu.refine, cuda=cuda.refine)
-    return implementation(source, target, check_poses(poses), resolution)
-
-
-def approach(source: Surface, target: Surface, poses: ArrayLike, resolution: float) -> Floats:
-    """Move poses (H, 4, 4) by the first few steps of `refine`, so that they can be compared."""
-    check_length(resolution, "resolution")
-    implementation = for_backend(source, target, cpu=cpu.approach, cuda=cuda.approach)
     return implementation(source, target, check_poses(poses), resolution)
 
 

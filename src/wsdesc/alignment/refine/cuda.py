@@ -70,6 +70,5 @@ def _generalised(pairs: ContactPairs, distance: float) -> tuple[Tensor, Tensor, 
 
 
 _BACKEND = Backend(sum_equations, verify, compute_information)
-approach = partial(gauss_newton.approach, _BACKEND)
 refine = partial(gauss_newton.refine, _BACKEND)
 evaluate = partial(gauss_newton.evaluate, _BACKEND)

@@ -40,7 +40,6 @@ COARSE_STAGES = (
     Stage(generalised=True, distance=8.0, max_steps=20, tolerance=0.03, weak=1e-9, isotropic=0.5),
     Stage(generalised=True, distance=3.0, max_steps=20, tolerance=0.03, weak=1e-9, isotropic=0.5),
 )
-APPROACH = COARSE_STAGES[0]._replace(max_steps=4)  # enough to compare hypotheses
 LAST_STAGE = Stage(generalised=False, distance=OVERLAP_DISTANCE, max_steps=12, tolerance=3e-4, weak=WEAK)
 
 
@@ -80,11 +79,6 @@ def refine(backend: Backend, source: Any, target: Any, poses: Floats, resolution
         reliable = bool(converged[g]) and not worse[k]
         results.append(RefinedPose(T_all[at], reliable, score.rmse_plane, informations[at], score))
     return results
-
-
-def approach(backend: Backend, source: Any, target: Any, poses: Floats, resolution: float) -> Floats:
-    """See `wsdesc.alignment.refine.approach`."""
-    return _run_stage(backend, source, target, poses, APPROACH, resolution)[0] if len(poses) else poses
 
 
 def evaluate(
