@@ -2,6 +2,8 @@
 
 import errno
 import json
+import subprocess
+import sys
 
 import laspy
 import numpy as np
@@ -178,3 +180,34 @@ def test_invalid_arguments(scans, tmp_path):
         merge_into_tiles(scans, tmp_path / "tiles", voxel=1.0, extension=".doc")
     with pytest.raises(InputError, match="at least one placed scan"):
         merge_into_tiles([], tmp_path / "tiles", voxel=1.0)
+
+
+@pytest.mark.slow
+def test_a_run_that_is_killed_again_and_again_ends_with_the_same_tiles(scans, tmp_path):
+    expected = merge_into_tiles(scans, tmp_path / "whole", voxel=VOXEL, tile=2.0, extension=".ply")
+    code = (
+        "import sys, numpy as np\nfrom pathlib import Path\n"
+        "from wsdesc.cloud.tiles import PlacedScan, merge_into_tiles\n"
+        "poses = np.load(sys.argv[2])\n"
+        "scans = [PlacedScan(Path(p), T) for p, T in zip(sys.argv[3:], poses)]\n"
+        "print('ready', flush=True)\n"
+        "merge_into_tiles(scans, sys.argv[1], voxel=0.25, tile=2.0, extension='.ply')\n"
+    )
+    np.save(tmp_path / "poses.npy", np.stack([scan.T_world_scan for scan in scans]))
+    arguments = [str(tmp_path / "tiles"), str(tmp_path / "poses.npy"), *(str(scan.path) for scan in scans)]
+    kills = 0
+    for pause in (0.02, 0.1, 0.2, 0.3, 0.45, 60):
+        run = subprocess.Popen([sys.executable, "-c", code, *arguments], stdout=subprocess.PIPE)
+        run.stdout.readline()
+        try:
+            assert run.wait(pause) == 0
+            break
+        except subprocess.TimeoutExpired:
+            run.kill()
+            run.wait()
+            kills += 1
+    assert kills > 0
+    names = sorted(path.name for path in (tmp_path / "tiles").glob("tile_*"))
+    assert names == sorted(file.name for file in expected.files)
+    for file in expected.files:
+        assert (tmp_path / "tiles" / file.name).read_bytes() == file.read_bytes()

@@ -9,6 +9,7 @@ from scipy.spatial.transform import Rotation
 
 from wsdesc import read_cloud, write_points
 from wsdesc.cloud.crs import read_crs_option
+from wsdesc.cloud.stations import read_station_poses
 from wsdesc.core.errors import FileFormatError, InputError
 from wsdesc.core.geometry import transform
 from wsdesc.reconstruction.result import Reconstruction
@@ -111,6 +112,10 @@ def test_e57_has_a_named_scan_with_its_pose_for_each_scan(result, tmp_path):
             cloud = read_cloud(result.paths[name])
             np.testing.assert_allclose(points, transform(cloud.points, T), atol=1e-5)
             np.testing.assert_allclose(data["intensity"], cloud.attributes["intensity"], atol=1e-6)
+    for T, stored in zip(
+        result.T_world_scan.values(), read_station_poses(tmp_path / "all.e57"), strict=False
+    ):
+        np.testing.assert_allclose(stored[:3, :3], T[:3, :3], atol=1e-9)
     merged = read_cloud(tmp_path / "all.e57")  # by the poses
     assert len(merged) == 1600
     station = read_cloud(tmp_path / "all.e57#2")

@@ -32,7 +32,7 @@ h2{font-size:1.25rem;margin:2.2rem 0 .6rem;border-top:1px solid var(--line);padd
 font-variant-numeric:tabular-nums}
 caption{text-align:left;color:var(--soft);padding:.3rem 0}
 th,td{padding:.35rem .6rem;text-align:left;border-bottom:1px solid var(--line);vertical-align:top}
-th{white-space:nowrap}td.n,th.n{text-align:right}
+th,td{white-space:nowrap}td.long{white-space:normal;min-width:16rem}td.n,th.n{text-align:right}
 tbody tr:nth-child(even){background:var(--band)}th[aria-sort]::after{content:" \\25BE"}
 th[aria-sort=ascending]::after{content:" \\25B4"}th button{all:unset;cursor:pointer}
 th button:focus-visible{outline:2px solid var(--bar)}
@@ -42,7 +42,8 @@ svg circle{fill:var(--ink);stroke:var(--back);stroke-width:1.5}
 svg .rejected{stroke:var(--soft);stroke-width:1;stroke-dasharray:3 5;opacity:.55}
 svg .axis{stroke:var(--soft);stroke-width:1.5}svg .bar{fill:var(--bar)}
 svg.legend{max-width:30rem}svg.histogram{max-width:44rem}svg.small{width:6rem}
-.plan{background:var(--band);border-radius:8px}.note{color:var(--soft)}
+.plan{background:var(--band);border-radius:8px;overflow-x:auto}
+.plan svg{min-width:34rem}.note{color:var(--soft)}
 @media print{main{max-width:none}}
 """
 # Tables are sorted already; with scripts, a click on a heading sorts by that column.
@@ -190,7 +191,7 @@ def _distance_section(result: Reconstruction, distances: Mapping[tuple[str, str]
 def _known_table(result: Reconstruction) -> str:
     rows = []
     for item in sorted(result.known, key=lambda item: (item.accepted, -(item.deviation or 0.0))):
-        state = _text("used") if item.accepted else _text(f"left out: {item.rejection}")
+        state = _long("used" if item.accepted else f"left out: {item.rejection}")
         what = {"pose": "known pose", "control": "control point", "up": "up"}[item.kind]
         row = [_text(f"{what} {item.name}".strip()), _text(item.scan), _cell(item.distance, "{:.4g}")]
         row += [_cell(item.angle, "{:.3g}°"), _cell(item.deviation, "{:.1f} σ"), state]
@@ -205,14 +206,14 @@ def _rejected_table(result: Reconstruction) -> str:
     rows = []
     for edge in rejected:
         row = [_text(edge.source), _text(edge.target), _cell(edge.confidence, "{:.3f}")]
-        row += [_cell(edge.overlap, "{:.0%}"), _text(edge.rejection or "")]
+        row += [_cell(edge.overlap, "{:.0%}"), _long(edge.rejection or "")]
         rows.append(row)
     heads = ["source", "target", "#confidence", "#overlap", "reason"]
     return f"<h2>Rejected edges</h2>\n{_table(heads, rows, 'Most confident first.', sort=2)}" if rows else ""
 
 
 def _not_placed(result: Reconstruction) -> str:
-    rows = [[_text(name), _text(reason)] for name, reason in sorted(result.not_placed.items())]
+    rows = [[_text(name), _long(reason)] for name, reason in sorted(result.not_placed.items())]
     return f"<h2>Scans that were not placed</h2>\n{_table(['scan', 'reason'], rows, '')}" if rows else ""
 
 
@@ -242,6 +243,10 @@ def _table(heads: Sequence[str], rows: Sequence[Iterable[str]], caption: str, so
 
 def _text(value: str) -> str:
     return f"<td>{escape(value)}</td>"
+
+
+def _long(value: str) -> str:
+    return f'<td class="long">{escape(value)}</td>'
 
 
 def _cell(value: float | None, form: str = "{}") -> str:
