@@ -49,31 +49,34 @@ SEED = 3
 POINTS = 60_000  # drawn in a panel
 
 
-def from_folder(folder: str) -> Callable[[Path], list[PlacedScan]]:
-    """Return a function that reads a scene in the layout of 3DMatch."""
+def from_folder(folder: str, limit: int | None = None) -> Callable[[Path], list[PlacedScan]]:
+    """Return a function that reads the first scans of a scene in the layout of 3DMatch."""
 
     def read(data: Path) -> list[PlacedScan]:
         scene = data / folder
         poses = true_poses(scene)
-        return [(scene.name, poses[k], read_points(path)) for k, path in find_fragments(scene).items()]
+        return [
+            (scene.name, poses[k], read_points(path))
+            for k, path in list(find_fragments(scene).items())[:limit]
+        ]
 
     return read
 
 
 def street(_: Path) -> list[PlacedScan]:
     """Scan a synthetic street."""
-    scans = make_site("street", 2, 10)
+    scans = make_site("street", 2, 8)
     return [("street", s.T_world_scan, np.asarray(s.points, np.float64)) for s in scans]
 
 
 def floor(_: Path) -> list[PlacedScan]:
     """Scan a synthetic floor with repetitive structure."""
-    return [("floor", s.T_world_scan, s.points.astype(np.float64)) for s in floor_scans(5, 9)]
+    return [("floor", s.T_world_scan, s.points.astype(np.float64)) for s in floor_scans(5, 8)]
 
 
 # name -> title, unit, metres in a unit, source of the scans
 SCENES: dict[str, tuple[str, str, Callable[[Path], list[PlacedScan]]]] = {
-    "kitchen": ("Kitchen: fragments of a depth camera", "m", from_folder("indoor/test/kitchen")),
+    "kitchen": ("Kitchen: 10 fragments of a depth camera", "m", from_folder("indoor/test/kitchen", 10)),
     "bunny": ("Bunny: range scans of an object", "unit", from_folder("objects/bunny")),
     "building": ("Building: laser scans, repetitive", "m", from_folder("tls/building")),
     "street": ("Street: synthetic laser scans", "m", street),

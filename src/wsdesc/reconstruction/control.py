@@ -32,8 +32,8 @@ def read_control(path: str | Path) -> list[ControlPoint]:
     """Read control points from a CSV file.
 
     The columns are scan, x, y, z (in the scan), X, Y, Z (world), and optionally sigma and name, in this order
-    or in that of a first line with these names. Fields are separated by commas, semicolons or tabs. Lines
-    that start with # are comments.
+    or in that of a first line with these names. Fields are separated by commas, or by semicolons or
+    tabs; then numbers may have decimal commas. Lines that start with # are comments.
 
     Raises:
         FileFormatError: The file cannot be read, or a line is invalid; the error names the line.
@@ -105,7 +105,7 @@ def _read_rows(
 
 def _number(row: dict[str, str], name: str) -> float:
     try:
-        value = float(row[name])
+        value = float(row[name].replace(",", "."))  # a comma in a field is a decimal mark
     except (KeyError, ValueError):
         raise ValueError(f"{name} must be a number, not {row.get(name, '')[:40]!r}") from None
     if not math.isfinite(value):
