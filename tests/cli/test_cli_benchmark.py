@@ -91,6 +91,19 @@ def test_missing_peer_is_skipped(data: Path, tmp_path: Path, monkeypatch: pytest
     assert not (tmp_path / "pairs-data" / "icp.jsonl").exists()
 
 
+@pytest.mark.parametrize("folder", [None, "empty"])
+def test_peers_without_weights_are_skipped(data: Path, tmp_path: Path, folder: str | None) -> None:
+    (tmp_path / "empty").mkdir()
+    weights = ["--peer-weights", tmp_path / folder] if folder else []
+    arguments = ["pairs", data, "--peer", "spinnet", "--peer", "shot", "--out", tmp_path, "--unit", "1"]
+    result = run(*arguments, *weights)
+    assert result.exit_code == 0, result.output
+    assert "spinnet is skipped: " in result.stderr
+    assert "spinnet-3dmatch.safetensors" in result.stderr
+    assert "github QingyongHu/SpinNet" in result.stderr
+    assert (tmp_path / "pairs-data" / "shot.jsonl").is_file()
+
+
 def test_errors_are_one_line(data: Path, tmp_path: Path) -> None:
     model = ("--model", "untrained-fast", "--out", tmp_path / "r")
     (tmp_path / "empty").mkdir()

@@ -40,8 +40,8 @@ def find_files(folder: str | Path | None, peer: type[WeightedPeer]) -> list[Path
     """
     if folder is None:
         raise PeerUnavailableError(
-            f"needs weights: pass the folder that holds {', '.join(peer.FILES)} as weights=DIR or "
-            f"--peer-weights DIR ({peer.SOURCE})"
+            f"{peer.__name__} needs weights: pass the folder that holds {', '.join(peer.FILES)} as "
+            f"weights=DIR or --peer-weights DIR ({peer.SOURCE})"
         )
     paths = [Path(folder) / file for file in peer.FILES]
     for path in paths:
