@@ -5,7 +5,10 @@ import pytest
 from scipy.sparse import csc_array, diags_array, eye_array, kron
 from scipy.sparse.linalg import spsolve
 
+from reconstruction_sites import make_site
 from wsdesc.reconstruction.covariance import diagonal_blocks_of_inverse
+from wsdesc.reconstruction.least_squares import Problem
+from wsdesc.reconstruction.pose_graph import edge_factor
 
 
 def random_hessian(rng, count, links):
@@ -28,6 +31,18 @@ def test_blocks_are_those_of_the_dense_inverse(count, links):
     expected = np.stack([dense[k : k + 6, k : k + 6] for k in range(0, 6 * count, 6)])
     blocks = diagonal_blocks_of_inverse(csc_array(H))
     np.testing.assert_allclose(blocks, expected, rtol=1e-5, atol=1e-8 * np.abs(expected).max())
+
+
+def test_a_long_chain_does_not_amplify_rounding():
+    names, _, _, placement = make_site(np.random.default_rng(0), count=400, noise=0.0005)
+    problem = Problem([edge_factor(pair.edge) for pair in placement.edges], np.array([0]), len(names))
+    H = problem.normal_equations(placement.graph.T_world_scan, problem.limit)[1]
+    column = np.zeros(H.shape[0])
+    column[-6] = 1.0
+    blocks = diagonal_blocks_of_inverse(H)
+    assert blocks[-1, 0, 0] == pytest.approx(spsolve(H, column)[-6], rel=1e-3)
+    variances = np.einsum("nii->ni", blocks)
+    assert (variances > 0).all()
 
 
 def test_no_poses_have_no_covariances():

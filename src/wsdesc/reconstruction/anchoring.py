@@ -21,7 +21,7 @@ from wsdesc.reconstruction.known_items import KNOWN_OUTLIER, KnownItem, level_it
 from wsdesc.reconstruction.least_squares import Factor, Problem
 from wsdesc.reconstruction.pose_graph import MAX_STEPS, OUTLIER, Edge, connected_scans, edge_factor
 
-_MAX_HYPOTHESES = 400  # per component
+_MAX_HYPOTHESES = {1: 100, 2: 200, 3: 400}  # per component, by the number of items that each takes
 _ROUNDS = 8  # of rejection
 _SEPARATE = 0.5  # agreement below which two hypotheses contradict each other in an item
 _UP = np.array([0.0, 0.0, 1.0])
@@ -253,9 +253,9 @@ def _hypotheses(items: Sequence[KnownItem], T: Floats) -> Iterator[tuple[Floats,
 
 def _subsets(count: int, size: int, rng: np.random.Generator) -> list[tuple[int, ...]]:
     """List the subsets of `count` numbers, or a random choice of them if there are many."""
-    if math.comb(count, size) <= _MAX_HYPOTHESES:
+    if math.comb(count, size) <= _MAX_HYPOTHESES[size]:
         return list(itertools.combinations(range(count), size))
-    return [tuple(rng.choice(count, size, replace=False).tolist()) for _ in range(_MAX_HYPOTHESES)]
+    return [tuple(rng.choice(count, size, replace=False).tolist()) for _ in range(_MAX_HYPOTHESES[size])]
 
 
 def _fit(a: Floats, b: Floats) -> Floats:

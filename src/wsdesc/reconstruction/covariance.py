@@ -21,7 +21,7 @@ def diagonal_blocks_of_inverse(matrix: csc_array) -> Floats:
     """Compute the diagonal blocks (N, 6, 6) of the inverse of a symmetric positive definite (6N, 6N) matrix.
 
     Raises:
-        np.linalg.LinAlgError: The matrix is singular.
+        np.linalg.LinAlgError: The matrix is not positive definite.
     """
     count = matrix.shape[0] // _SIZE
     if count == 0:
@@ -43,8 +43,6 @@ def diagonal_blocks_of_inverse(matrix: csc_array) -> Floats:
 
     inverse = np.empty_like(diagonal)  # of the diagonal after elimination
     _factorize(start, below, diagonal, lower, inverse)
-    if not np.isfinite(inverse).all():
-        raise np.linalg.LinAlgError("the matrix is singular")
     _invert(start, below, lower, inverse)
     return np.asarray(inverse[position])
 
@@ -74,22 +72,25 @@ def _fill_pattern(
 
 @kernel
 def _factorize(start, below, diagonal, lower, inverse):
-    """Eliminate block by block; `lower` becomes L with unit diagonal, `inverse` that of the pivots."""
+    """Eliminate block by block; `lower` becomes L with unit diagonal, `inverse` that of the pivots.
+
+    Updates are products L Lᵀ: without that symmetry, rounding errors grow from block to block.
+    """
     for j in range(len(diagonal)):
         first, last = start[j], start[j + 1]
-        inverse[j] = np.linalg.inv(diagonal[j])
-        scaled = np.empty((last - first, 6, 6))
+        root = np.linalg.inv(np.linalg.cholesky(diagonal[j]))
         for a in range(first, last):
-            scaled[a - first] = lower[a] @ inverse[j]
+            lower[a] = lower[a] @ root.T
         for b in range(first, last):
             k, at = below[b], start[below[b]]
-            diagonal[k] -= scaled[b - first] @ lower[b].T
+            diagonal[k] -= lower[b] @ lower[b].T
             for a in range(b + 1, last):  # row indices of both columns ascend
                 while below[at] < below[a]:
                     at += 1
-                lower[at] -= scaled[a - first] @ lower[b].T
+                lower[at] -= lower[a] @ lower[b].T
         for a in range(first, last):
-            lower[a] = scaled[a - first]
+            lower[a] = lower[a] @ root
+        inverse[j] = root.T @ root
 
 
 @kernel
@@ -109,3 +110,4 @@ def _invert(start, below, lower, inverse):
                 blocks[b] -= blocks[at].T @ lower[a]
         for a in range(first, last):
             inverse[j] -= lower[a].T @ blocks[a]
+        inverse[j] = 0.5 * (inverse[j] + inverse[j].T)  # rounding errors that are not symmetric would grow

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+from scipy.sparse import csc_array, diags_array
 
 from wsdesc.cloud.local_frame import in_scan_frames
 from wsdesc.cloud.units import INDOOR_RESOLUTION
@@ -88,7 +89,8 @@ def georeference(
             None if p.rejection or not p.edge else _information(p.edge, T_scan_local, metre)
             for p in updated.edges
         ],
-        known=[_known_result(state, names, metre) for state in anchored.items] + _unused(known, index),
+        known=[_known_result(state, names, metre) for state in anchored.items if _is_reported(state)]
+        + _unused(known, index),
         placement=updated,
     )
 
@@ -115,7 +117,9 @@ def _covariances(
         return covariances
     T = np.concatenate([anchored.T_world_scan, np.eye(4)[None]])
     _, hessian = problem.normal_equations(T, problem.limit)
-    covariances[problem.free] = diagonal_blocks_of_inverse(hessian)
+    # As in the minimization: directions that nothing determines get a huge variance instead of none.
+    least = diags_array(np.full(hessian.shape[0], 1e-12 * hessian.diagonal().max(initial=1.0)))
+    covariances[problem.free] = diagonal_blocks_of_inverse(csc_array(hessian + least))
     # Steps of the graph are in the axes of each scan.
     R = anchored.T_world_scan[:, :3, :3].copy()
     for number, scans in enumerate(anchored.components):
@@ -138,6 +142,11 @@ def _information(edge: Edge, T_scan_local: Sequence[Floats], metre: float) -> Fl
     J[3:] *= factor.extent
     root = factor.root @ J
     return np.asarray(root.T @ root)
+
+
+def _is_reported(state: ItemState) -> bool:
+    """Return whether an item is reported: up of a scan that was not placed says nothing."""
+    return state.item.kind != "up" or state.deviation is not None
 
 
 def _known_result(state: ItemState, names: Sequence[str], metre: float) -> KnownResult:
