@@ -173,6 +173,14 @@ def test_a_stopped_build_continues(survey, tmp_path, monkeypatch):
     ]
 
 
+def test_a_map_of_a_broken_file_leaves_no_folder(tmp_path):
+    broken = tmp_path / "broken.ply"
+    broken.write_bytes(b"no scan")
+    with pytest.raises(FileFormatError):
+        Map.build(broken, tmp_path / "site.map")
+    assert not (tmp_path / "site.map").exists()
+
+
 def test_a_broken_scan_is_left_out(survey, tmp_path):
     folder = tmp_path / "scans"
     folder.mkdir()

@@ -44,9 +44,9 @@ def build(inputs: MapInputs, out: Path, o: MapOptions, progress: ProgressHook | 
     load_library()
     _check_folder(out)
     timer = StepTimer(progress)
+    with timer("resolution"):  # before the folder is made: a scan that cannot be read leaves nothing behind
+        resolution = o.resolution or derive_resolution(inputs)
     with locked(out):
-        with timer("resolution"):
-            resolution = o.resolution or derive_resolution(inputs)
         weights = digest_of(pretrained.find(o.model))
         options = o.model_dump(mode="json", exclude={"device"})
         keys = [scan.key for scan in inputs.scans]
