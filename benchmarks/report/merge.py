@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from wsdesc.evaluation.records import Record
 from wsdesc.evaluation.results import BenchmarkResults, EvaluatedMethod
+from wsdesc.evaluation.timing_tables import pair_table
 
 
 def merge_results(results: Sequence[BenchmarkResults]) -> BenchmarkResults:
@@ -30,6 +31,28 @@ def merge_results(results: Sequence[BenchmarkResults]) -> BenchmarkResults:
         selection=_union([part.selection for part in results]),
         records=records,
     )
+
+
+def with_measured_times(results: BenchmarkResults, timing: Sequence[BenchmarkResults]) -> BenchmarkResults:
+    """Replace the seconds of pairs by times of the timing benchmark, which runs alone on a machine.
+
+    Only pairs of the scene and keypoint count that were timed, 3DMatch, are changed.
+    """
+    if results.benchmark != "3dmatch":
+        return results
+    records = dict(results.records)
+    for part in timing:
+        count = part.options["keypoints"]
+        rows = [record for group in part.records.values() for record in group]
+        for row in pair_table(rows, count).rows:
+            group = records.get(row[0], [])
+            seconds = float(row[-1]) / 1e3
+            records[row[0]] = [r | {"seconds": seconds} if _counts(r, count) else r for r in group]
+    return replace(results, records={name: records[name] for name in results.records})
+
+
+def _counts(record: Record, keypoints: int) -> bool:
+    return record["keypoints"] == keypoints or record["inlier_ratio"] is None
 
 
 def common_keypoints(records: dict[str, list[Record]]) -> dict[str, list[Record]]:

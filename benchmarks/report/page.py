@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from benchmarks.report.merge import merge_results
+from benchmarks.report.merge import merge_results, with_measured_times
 from benchmarks.report.pairs import pair_section
 from benchmarks.report.section import Section
 from benchmarks.report.shapes import shape_section
@@ -69,7 +70,7 @@ def write_page(
         roots: folders of results.
         page: the page, a Markdown file.
         title: title of the page.
-        merge: join the rows of folders with the same benchmark in one section.
+        merge: join the rows of folders with the same benchmark in one section, without plots of errors.
 
     Returns:
         The sections, in the order of the page.
@@ -104,9 +105,12 @@ def _merged_entries(roots: Sequence[Path]) -> list[Entry]:
             # Times of different machines do not share a table.
             key = str(path) if results.benchmark == "timing" else results.name
             groups.setdefault(key, []).append((results, path))
+    timing = [results for group in groups.values() for results, _ in group if results.benchmark == "timing"]
     entries: list[Entry] = []
     for group in groups.values():
-        section = _section(merge_results([results for results, _ in group]), group[0][1])
+        merged = with_measured_times(merge_results([results for results, _ in group]), timing)
+        section = _section(merged, group[0][1])
+        section = replace(section, plots=[plot for plot in section.plots if plot.kind != "errors"])
         prefix = section.name
         while any(prefix == other for _, other, _ in entries):
             prefix = f"{prefix}-2"

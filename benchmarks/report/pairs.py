@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from benchmarks.report import published
 from benchmarks.report.ablation import ablation_table, are_ablations, order_note
@@ -44,7 +45,8 @@ def pair_section(results: BenchmarkResults) -> Section:
     if "IR" in main.header and any(method.kind == "peer" for method in results.methods):
         ahead = ahead_note(main, {"IR": 1, "FMR 0.2": 1, "RR by R1": 1}, results)
         notes += [ahead] if ahead else []
-    tables = [main, rows_table(results), scene_table(records), keypoint_table(results.records)]
+    shown = replace(results, records=records)
+    tables = [main, rows_table(shown), scene_table(records), keypoint_table(results.records)]
     return Section(
         name,
         title,
@@ -52,7 +54,7 @@ def pair_section(results: BenchmarkResults) -> Section:
         results.samples,
         [*results.notes, *notes],
         [table for table in tables if table is not None],
-        [*_plots(title, results.records), *success_over_time(title, results)],
+        [*_plots(title, results.records), *success_over_time(title, shown)],
     )
 
 

@@ -24,7 +24,7 @@ class Section:
 
     def markdown(self, images: str = "") -> str:
         """Format as Markdown; `images` is the prefix of the plots' paths."""
-        parts = [f"## {self.title}\n", *map(_run_markdown, self.runs), f"Evaluated: {self.samples}.\n"]
+        parts = [f"## {self.title}\n", *_runs_markdown(self.runs), f"Evaluated: {self.samples}.\n"]
         parts += ["\n".join(f"- {note}" for note in self.notes) + "\n"] if self.notes else []
         parts += [table.markdown() for table in self.tables]
         parts += [f"![{plot.title}]({images}{plot.file})\n" for plot in self.plots]
@@ -37,5 +37,9 @@ class Section:
             plot.draw(folder / f"{prefix}{plot.file}")
 
 
-def _run_markdown(run: Run) -> str:
-    return f"```\n{run.command}\n```\n\n{run.machine}; {run.date}.\n"
+def _runs_markdown(runs: list[Run]) -> list[str]:
+    """Format the commands of each machine and day in one block."""
+    groups: dict[str, list[str]] = {}
+    for run in runs:
+        groups.setdefault(f"{run.machine}; {run.date}.", []).append(run.command)
+    return ["```\n" + "\n".join(commands) + f"\n```\n\n{where}\n" for where, commands in groups.items()]

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from benchmarks.report.merge import common_keypoints, merge_results
+from benchmarks.report.merge import common_keypoints, merge_results, with_measured_times
 from benchmarks.report.page import make_section, write_page
 from benchmarks.report.plots import Plot
 from benchmarks.report.rows import ahead_note, median_seconds, origin, success_over_time
@@ -49,6 +49,19 @@ def test_rows_of_two_folders_share_a_section() -> None:
     assert section.plots[-1].file == "success_over_time.png"
     assert set(section.plots[-1].curves) == {"indoor, NVIDIA H200", "spinnet, NVIDIA H200"}
     assert len(section.runs) == 2
+
+
+def test_times_of_the_timing_benchmark_replace_those_of_a_busy_machine() -> None:
+    key = {"method": "indoor", "device": "cuda"}
+    rows = [
+        {"what": "scan", **key, "dimension": 32, "preparation": 0.5, "inference": 1.0},
+        {"what": "pair", **key, "dimension": 32, "query": 10.0, "ransac": 5.0},
+    ]
+    results = results_of("indoor", "model", 0.4, 9.0)
+    timing = replace(results, benchmark="timing", options={"keypoints": 1000}, records={"indoor": rows})
+    assert median_seconds(with_measured_times(results, [timing]).records["indoor"]) == 3.015
+    other = replace(timing, options={"keypoints": 500})
+    assert with_measured_times(results, [other]).records == results.records
 
 
 def test_tables_use_keypoint_counts_that_all_descriptors_have() -> None:
