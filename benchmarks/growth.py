@@ -25,7 +25,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from benchmarks.common import make_parser, print_machine, print_rows, print_table, run_command
+from benchmarks.common import make_parser, print_machine, print_table, run_command
 from benchmarks.places import KINDS, make_site
 from benchmarks.posegraph import RADIUS, simulate
 from benchmarks.reconstruct import PlacedScan, ReconstructionRun, report_rows, working_folder, write_shuffled
@@ -46,23 +46,23 @@ RESOLUTION = INDOOR_RESOLUTION
 NEIGHBOURS = ReconstructOptions().neighbours
 
 
+_HEADER = f"{'phase':<36}{'items':>8}{'s':>9}{'core s':>9}{'ms per item':>13}{'peak GiB so far':>17}"
+
+
 class Phases:
-    """Progress hook that records seconds, core seconds and memory of each phase."""
+    """Progress hook that prints seconds, core seconds and memory of each phase when it ends."""
 
     def __init__(self) -> None:
-        self.rows: list[list[str]] = []
+        print(_HEADER, flush=True)
 
     @contextmanager
     def __call__(self, name: str, total: int) -> Iterator[Advance]:
         wall, core = time.perf_counter(), _core_seconds()
         yield lambda items: None
         wall, core = time.perf_counter() - wall, _core_seconds() - core
-        each = f"{1000 * wall / total:.0f}" if total else ""
-        self.rows.append([name, str(total or ""), f"{wall:.1f}", f"{core:.1f}", each, f"{_peak():.2f}"])
-
-    def print(self) -> None:
-        """Print one row per phase."""
-        print_rows([["phase", "items", "s", "core s", "ms per item", "peak GiB so far"], *self.rows])
+        each = f"{1000 * wall / total:.1f}" if total else ""
+        row = f"{name:<36}{total or '':>8}{wall:>9.1f}{core:>9.1f}{each:>13}{_peak():>17.2f}"
+        print(row, flush=True)
 
 
 def _core_seconds() -> float:
@@ -93,6 +93,7 @@ def run_scans(arguments: argparse.Namespace) -> None:
     """Reconstruct many sites in one run."""
     sites = arguments.sites or max(1, arguments.count // SCANS_PER_SITE)
     share, left = divmod(arguments.count, sites)
+    print(f"{arguments.count} scans of {sites} sites, {arguments.jobs} processes")
     phases = Phases()
     with working_folder(arguments.work) as work:
         folder = work / "scans"
@@ -110,8 +111,6 @@ def run_scans(arguments: argparse.Namespace) -> None:
         children = resource.getrusage(resource.RUSAGE_CHILDREN)
         core += children.ru_utime + children.ru_stime
         peak = max(_peak(), children.ru_maxrss / 2**20)
-        print(f"{arguments.count} scans of {sites} sites, {arguments.jobs} processes")
-        phases.print()
         print_table(report_rows(truth, ReconstructionRun(result, seconds, core, peak)))
 
 
@@ -156,7 +155,6 @@ def run_simulation(arguments: argparse.Namespace) -> None:
         simulate_places(arguments.count, arguments.keypoints, phases)
     if arguments.only != "places":
         simulate_graph(arguments.count, arguments.wrong, phases)
-    phases.print()
 
 
 def simulate_places(count: int, keypoints: int, phases: Phases) -> None:
