@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Any
@@ -127,6 +128,10 @@ def reconstruct(
         from wsdesc.core.geometry import check_length
 
         check_length(tile_size, "--tile-size")
+    if control is not None:
+        from wsdesc.reconstruction.control import read_control
+
+        read_control(control)
     if crs is not None:
         from wsdesc.cloud.crs import read_crs_option
 
@@ -134,6 +139,7 @@ def reconstruct(
     check_voxel(voxel)
     check_model_and_device(model, device)
     check_view(view, port)
+    _check_outside((tiles, write_scans, write_e57), scans, out)
     from wsdesc.reconstruction.inputs import find_scans
 
     paths = find_scans(scans, out)
@@ -184,3 +190,12 @@ def reconstruct(
 
         serve_page(scene, port)
     exit_unless(result.complete)
+
+
+def _check_outside(outputs: Sequence[Path | None], scans: Sequence[Path], out: Path) -> None:
+    """Refuse outputs in a folder of scans: the next run would take them for scans."""
+    for output in filter(None, outputs):
+        parents = (output.resolve(), *output.resolve().parents)
+        inside = [scan for scan in scans if scan.resolve() in parents]
+        if inside and out.resolve() not in parents:
+            raise InputError(f"{output}: is in the folder of scans {inside[0]}; choose another folder")
