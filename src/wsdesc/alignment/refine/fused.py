@@ -12,6 +12,7 @@ import triton.language as tl
 from wsdesc.alignment.information.matrix import SAME_SIDE
 from wsdesc.alignment.refine.gauss_newton import NORMAL_VARIANCE, SUMS
 from wsdesc.alignment.surface.cuda import CudaSurface, poses_and_inverses
+from wsdesc.cloud.nearest.cuda import nearest_point
 from wsdesc.core.geometry import Floats
 
 _QUERIES, _POINTS = 16, 128  # sample points per program, and points that it compares with at once
@@ -74,25 +75,8 @@ def _sum_side(
     )
     moved_x, moved_y, moved_z = _transform(T_move + 16 * pose, x, y, z, True)
 
-    # The nearest point, as in `cloud.nearest.cuda`.
-    qx = moved_x.to(tl.float32)[:, None]
-    qy = moved_y.to(tl.float32)[:, None]
-    qz = moved_z.to(tl.float32)[:, None]
-    lane = tl.arange(0, POINTS)
-    least = tl.full((QUERIES, POINTS), float("inf"), tl.float32)
-    best = tl.zeros((QUERIES, POINTS), tl.int32)
-    for first in range(0, n, POINTS):
-        i = first + lane
-        inside = i < n
-        dx = tl.load(search + 3 * i, inside, float("inf"))[None, :] - qx
-        dy = tl.load(search + 3 * i + 1, inside, 0.0)[None, :] - qy
-        dz = tl.load(search + 3 * i + 2, inside, 0.0)[None, :] - qz
-        squared = dx * dx + dy * dy + dz * dz
-        closer = squared < least
-        least = tl.where(closer, squared, least)
-        best = tl.where(closer, i[None, :], best)
-    minimum = tl.min(least, 1)
-    j = tl.min(tl.where(least == minimum[:, None], best, n - 1), 1)
+    moved_x, moved_y, moved_z = moved_x.to(tl.float32), moved_y.to(tl.float32), moved_z.to(tl.float32)
+    j = nearest_point(search, n, moved_x, moved_y, moved_z, QUERIES, POINTS, False)
 
     u, v, w = tl.load(partners + 6 * j), tl.load(partners + 6 * j + 1), tl.load(partners + 6 * j + 2)
     nx, ny, nz = (

@@ -25,10 +25,19 @@ def _nearest(
     points, n, queries, m, index, QUERIES: tl.constexpr, POINTS: tl.constexpr, DISTINCT: tl.constexpr
 ):
     q = tl.program_id(0) * QUERIES + tl.arange(0, QUERIES)
-    valid_query = q < m
-    x = tl.load(queries + 3 * q, valid_query, 0.0)[:, None]
-    y = tl.load(queries + 3 * q + 1, valid_query, 0.0)[:, None]
-    z = tl.load(queries + 3 * q + 2, valid_query, 0.0)[:, None]
+    valid = q < m
+    x = tl.load(queries + 3 * q, valid, 0.0)
+    y = tl.load(queries + 3 * q + 1, valid, 0.0)
+    z = tl.load(queries + 3 * q + 2, valid, 0.0)
+    nearest = nearest_point(points, n, x, y, z, QUERIES, POINTS, DISTINCT)
+    tl.store(index + q, nearest.to(tl.int64), valid)
+
+
+@triton.jit
+def nearest_point(
+    points, n, x, y, z, QUERIES: tl.constexpr, POINTS: tl.constexpr, DISTINCT: tl.constexpr
+):  # fmt: skip
+    """Return the index of the nearest of n points to each query (x, y, z), float32; for other kernels too."""
     lane = tl.arange(0, POINTS)
     # Each lane keeps the best of its own points; lanes are compared once, at the end.
     least = tl.full((QUERIES, POINTS), float("inf"), tl.float32)
@@ -36,9 +45,9 @@ def _nearest(
     for first in range(0, n, POINTS):
         p = first + lane
         valid = p < n
-        dx = tl.load(points + 3 * p, valid, float("inf"))[None, :] - x
-        dy = tl.load(points + 3 * p + 1, valid, 0.0)[None, :] - y
-        dz = tl.load(points + 3 * p + 2, valid, 0.0)[None, :] - z
+        dx = tl.load(points + 3 * p, valid, float("inf"))[None, :] - x[:, None]
+        dy = tl.load(points + 3 * p + 1, valid, 0.0)[None, :] - y[:, None]
+        dz = tl.load(points + 3 * p + 2, valid, 0.0)[None, :] - z[:, None]
         squared = dx * dx + dy * dy + dz * dz
         closer = squared < least
         if DISTINCT:
@@ -46,5 +55,4 @@ def _nearest(
         least = tl.where(closer, squared, least)
         best = tl.where(closer, p[None, :], best)
     minimum = tl.min(least, 1)
-    first_of_best = tl.min(tl.where(least == minimum[:, None], best, n - 1), 1)
-    tl.store(index + q, first_of_best.to(tl.int64), valid_query)
+    return tl.min(tl.where(least == minimum[:, None], best, n - 1), 1)
