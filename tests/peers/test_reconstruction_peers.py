@@ -12,7 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from scipy.spatial.transform import Rotation
-from torch import Tensor, nn
+from torch import Tensor
 
 from wsdesc import peers, write_points
 from wsdesc.cloud.neighbours import NeighbourGrid
@@ -273,12 +273,11 @@ def test_training_on_cuda(name: str, scan_folder: Path, tmp_path: Path) -> None:
 def test_trainings_learn_to_reconstruct(name: str, scan_folder: Path, tmp_path: Path) -> None:
     reports: list[Any] = []
     kind = task_of(name).options_type
-    options = kind.read({"points": 256, "batch": 8, "steps": 200, "unit": 1.0, "seed": 1})
+    options = kind.read({"points": 128, "batch": 4, "steps": 150, "unit": 1.0, "seed": 1})
     train_peer(name, scan_folder, tmp_path / "run", options=options, device="cpu", on_step=reports.append)
     assert reports[-1].loss < 0.8 * reports[0].loss
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_every_weight_gets_a_gradient(name: str, scan: Tensor) -> None:
     options = task_of(name).options_type.read({"points": 128, "batch": 4})
@@ -287,20 +286,20 @@ def test_every_weight_gets_a_gradient(name: str, scan: Tensor) -> None:
     task.loss(task.batch(generator), generator).backward()
     missing = [n for n, p in task.network.named_parameters() if p.grad is None or not p.grad.isfinite().all()]
     assert not missing
-    assert isinstance(task.network, nn.Module)
 
 
 @pytest.mark.slow
 def test_inlier_ratio_on_a_real_pair(data_folder: Path) -> None:
-    """Needs trained weights: WSDESC_PEER_WEIGHTS names their folder."""
+    """Needs trained weights: WSDESC_PEER_WEIGHTS names their folder. Random matches reach 0.02."""
     weights = os.environ.get("WSDESC_PEER_WEIGHTS")
     if not weights:
         pytest.skip("set WSDESC_PEER_WEIGHTS to a folder of trained weights")
     (scene,) = read_scenes(data_folder / "indoor" / "test")
     pair = scene.pairs[0]
-    q, p = (load_scan(scene, k, keypoints=500, voxel=0.025, rotated=True, seed=0) for k in (pair.i, pair.j))
+    q, p = (load_scan(scene, k, keypoints=300, voxel=0.025, rotated=False, seed=0) for k in (pair.i, pair.j))
     truth = q.T_work_file @ torch.from_numpy(pair.T_i_j) @ torch.linalg.inv(p.T_work_file)
     for name in NAMES:
         describe = peers.descriptor(name, weights=weights)
         matches = mutual_matches(*(describe(fragment.points, fragment.keypoints) for fragment in (p, q)))
-        assert inlier_ratio(p.keypoints, q.keypoints, matches, truth) > 0.1, name
+        ratio = inlier_ratio(p.keypoints, q.keypoints, matches, truth)
+        assert ratio > 0.1, f"{name}: {ratio:.3f}"
