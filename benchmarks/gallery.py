@@ -152,11 +152,11 @@ def draw_panel(panel: Any, clouds: dict[str, np.ndarray], order: list[str]) -> N
 
 
 def shrink(path: Path) -> None:
-    """Reduce the picture to 64 colours: that suffices, and halves the file."""
+    """Reduce the picture to 128 colours: that suffices, and halves the file."""
     from PIL import Image
 
     with Image.open(path) as image:
-        image.convert("RGB").quantize(64).save(path, optimize=True)
+        image.convert("RGB").quantize(128).save(path, optimize=True)
 
 
 def write_page(arguments: argparse.Namespace) -> None:
