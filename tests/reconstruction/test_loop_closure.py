@@ -114,8 +114,14 @@ def test_ambiguous_edges_need_more_confidence():
     assert check_edges(edges, np.ones(3)) == [None] * 3
     ambiguous = [edge._replace(ambiguous=True) for edge in edges]
     assert all("confidence" in rejection for rejection in check_edges(ambiguous, np.ones(3)))
-    confident = [edge._replace(confidence=MIN_CONFIDENCE_AMBIGUOUS) for edge in ambiguous]
-    assert check_edges(confident, np.ones(3)) == [None] * 3
+
+
+def test_ambiguous_edges_do_not_confirm_each_other():
+    edges = edges_between([(0, 1), (1, 2), (0, 2)], 3, confidence=MIN_CONFIDENCE_AMBIGUOUS)
+    one = [edges[0]._replace(ambiguous=True), *edges[1:]]
+    assert check_edges(one, np.ones(3)) == [None] * 3
+    two = [edge._replace(ambiguous=True) for edge in edges[:2]] + edges[2:]
+    assert all("no loop confirms it" in rejection for rejection in check_edges(two, np.ones(3)))
 
 
 def test_displacement_bounds_the_distance_of_points():

@@ -36,6 +36,8 @@ from wsdesc.reconstruction.rigid_frames import RigidFrame
 from wsdesc.reconstruction.runner import Runner
 from wsdesc.registration.result import Pose
 
+_REACH = 3.0  # times the root mean square radius of a scan: hardly any point is further away
+
 
 @dataclass(frozen=True, eq=False)
 class Member:
@@ -98,11 +100,10 @@ class Assembly:
         registered = dict(sorted(registered.items()))
         graph = self.place(registered, runner.progress).graph
         if len(jobs) > ALL_PAIRS:
-            overlaps = {
-                pair: share
-                for scans in graph.components
-                for pair, share in predicted_overlaps(graph.T_world_scan, scans, places.features).items()
-            }
+            overlaps: dict[Pair, float] = {}
+            for scans in graph.components:
+                near = self._near_new_scans(scans, graph.T_world_scan)
+                overlaps |= predicted_overlaps(graph.T_world_scan, near, places.features)
             loops = loop_pairs(overlaps, registered, max(1, o.neighbours // 2), origins)
             registered |= runner.register(loops, jobs, "close loops")
             registered = dict(sorted(registered.items()))
@@ -111,6 +112,17 @@ class Assembly:
             retry = connecting_pairs(graph.components, registered, places.signatures, o.neighbours, origins)
             registered = _register_again(retry, registered, jobs, o.more_keypoints, runner)
         return registered, places.saved(names)
+
+    def _near_new_scans(self, scans: list[int], T_world_scan: Floats) -> list[int]:
+        """Return the scans of a frame that may overlap a new one: the descriptions of others are not read."""
+        new = [k for k in scans if self.members[k].origin != 0]
+        if not self.bases or not new:
+            return new
+        radii = np.array([member.scan.radius for member in self.members])
+        centres = T_world_scan[:, :3, 3]
+        distance = np.linalg.norm(centres[scans][:, None] - centres[new], axis=2)  # (scans, new)
+        reach = _REACH * (radii[scans][:, None] + radii[new])
+        return [scan for scan, near in zip(scans, (distance < reach).any(axis=1), strict=True) if near]
 
     def place(self, registered: Mapping[Pair, RegisteredPair], progress: ProgressHook) -> Placement:
         """Place all scans."""

@@ -3,6 +3,10 @@
 Three scans that overlap pairwise form a triangle. If its three poses are right, their product is the
 identity; two wrong poses hardly ever cancel. So an edge in a closed triangle is accepted at a lower
 confidence. In a triangle that does not close, the edge with the least support is rejected.
+
+Ambiguous edges do not confirm each other. Where a scan fits at several positions, it is matched with the same
+wrong position by all its neighbours, and these poses close triangles. So at most one edge of a triangle that
+confirms its edges is ambiguous.
 """
 
 from __future__ import annotations
@@ -169,9 +173,11 @@ def _check(
         for edge, least in zip(edges, required, strict=True)
     ]
     loops = find_loops([k for k, rejection in enumerate(rejections) if rejection is None], edges, radii)
-    contradicting, confirmed = reject_contradictions(loops, [edge.confidence for edge in edges], certain)
+    contradicting, _ = reject_contradictions(loops, [edge.confidence for edge in edges], certain)
     for k, count in contradicting.items():
         rejections[k] = f"contradicts other edges in {count} of its triangles"
+    closed = [loop.edges for loop in loops if loop.closed and not contradicting.keys() & set(loop.edges)]
+    confirmed = {k for loop in closed if sum(edges[n].ambiguous for n in loop) <= 1 for k in loop}
     for k, edge in enumerate(edges):
         if rejections[k] is None and edge.confidence < MIN_CONFIDENCE_UNCONFIRMED and k not in confirmed:
             rejections[k] = f"confidence below {MIN_CONFIDENCE_UNCONFIRMED}, and no loop confirms it"

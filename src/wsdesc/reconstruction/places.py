@@ -150,6 +150,8 @@ def predicted_overlaps(
     Returns:
         The smaller share of both scans' keypoints that is near the other scan, for each pair with any.
     """
+    if len(scans) < 2:
+        return {}
     clouds = {k: transform(features[k][1].double().numpy(), T_world_scan[k]) for k in scans}
     trees = {k: cKDTree(cloud) for k, cloud in clouds.items()}
     centres = np.stack([cloud.mean(axis=0) for cloud in clouds.values()])

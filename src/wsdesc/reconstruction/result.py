@@ -83,7 +83,7 @@ class Reconstruction(NotebookDisplay):
         in_world: True if the first component is in the frame of known poses or control points.
         duplicates: Scans whose file equals that of another scan, with its name. They are left out.
         state: Everything that the model needs to grow; None if an older version saved it.
-        folder: Folder that the model was loaded from or saved to; None if it was not.
+        folder: Folder that the model was loaded from or reconstructed in; None if there is none.
     """
 
     T_world_scan: dict[str, Pose]
