@@ -165,7 +165,7 @@ def write_page(arguments: argparse.Namespace) -> None:
     images.mkdir(parents=True, exist_ok=True)
     lines = [
         "# Gallery", "",
-        "Five reconstructions by `wsdesc reconstruct` with default options. Before each run, the scans were "
+        "Reconstructions by `wsdesc reconstruct` with default options. Before each run, the scans were "
         "rotated and shifted at random and renamed in random order. The colour shows the scan.", "",
     ]  # fmt: skip
     rows = [
