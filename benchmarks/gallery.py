@@ -210,6 +210,8 @@ def row(name: str, unit: str, record: dict[str, Any]) -> str:
     far = f"{distance[0]:.3f} / {distance[1]:.3f} m" if unit == "m" else f"largest {share:.2%} of the scan"
     edges = f"{record['accepted']} of {record['pairs']}, {record['wrong']}"
     turn = f"{degrees[0]:.2f} / {degrees[1]:.2f}°"
+    if not record["frames"]:
+        turn = far = "–"
     time = f"{record['seconds']:.0f} s{star}, {record['core_seconds']:.0f} core seconds"
     placed = f"{record['placed']} of {record['scans']}"
     return f"| [{name}](#{name}) | {placed} | {len(record['frames'])} | {edges} | {turn} | {far} | {time} |"
@@ -217,9 +219,7 @@ def row(name: str, unit: str, record: dict[str, Any]) -> str:
 
 def section(name: str, title: str, record: dict[str, Any]) -> list[str]:
     """Return the section of a scene."""
-    alt = (
-        f"{name}: {record['scans']} scans as given at the left, {record['frames'][0]} as placed at the right"
-    )
+    alt = f"{name}: {record['scans']} scans as given at the left, {max(record['frames'], default=0)} as placed at the right"
     lines = [f"## {title} {{ #{name} }}", "", f"![{alt}](images/gallery/{name}.png)", ""]
     return [*lines, "```", f"wsdesc reconstruct {name}/scans -o {name}/model", "```", ""]
 
