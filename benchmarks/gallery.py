@@ -219,7 +219,8 @@ def row(name: str, unit: str, record: dict[str, Any]) -> str:
 
 def section(name: str, title: str, record: dict[str, Any]) -> list[str]:
     """Return the section of a scene."""
-    alt = f"{name}: {record['scans']} scans as given at the left, {max(record['frames'], default=0)} as placed at the right"
+    placed = max(record["frames"], default=0)
+    alt = f"{name}: {record['scans']} scans as given at the left, {placed} as placed at the right"
     lines = [f"## {title} {{ #{name} }}", "", f"![{alt}](images/gallery/{name}.png)", ""]
     return [*lines, "```", f"wsdesc reconstruct {name}/scans -o {name}/model", "```", ""]
 
