@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,9 @@ import yaml
 from wsdesc import read_points
 
 # Entries that depend on time, on the start of a run, or on the run itself.
-_IGNORED = {"pairs_per_second", "waiting", "loss", "orthogonality", "cycle", "gradient_norm", "runs"}
+_IGNORED = {
+    "pairs_per_second", "waiting", "seconds", "loss", "orthogonality", "cycle", "gradient_norm", "runs"
+}  # fmt: skip
 _RUNS = "runs.json"  # names every run of a benchmark: one more after a fault
 
 
@@ -58,6 +61,9 @@ def _content(path: Path) -> Any:
             lines = path.read_bytes().splitlines(keepends=True)
             rows = [_comparable(json.loads(line)) for line in lines if line.endswith(b"\n")]
             return sorted(rows, key=json.dumps)
+        case ".csv":
+            with path.open(newline="") as file:
+                return [_comparable(row) for row in csv.DictReader(file)]
         case ".yaml":
             return yaml.safe_load(path.read_text())
         case ".npz":
