@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -52,12 +52,7 @@ def change_model(
         ):
             result = change(runner)
             written = result.save(folder, voxel=voxel, progress=progress)
-    if as_json:
-        print(json.dumps(result.to_dict()))
-    else:
-        print_result(result)
-        print_written(written)
-    warn_about(result)
+    print_model(result, written, as_json)
     exit_unless(result.complete)
 
 
@@ -71,7 +66,17 @@ def load_model(folder: Path) -> Reconstruction:
     return Reconstruction.load(folder)
 
 
-def print_result(result: Reconstruction) -> None:
+def print_model(result: Reconstruction, written: Sequence[Path | None], as_json: bool) -> None:
+    """Print a model on stdout, as JSON or as a table, and its warnings on stderr."""
+    if as_json:
+        print(json.dumps(result.to_dict()))
+    else:
+        _print_table(result)
+        print_written(written)
+    _warn(result)
+
+
+def _print_table(result: Reconstruction) -> None:
     """Print the numbers of scans, frames and edges."""
     accepted = sum(edge.accepted for edge in result.edges)
     rows = [
@@ -83,7 +88,7 @@ def print_result(result: Reconstruction) -> None:
     print_table("reconstruction", rows)
 
 
-def warn_about(result: Reconstruction) -> None:
+def _warn(result: Reconstruction) -> None:
     """Print a warning for each scan or known item that was not used."""
     print_warnings(f"{name} was not placed: {reason}" for name, reason in result.not_placed.items())
     print_warnings(f"{name} was left out: it equals {other}" for name, other in result.duplicates.items())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from wsdesc.cli.checks import check_model_and_device, check_outputs, check_view
-from wsdesc.cli.grow import Fixed, Voxel, check_voxel, print_result, warn_about
+from wsdesc.cli.grow import Fixed, Voxel, check_voxel, print_model
 from wsdesc.cli.options import (
     AsJson,
     Device,
@@ -24,7 +23,7 @@ from wsdesc.cli.options import (
     View,
     field_option,
 )
-from wsdesc.cli.output import exit_unless, print_warnings, print_written, progress_bars
+from wsdesc.cli.output import exit_unless, print_warnings, progress_bars
 from wsdesc.core.errors import InputError
 from wsdesc.reconstruction.options import KnownOptions, ReconstructOptions
 
@@ -178,12 +177,7 @@ def reconstruct(
                 if save is not None:
                     save_page(scene, save)
                     written.append(save)
-    if as_json:
-        print(json.dumps(result.to_dict()))
-    else:
-        print_result(result)
-        print_written(written)
-    warn_about(result)
+    print_model(result, written, as_json)
     print_warnings(notes)
     if view and scene is not None:
         from wsdesc.cli.view import serve_page

@@ -22,7 +22,7 @@ from wsdesc.reconstruction.jobs import DescribeJob
 from wsdesc.reconstruction.signature import aggregate, codebook, normalize_signatures
 from wsdesc.reconstruction.tasks import load_description
 
-KEYPOINTS = 500  # per scan, of which matches are scored
+KEYPOINTS = 500  # per scan; their matches are scored
 _TOLERANCE = 0.1  # model metres by which distances between keypoints may differ
 _MIN_DISTANCE = 0.3  # model metres between keypoints; nearer ones agree by chance
 _ITERATIONS = 8  # of the power method

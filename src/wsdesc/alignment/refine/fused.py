@@ -74,7 +74,6 @@ def _sum_side(
         tl.load(sample + 6 * k + 2, valid, 0.0),
     )
     moved_x, moved_y, moved_z = _transform(T_move + 16 * pose, x, y, z, True)
-
     moved_x, moved_y, moved_z = moved_x.to(tl.float32), moved_y.to(tl.float32), moved_z.to(tl.float32)
     j = nearest_point(search, n, moved_x, moved_y, moved_z, QUERIES, POINTS, False)
 
