@@ -8,7 +8,7 @@ from benchmarks.report.curves import error_distribution
 from benchmarks.report.plots import Plot
 from benchmarks.report.rows import ahead_note, rows_table
 from benchmarks.report.section import Section
-from wsdesc.evaluation.modelnet40 import TITLES, shape_tables
+from wsdesc.evaluation.modelnet40 import NOT_AXIAL, TITLES, shape_tables
 from wsdesc.evaluation.results import BenchmarkResults
 from wsdesc.evaluation.tables import Table
 
@@ -42,7 +42,7 @@ def shape_section(results: BenchmarkResults) -> Section:
                 title = f"{table.title}; Table {paper_table} of the paper"
                 heading = "RMSE(R) / R²(R) / RMSE(t) / R²(t)"
                 table = with_published(table, title, heading, rows, (2, 3, 4, 5), models)
-            if number == 0 and protocol in _RPM:
+            if NOT_AXIAL in table.title:  # the categories of the published figures
                 table = with_published(table, table.title, "RRE mean (°)", _RPM[protocol], (2,), models)
             tables.append(table)
         for field, label in _ERRORS.items():

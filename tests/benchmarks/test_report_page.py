@@ -7,6 +7,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from benchmarks.report.page import make_section, write_page
 from benchmarks.report.plots import Plot
@@ -80,6 +81,16 @@ def make_results(benchmark: str, options: dict, records: dict, **selection: list
     return BenchmarkResults(
         benchmark, benchmark, benchmark, "n = 2", [], options, methods, runs, [], selection, records
     )
+
+
+def test_geotransformer_stands_beside_the_categories_it_was_published_for() -> None:
+    T = np.eye(4).tolist()
+    record = {"protocol": "rpm-180", "label": 25, "found": True, "T_target_source": T, "T_true": T}
+    record |= {"rotation_error": 0.5, "translation_error": 0.0, "failure": None}
+    options = ShapeOptions().model_dump(mode="json")
+    section = make_section(make_results("modelnet40", options, {"m": [record]}, protocol=["rpm-180"]))
+    rows = [[row[0] for row in table.rows] for table in section.tables[:3]]
+    assert rows == [["m"], ["m", "*GeoTransformer, paper, w/ GT*"], ["m"]]
 
 
 def test_shapes_stand_beside_published_figures() -> None:

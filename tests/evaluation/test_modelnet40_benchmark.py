@@ -45,10 +45,14 @@ def test_same_samples_are_registered_exactly(shapes: Path, tmp_path: Path) -> No
     assert BenchmarkResults.load(tmp_path / "out" / "modelnet40") == results
 
 
-def test_unseen_categories_are_the_last_twenty(shapes: Path, tmp_path: Path) -> None:
+def test_subsets_of_categories(shapes: Path, tmp_path: Path) -> None:
     none = Method("none", estimator=lambda source, target, unit: None)
     results = run_modelnet40(shapes, [none], ShapeOptions(protocols=("rpm-45",)), tmp_path / "out")
-    assert [table.title[-7:] for table in results.tables] == ["(n = 6)", "(n = 3)"]
+    assert [table.title.rsplit(", ", 1)[1] for table in results.tables] == [
+        "all categories (n = 6)",
+        "without axial categories (n = 4)",
+        "unseen categories (n = 3)",
+    ]
 
 
 def test_missing_pose_counts_as_identity(shapes: Path, tmp_path: Path) -> None:
@@ -117,4 +121,4 @@ def test_a_method_that_was_not_run_has_no_row() -> None:
     }
     record |= {"T_target_source": T, "T_true": T}
     tables = shape_tables({"run": [record], "other protocol": [record | {"protocol": "prnet-clean"}]})
-    assert [[row[0] for row in table.rows] for table in tables] == [["run"], ["other protocol"]]
+    assert [[row[0] for row in table.rows] for table in tables] == [["run"], ["run"], ["other protocol"]]

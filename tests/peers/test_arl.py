@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from wsdesc.peers.arl import draw_lines, hits, line_loss
-from wsdesc.peers.pose_blocks import move, nearest, poses
+from wsdesc.peers.pose_geometry import move, nearest, poses
 
 
 def body(points: int = 768, seed: int = 0) -> Tensor:

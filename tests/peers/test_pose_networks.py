@@ -19,9 +19,8 @@ from wsdesc.datasets.shape_pairs import PairBatch, partial_pairs, random_poses
 from wsdesc.evaluation.euler import euler_errors
 from wsdesc.peers.deepgmr import DeepGmr, invariant_features
 from wsdesc.peers.omnet import multiply, quaternion_of_rotation
-from wsdesc.peers.pose_blocks import (
-    DynamicDgcnn,
-    StaticDgcnn,
+from wsdesc.peers.pose_blocks import DynamicDgcnn, StaticDgcnn
+from wsdesc.peers.pose_geometry import (
     estimate_normals,
     fit_pose,
     gather,

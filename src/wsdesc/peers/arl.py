@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from wsdesc.peers.dcp import Dcp
-from wsdesc.peers.pose_blocks import gather, move, nearest
+from wsdesc.peers.pose_geometry import gather, move, nearest
 from wsdesc.peers.pose_network import WITHOUT_LABELS, NetworkPeer, PoseNetwork
 
 _DRAWS = 10  # rounds in which lines are drawn

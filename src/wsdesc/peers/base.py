@@ -82,15 +82,17 @@ def downsample_to_metres(points: Tensor, name: str, unit: float) -> Floats:
 
 
 def to_metres(points: Tensor, keypoints: Tensor, unit: float) -> tuple[Tensor, Tensor]:
-    """Convert points (N, 3) and keypoints (K, 3) to metres, float32, on the points' device.
+    """Check points (N, 3) and keypoints (K, 3); convert both to float32 metres on the device of the points.
 
-    The origin of the coordinates stays the viewpoint, unless float32 loses digits at the scan's distance.
+    The origin, where the viewpoint of a scan is, stays unless the scan is far away from it.
     """
+    check_length(unit, "the unit")
+    check_points(points)
+    check_points(keypoints, "keypoints")
     metres = points.detach().double() / unit
-    far = bool(metres.abs().max() > _FAR) if len(metres) else False
-    origin = metres.mean(0) if far else metres.new_zeros(3)
-    queries = keypoints.detach().to(metres) / unit
-    return (metres - origin).float().contiguous(), (queries - origin).float().contiguous()
+    origin = torch.from_numpy(far_origin(metres.cpu().numpy())).to(metres)
+    keys = keypoints.detach().to(metres) / unit
+    return (metres - origin).float().contiguous(), (keys - origin).float().contiguous()
 
 
 def far_origin(points: Floats) -> Floats:

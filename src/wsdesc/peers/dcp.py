@@ -10,7 +10,8 @@ from typing import Literal
 
 from torch import Tensor, nn
 
-from wsdesc.peers.pose_blocks import StaticDgcnn, Transformer, fit_pose, pointwise, pose_loss, soft_targets
+from wsdesc.peers.pose_blocks import StaticDgcnn, Transformer, pointwise, soft_targets
+from wsdesc.peers.pose_geometry import fit_pose, pose_loss
 from wsdesc.peers.pose_network import WITH_POSES, NetworkPeer, PoseNetwork
 
 

@@ -12,7 +12,8 @@ import math
 import torch
 from torch import Tensor, nn
 
-from wsdesc.peers.pose_blocks import gather, invert, nearest, pointwise, pose_of_moments, product
+from wsdesc.peers.pose_blocks import pointwise
+from wsdesc.peers.pose_geometry import gather, invert, nearest, pose_of_moments, product
 from wsdesc.peers.pose_network import WITH_POSES, NetworkPeer, PoseNetwork
 
 _NEIGHBOURS = 20

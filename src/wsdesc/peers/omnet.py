@@ -12,7 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from wsdesc.peers.pose_blocks import move, nearest, pointwise, poses, product, rotation_of_quaternion
+from wsdesc.peers.pose_blocks import pointwise
+from wsdesc.peers.pose_geometry import move, nearest, poses, product, rotation_of_quaternion
 from wsdesc.peers.pose_network import WITH_POSES, NetworkPeer, PoseNetwork
 
 _PASSES = 4

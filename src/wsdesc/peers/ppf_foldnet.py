@@ -21,8 +21,9 @@ from torch import Tensor, nn
 
 from wsdesc.cloud.nearest import nearest
 from wsdesc.cloud.neighbours import NeighbourGrid
+from wsdesc.peers.base import to_metres
 from wsdesc.peers.folding import FoldingDecoder, chamfer, initialise
-from wsdesc.peers.supports import find_supports, to_metres, viewpoint_normals
+from wsdesc.peers.supports import find_supports, viewpoint_normals
 from wsdesc.peers.training.clouds import TrainingClouds
 from wsdesc.peers.training.options import PeerTrainOptions
 from wsdesc.peers.training.run import trained_options

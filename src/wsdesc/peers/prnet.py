@@ -13,17 +13,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from wsdesc.peers.pose_blocks import (
-    DynamicDgcnn,
-    Transformer,
-    fit_pose,
-    gather,
-    move,
-    pointwise,
-    pose_loss,
-    poses,
-    product,
-)
+from wsdesc.peers.pose_blocks import DynamicDgcnn, Transformer, pointwise
+from wsdesc.peers.pose_geometry import fit_pose, gather, move, pose_loss, poses, product
 from wsdesc.peers.pose_network import WITH_POSES, NetworkPeer, PoseNetwork
 
 _PASSES = 3

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from wsdesc.peers.pose_blocks import estimate_normals, fit_pose, gather, move, nearest, product
+from wsdesc.peers.pose_geometry import estimate_normals, fit_pose, gather, move, nearest, product
 from wsdesc.peers.pose_network import WITH_POSES, NetworkPeer, PoseNetwork
 
 _RADIUS = 0.3  # of the neighbourhood of a point

@@ -21,9 +21,10 @@ from torch import Tensor, nn
 
 from wsdesc.cloud.neighbours import NeighbourGrid
 from wsdesc.descriptor.lrf import local_frames
+from wsdesc.peers.base import to_metres
 from wsdesc.peers.folding import FoldingDecoder, chamfer, initialise
 from wsdesc.peers.so3 import RotationCorrelation, SphereCorrelation, betas
-from wsdesc.peers.supports import find_supports, to_metres
+from wsdesc.peers.supports import find_supports
 from wsdesc.peers.training.clouds import TrainingClouds
 from wsdesc.peers.training.options import PeerTrainOptions
 from wsdesc.peers.training.run import trained_options

@@ -7,10 +7,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from wsdesc.cloud.neighbours import NeighbourGrid, check_points
-from wsdesc.core.geometry import check_length
+from wsdesc.cloud.neighbours import NeighbourGrid
 from wsdesc.core.planes import normals
-from wsdesc.peers.base import far_origin
 
 
 class Supports(NamedTuple):
@@ -18,20 +16,6 @@ class Supports(NamedTuple):
 
     indices: Tensor  # (K, P) int64 into the points of the scan; 0 where a support is empty
     counts: Tensor  # (K,) int64, different points of each row, 0 … P
-
-
-def to_metres(points: Tensor, keypoints: Tensor, unit: float) -> tuple[Tensor, Tensor]:
-    """Check points (N, 3) and keypoints (K, 3); convert both to float32 metres on the device of the points.
-
-    The origin, where the viewpoint of a scan is, stays unless the scan is far away from it.
-    """
-    check_length(unit, "the unit")
-    check_points(points)
-    check_points(keypoints, "keypoints")
-    metres = points.detach().double() / unit
-    origin = torch.from_numpy(far_origin(metres.cpu().numpy())).to(metres)
-    keys = keypoints.detach().to(metres) / unit
-    return (metres - origin).float(), (keys - origin).float()
 
 
 def viewpoint_normals(points: Tensor, neighbours: int) -> Tensor:

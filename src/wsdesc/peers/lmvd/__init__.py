@@ -14,8 +14,6 @@ import torch
 from scipy.spatial import cKDTree
 from torch import Tensor
 
-from wsdesc.cloud.neighbours import check_points
-from wsdesc.core.geometry import check_length
 from wsdesc.peers.base import to_metres
 from wsdesc.peers.lmvd.cameras import Cameras
 from wsdesc.peers.lmvd.network import Embedding, SoftViewPooling, ViewNetwork
@@ -56,9 +54,6 @@ class Lmvd:
     @torch.no_grad()
     def __call__(self, points: Tensor, keypoints: Tensor, unit: float = 1.0) -> Tensor:
         """Compute descriptors (K, 32) float32 of unit length of `keypoints` (K, 3) in `points` (N, 3)."""
-        check_length(unit, "the unit")
-        check_points(points)
-        check_points(keypoints, "keypoints")
         device = points.device
         for network in (self.cameras, self.views, self.pooling, self.embedding):
             network.to(device)

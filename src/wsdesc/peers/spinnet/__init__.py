@@ -13,8 +13,6 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from wsdesc.cloud.neighbours import check_points
-from wsdesc.core.geometry import check_length
 from wsdesc.peers.base import to_metres
 from wsdesc.peers.spinnet.network import SpinNetNetwork
 from wsdesc.peers.spinnet.patches import align_with_z, gather_patches
@@ -68,9 +66,6 @@ class SpinNet:
     @torch.no_grad()
     def __call__(self, points: Tensor, keypoints: Tensor, unit: float = 1.0) -> Tensor:
         """Compute descriptors (K, 32) float32 of `keypoints` (K, 3) in `points` (N, 3)."""
-        check_length(unit, "the unit")
-        check_points(points)
-        check_points(keypoints, "keypoints")
         settings, device = self.settings, points.device
         network = self.network.to(device)
         cloud, queries = to_metres(points, keypoints, unit)
