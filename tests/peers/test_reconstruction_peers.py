@@ -26,7 +26,7 @@ from wsdesc.peers.capsulenet import CapsuleDecoder, CapsuleEncoder, route, squas
 from wsdesc.peers.folding import FoldingDecoder, chamfer
 from wsdesc.peers.ppf_foldnet import PpfEncoder, pair_features
 from wsdesc.peers.s2cnn import BANDWIDTH, SphericalSignal
-from wsdesc.peers.supports import find_supports, viewpoint_normals
+from wsdesc.peers.supports import find_supports, oriented_normals
 from wsdesc.peers.training import task_of, train_peer
 from wsdesc.peers.training.clouds import TrainingClouds
 from wsdesc.peers.training.supports import SupportSampler
@@ -134,7 +134,7 @@ def test_pair_features_of_a_known_pair() -> None:
 
 def test_features_do_not_depend_on_the_rotation(scan: Tensor, keypoints: Tensor) -> None:
     points, keys = scan.float(), keypoints.float()
-    normals = viewpoint_normals(points, 17)
+    normals = oriented_normals(points, 17)
     near = find_supports(NeighbourGrid.of(points), keys, 0.3, 256).indices
     reference = normals[:12]
     turn = R.float()
@@ -142,6 +142,15 @@ def test_features_do_not_depend_on_the_rotation(scan: Tensor, keypoints: Tensor)
     after = pair_features(keys @ turn.T, reference @ turn.T, points[near] @ turn.T, normals[near] @ turn.T)
     assert (after - before).abs().median() < 1e-5
     assert ((normals * points).sum(1) <= 1e-6).all()
+
+
+def test_outward_normals_move_with_the_shape(scan: Tensor) -> None:
+    points = scan.float()
+    normals = oriented_normals(points, 17, "outward")
+    assert ((normals * (points - points.mean(0))).sum(1) >= 0).all()
+    moved = oriented_normals(points @ R.float().T + 3, 17, "outward")
+    agreement = (moved * (normals @ R.float().T)).sum(1)
+    assert (agreement > 0.99).float().mean() > 0.98
 
 
 def test_supports_against_brute_force(scan: Tensor, keypoints: Tensor) -> None:

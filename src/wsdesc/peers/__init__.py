@@ -63,6 +63,7 @@ _PEERS: dict[str, _Entry] = {
     "capsulenet": _Entry("descriptor", "capsulenet", "CapsuleNet"),
     "s2cnn-512": _Entry("descriptor", "s2cnn", "S2Cnn"),
     "s2cnn-32": _Entry("descriptor", "s2cnn", "S2Cnn32"),
+    "3dmatch": _Entry("descriptor", "threedmatch", "ThreeDMatch"),
     "fpfh+ransac": _Entry("pose", "open3d_poses", "FpfhRansac", {"oriented": True}),
     "fpfh-unoriented+ransac": _Entry("pose", "open3d_poses", "FpfhRansac", {"oriented": False}),
     "fgr": _Entry("pose", "open3d_poses", "Fgr", {"oriented": True}),

@@ -4,8 +4,8 @@ A support is the set of point pair features between the keypoint and its neighbo
 distance, which no rotation changes. An encoder compresses the set into a codeword, the descriptor. A folding
 decoder reconstructs the set from it; the Chamfer distance is the loss.
 
-Differences from the paper: normals point to the viewpoint; at test, the neighbours are not drawn at random
-but lie at even ranks of their distance; the learning rate falls along a cosine.
+Differences from the paper: normals point to the viewpoint, those of shapes outward; at test, the neighbours
+are not drawn at random but lie at even ranks of their distance; the learning rate falls along a cosine.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from wsdesc.cloud.nearest import nearest
 from wsdesc.cloud.neighbours import NeighbourGrid
 from wsdesc.peers.base import to_metres
 from wsdesc.peers.folding import FoldingDecoder, chamfer, initialise
-from wsdesc.peers.supports import find_supports, viewpoint_normals
+from wsdesc.peers.supports import Orientation, find_supports, oriented_normals
 from wsdesc.peers.training.clouds import TrainingClouds
 from wsdesc.peers.training.options import PeerTrainOptions
 from wsdesc.peers.training.run import trained_options
@@ -43,6 +43,9 @@ class PpfOptions(PeerTrainOptions):
     points: int = Field(1024, ge=16, description="Points of a support.")
     voxel: float = Field(0.03, gt=0, description="Voxel size of the training scans, in metres.")
     neighbours: int = Field(17, ge=3, description="Nearest points that determine a normal.")
+    orientation: Orientation = Field(
+        "viewpoint", description="Normals point to the viewpoint (scans) or outward (shapes)."
+    )
 
 
 def pair_features(keypoints: Tensor, keypoint_normals: Tensor, points: Tensor, normals: Tensor) -> Tensor:
@@ -77,7 +80,10 @@ def support_features(points: Tensor, keypoints: Tensor, options: PpfOptions, chu
     Yields:
         Features (chunk, P, 4), P ≤ `options.points`; zero for empty supports.
     """
-    grid, normals = NeighbourGrid.of(points), viewpoint_normals(points, options.neighbours)
+    grid, normals = (
+        NeighbourGrid.of(points),
+        oriented_normals(points, options.neighbours, options.orientation),
+    )
     references = normals[nearest(points, keypoints)]
     for keys, reference in zip(keypoints.split(chunk), references.split(chunk), strict=True):
         near, counts = find_supports(grid, keys, options.support, options.points)
@@ -149,7 +155,7 @@ class PpfTask(PeerTask):
             options.support,
             options.points,
             device,
-            lambda points: viewpoint_normals(points, options.neighbours),
+            lambda points: oriented_normals(points, options.neighbours, options.orientation),
         )
 
     def batch(self, generator: torch.Generator) -> Tensor:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
 from wsdesc.cloud.neighbours import NeighbourGrid
 from wsdesc.core.planes import normals
+
+Orientation = Literal["viewpoint", "outward"]
 
 
 class Supports(NamedTuple):
@@ -18,15 +20,16 @@ class Supports(NamedTuple):
     counts: Tensor  # (K,) int64, different points of each row, 0 … P
 
 
-def viewpoint_normals(points: Tensor, neighbours: int) -> Tensor:
-    """Estimate normals (N, 3) of points (N, 3) from their nearest neighbours; they point to the origin.
+def oriented_normals(points: Tensor, neighbours: int, orientation: Orientation = "viewpoint") -> Tensor:
+    """Estimate normals (N, 3) of points (N, 3) from their nearest neighbours.
 
-    Normals are zero where the neighbours form no surface.
+    They point to the origin, the viewpoint of a scan, or away from the mean of the points of a shape
+    (`outward`). They are zero where the neighbours form no surface.
     """
     estimated = normals(points.cpu().double().numpy(), neighbours=neighbours)
     result = torch.from_numpy(estimated).to(points)
-    away = (result * points).sum(1, keepdim=True) > 0
-    return torch.where(away, -result, result)
+    direction = -points if orientation == "viewpoint" else points - points.mean(0)
+    return torch.where((result * direction).sum(1, keepdim=True) < 0, -result, result)
 
 
 def find_supports(grid: NeighbourGrid, keypoints: Tensor, radius: float, most: int) -> Supports:

@@ -48,6 +48,7 @@ __all__ = [
 
 _TASKS = {  # peer: module of wsdesc.peers and class of its PeerTask
     "ppf-foldnet": ("ppf_foldnet", "PpfFoldNetTask"),
+    "3dmatch": ("threedmatch", "ThreeDMatchTask"),
     "dcp": ("pose_training", "DcpTask"),
     "rpmnet": ("pose_training", "RpmNetTask"),
     "deepgmr": ("pose_training", "DeepGmrTask"),
@@ -91,7 +92,7 @@ def train_peer(
     progress: ProgressHook = no_progress,
     on_step: PeerStepHook = lambda progress: None,
 ) -> PeerRun:
-    """Train a peer on scans. Poses beside the scans are never read.
+    """Train a peer on scans. Poses beside the scans are read only for `3dmatch`, a supervised peer.
 
     The folder `out` receives the options, a log, checkpoints and the weights as `<peer>.safetensors`.
     `peers.descriptor(peer, weights=out)` and `--peer-weights` accept the folder. Arguments that are None
@@ -129,7 +130,7 @@ def train_peer(
     chosen = torch.device(choose_device(device))
 
     def make_task() -> PeerTask:
-        clouds = read_clouds(resolved.scans, resolved.unit, progress=progress)
+        clouds = read_clouds(resolved.scans, resolved.unit, poses=task_type.needs_poses, progress=progress)
         return task_type(resolved, clouds, chosen)
 
     return run_peer_training(peer, make_task, resolved, out, minutes=minutes, resume=resume, on_step=on_step)

@@ -27,6 +27,7 @@ class PeerTask(ABC):
 
     options_type: ClassVar[type[PeerTrainOptions]] = PeerTrainOptions
     source: ClassVar[str] = "unlabelled scans"  # what it is trained on, for the header of the weights
+    needs_poses: ClassVar[bool] = False  # whether the poses beside the scans are read
 
     network: nn.Module  # on the device; initialised under the seed of the training
 
