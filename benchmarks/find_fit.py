@@ -1,7 +1,7 @@
 """Fit the confidence of `wsdesc.find` to poses that `find` wrote.
 
-    python -m benchmarks.find DATA --shapes train --scenes 200 -o poses.npz
-    python -m benchmarks.find_fit poses.npz -o src/wsdesc/finding/confidence.json
+    python -m benchmarks.find DATA --shapes train --scenes 200 -o searches.jsonl
+    python -m benchmarks.find_fit searches.jsonl -o src/wsdesc/finding/confidence.json
 
 Prints recall and precision of the fitted model on scenes that were left out: five parts of the scenes, each
 judged by a model of the other four. Writes the model of all scenes.
@@ -18,7 +18,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from benchmarks.common import make_parser, print_rows, run_command
-from benchmarks.find import MAX_ADDS
+from benchmarks.find import MAX_ADDS, read
 from wsdesc.alignment.confidence import ConfidenceModel
 from wsdesc.finding.evidence import CONFIDENCE_FILE, FEATURES, Evidence, contradicted, features
 from wsdesc.finding.result import SUCCESS
@@ -39,19 +39,20 @@ class Poses(NamedTuple):
     x: np.ndarray  # (M, F) features
 
 
-def read(paths: list[Path]) -> Poses:
+def read_poses(paths: list[Path]) -> Poses:
     """Read the poses of files that `find` wrote, without those that are contradicted."""
-    parts = []
-    for number, path in enumerate(paths):
-        with np.load(path) as arrays:
-            c = {name: arrays[name] for name in arrays.files}
-        rows = zip(*(c[name] for name in Evidence._fields), strict=True)
-        evidence = [Evidence(*(None if np.isnan(v) else float(v) for v in row)) for row in rows]
-        search = (number * 100_000 + c["scene"]) * 2 + c["present"]
-        possible = np.array([not contradicted(pose) for pose in evidence])
-        columns = (search, c["present"] > 0, c["error"], features(evidence))
-        parts.append(tuple(column[possible] for column in columns))
-    return Poses(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+    columns: tuple[list[float], ...] = ([], [], [])
+    evidence = []
+    for search in (search for path in paths for search in read(path)):
+        for pose in search.poses:
+            figures = Evidence(**pose.evidence)
+            if not contradicted(figures):
+                evidence.append(figures)
+                for column, x in zip(columns, (2 * search.scene + search.present, search.present, pose.error),
+                                     strict=True):  # fmt: skip
+                    column.append(x)
+    search_number, present, error = (np.array(column) for column in columns)
+    return Poses(search_number, present > 0, error, features(evidence))
 
 
 def fit(poses: Poses) -> ConfidenceModel:
@@ -85,7 +86,7 @@ def fit(poses: Poses) -> ConfidenceModel:
 
 
 def main(arguments: argparse.Namespace) -> None:
-    poses = read(arguments.poses)
+    poses = read_poses(arguments.poses)
     score = np.empty(len(poses.error))
     scene = poses.search // 2
     for part in range(_PARTS):

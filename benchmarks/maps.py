@@ -3,6 +3,7 @@
     python -m benchmarks.maps [--points 40000000] [--queries 60]
     python -m benchmarks.maps --kinds street --resolution 0.2
     python -m benchmarks.maps --kinds building --resolution 0.08
+    python -m benchmarks.maps --processes 8 --cores 2     scan with 8 processes, build and locate on two cores
 
 Synthetic streets and floors are scanned and put side by side, in geographic coordinates. The map is built of
 all scans but the last ones of each site, in a new process. These last scans, from other positions and with
@@ -18,6 +19,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import resource
 import statistics
 import subprocess
@@ -25,10 +27,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from itertools import repeat
+from multiprocessing import get_context
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import torch
 from scipy.spatial import cKDTree
 
 from benchmarks.common import make_parser, print_machine, print_table, run_command
@@ -75,32 +81,59 @@ class Survey(NamedTuple):
     queries: list[tuple[Path, Floats | None]]  # scans to locate, with their poses; None for strangers
 
 
-def make_survey(folder: Path, points: int, queries: int, kinds: Sequence[str] = KINDS) -> Survey:
+class SiteFiles(NamedTuple):
+    """Files of one site."""
+
+    scans: list[tuple[Path, int]]  # of the map, with their numbers of points
+    queries: list[tuple[Path, Floats | None]]
+
+
+def make_survey(
+    folder: Path, points: int, queries: int, kinds: Sequence[str] = KINDS, processes: int = 1
+) -> Survey:
     """Scan sites of these kinds until the map has so many points, and choose scans to locate."""
     scans, others = folder / "scans", folder / "queries"
     scans.mkdir()
     others.mkdir()
     total, number = 0, 0
     mapped: list[tuple[Path, Floats | None]] = []
-    while total < points:
-        kind = kinds[number % len(kinds)]
-        for k, scan in enumerate(site(kind, _FIRST_SEED + number, number, _SCANS)):
-            name = f"{kind}_{number:03}_{k:02}.npy"
-            if k >= _SCANS - _QUERIES:
-                np.save(others / name, scan.points.astype(np.float32))
-                mapped.append((others / name, scan.T_map_scan))
-            elif total < points:
-                np.save(scans / name, transform(scan.points.astype(np.float64), scan.T_map_scan))
-                total += len(scan.points)
-        number += 1
-    step = max(1, len(mapped) // queries)
-    strangers: list[tuple[Path, Floats | None]] = []
-    for k in range(max(1, queries // 2)):
-        kind = kinds[k % len(kinds)]
-        path = others / f"stranger_{k:03}_{kind}.npy"
-        np.save(path, next(site(kind, _FIRST_SEED + _STRANGERS + k, 0, 1)).points.astype(np.float32))
-        strangers.append((path, None))
-    return Survey(scans, total, [*mapped[::step][:queries], *strangers])
+    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+        while total < points:
+            numbers = range(number, number + processes)
+            for files in pool.map(_scan_site, repeat(folder), repeat(kinds), numbers):
+                mapped += files.queries if total < points else []
+                for path, count in files.scans:
+                    if total < points:
+                        total += count
+                    else:
+                        path.unlink()
+            number += processes
+        found = pool.map(_scan_stranger, repeat(others), repeat(kinds), range(max(1, queries // 2)))
+        strangers: list[tuple[Path, Floats | None]] = [(path, None) for path in found]
+    chosen = np.unique(np.linspace(0, len(mapped) - 1, min(queries, len(mapped))).astype(int))
+    return Survey(scans, total, [*(mapped[k] for k in chosen), *strangers])
+
+
+def _scan_site(folder: Path, kinds: Sequence[str], number: int) -> SiteFiles:
+    """Scan one site, and write its scans."""
+    kind, files = kinds[number % len(kinds)], SiteFiles([], [])
+    for k, scan in enumerate(site(kind, _FIRST_SEED + number, number, _SCANS)):
+        name = f"{kind}_{number:03}_{k:02}.npy"
+        if k >= _SCANS - _QUERIES:
+            np.save(folder / "queries" / name, scan.points.astype(np.float32))
+            files.queries.append((folder / "queries" / name, scan.T_map_scan))
+        else:
+            np.save(folder / "scans" / name, transform(scan.points.astype(np.float64), scan.T_map_scan))
+            files.scans.append((folder / "scans" / name, len(scan.points)))
+    return files
+
+
+def _scan_stranger(folder: Path, kinds: Sequence[str], number: int) -> Path:
+    """Scan a site that is not in the map once."""
+    kind = kinds[number % len(kinds)]
+    path = folder / f"stranger_{number:03}_{kind}.npy"
+    np.save(path, next(site(kind, _FIRST_SEED + _STRANGERS + number, 0, 1)).points.astype(np.float32))
+    return path
 
 
 class Query(NamedTuple):
@@ -110,6 +143,7 @@ class Query(NamedTuple):
     right: bool
     covered: float | None  # share of the scan's points that are in the map; None for strangers
     seconds: float
+    timings: dict[str, float]  # seconds of each step
 
 
 def locate(opened: Map, path: Path, T_map_scan: Floats | None) -> Query:
@@ -118,12 +152,13 @@ def locate(opened: Map, path: Path, T_map_scan: Floats | None) -> Query:
     result = opened.locate(path)
     seconds = time.perf_counter() - start
     if T_map_scan is None:
-        return Query(result.success, False, None, seconds)
+        return Query(result.success, False, None, seconds, result.timings)
     points = np.load(path).astype(np.float64)
     centre = points.mean(axis=0, keepdims=True)
     error = np.linalg.norm(transform(centre, result.T_map_scan) - transform(centre, T_map_scan))
     right = bool(error < RIGHT * opened.resolution)
-    return Query(result.success, right, _covered(opened, transform(points[::50], T_map_scan)), seconds)
+    covered = _covered(opened, transform(points[::50], T_map_scan))
+    return Query(result.success, right, covered, seconds, result.timings)
 
 
 def _covered(opened: Map, points: Floats) -> float:
@@ -137,9 +172,15 @@ def _covered(opened: Map, points: Floats) -> float:
 
 
 def main(arguments: argparse.Namespace) -> None:
+    began = time.perf_counter()
     with tempfile.TemporaryDirectory(dir=arguments.folder) as name:
         folder = Path(name)
-        survey = make_survey(folder, arguments.points, arguments.queries, arguments.kinds)
+        processes = arguments.processes
+        survey = make_survey(folder, arguments.points, arguments.queries, arguments.kinds, processes)
+        _report("scanning", began)
+        if arguments.cores is not None:
+            os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: arguments.cores])
+            torch.set_num_threads(arguments.cores)
         command = [sys.executable, "-m", "wsdesc", "map", str(survey.scans), "-o", str(folder / "site.map")]
         start = time.perf_counter()
         options = ["--resolution", str(arguments.resolution), "--json"]
@@ -147,41 +188,68 @@ def main(arguments: argparse.Namespace) -> None:
         build_seconds = time.perf_counter() - start
         if done.returncode:
             raise WSDescError(f"wsdesc map failed: {done.stderr.strip()}")
+        _report("building", start)
         built = json.loads(done.stdout)
         gigabytes = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 2**20
         start = time.perf_counter()
         opened = Map.open(folder / "site.map")
         open_seconds = time.perf_counter() - start
+        print_machine()
+        print_table(
+            [
+                ("points of the scans", f"{survey.points / 1e6:.1f} million"),
+                (
+                    "points and keypoints of the map",
+                    f"{built['points'] / 1e6:.2f} and {built['keypoints'] / 1e6:.3f} million",
+                ),
+                ("build", f"{build_seconds:.0f} s, {gigabytes:.2f} GiB"),
+                ("size", f"{built['bytes'] / 1e6:.0f} MB"),
+                ("open", f"{open_seconds:.2f} s"),
+            ]
+        )
         opened.locate(survey.queries[0][0])  # compiles kernels
-        results = [locate(opened, *query) for query in survey.queries]
+        results = []
+        # Queries of both kinds are mixed, so that a time limit leaves out some of each.
+        for k in np.random.default_rng(0).permutation(len(survey.queries)):
+            if time.perf_counter() - began > arguments.seconds:
+                break
+            results.append(locate(opened, *survey.queries[k]))
+    print_queries(results)
+
+
+def _report(step: str, start: float) -> None:
+    print(f"{step}: {time.perf_counter() - start:.0f} s", file=sys.stderr, flush=True)
+
+
+def print_queries(results: Sequence[Query]) -> None:
+    """Print recall, precision and times."""
     mapped = [r for r in results if r.covered is not None and r.covered >= COVERED]
     strangers = [r for r in results if r.covered is None]
     successes = [r for r in results if r.success]
     right = sum(r.right for r in successes)
     recalled = sum(r.success and r.right for r in mapped)
     seconds = sorted(r.seconds for r in results)
-    print_machine()
     rows = [
-        ("points of the scans", f"{survey.points / 1e6:.1f} million"),
-        (
-            "points and keypoints of the map",
-            f"{built['points'] / 1e6:.2f} and {built['keypoints'] / 1e6:.3f} million",
-        ),
-        ("build", f"{build_seconds:.0f} s, {gigabytes:.2f} GiB"),
-        ("size", f"{built['bytes'] / 1e6:.0f} MB"),
-        ("open", f"{open_seconds:.2f} s"),
         ("locate", f"{statistics.median(seconds):.2f} s (median), {seconds[-1]:.2f} s (slowest)"),
+        ("success", _steps([r for r in results if r.success])),
+        ("no success", _steps([r for r in results if not r.success])),
         ("recall", f"{recalled / max(1, len(mapped)):.1%} of {len(mapped)} scans of mapped sites"),
         (
             "precision",
             f"{right / len(successes):.1%} of {len(successes)} successes" if successes else "no success",
         ),
-        (
-            "strangers located",
-            f"{sum(r.success for r in strangers)} of {len(strangers)}",
-        ),
+        ("strangers located", f"{sum(r.success for r in strangers)} of {len(strangers)}"),
     ]
     print_table(rows)
+
+
+def _steps(results: Sequence[Query]) -> str:
+    """Return the medians of all steps."""
+    steps = {name for r in results for name in r.timings}
+    medians = {name: statistics.median(r.timings.get(name, 0.0) for r in results) for name in steps}
+    ordered = sorted(medians.items(), key=lambda item: -item[1])
+    total = statistics.median(r.seconds for r in results) if results else 0.0
+    return f"{total:.2f} s (median of {len(results)}); " + ", ".join(f"{n} {s:.2f}" for n, s in ordered)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -190,6 +258,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--queries", type=int, default=60, help="scans to locate; half as many strangers")
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS, help="sites of the map")
     parser.add_argument("--resolution", type=float, default=RESOLUTION, help="of the map, in metres")
+    parser.add_argument("--processes", type=int, default=1, help="processes that scan the sites")
+    parser.add_argument("--cores", type=int, help="cores for building and locating (default: all)")
+    parser.add_argument("--seconds", type=float, default=np.inf, help="no queries after this time")
     parser.add_argument("--folder", type=Path, help="folder for temporary files; 1 GB for 40 million points")
     return parser
 

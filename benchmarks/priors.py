@@ -1,9 +1,10 @@
 """Measure what is gained if something about the pose is known beforehand.
 
-    python -m benchmarks.priors [DATA] [--sites 12] [--pairs 8] [--seed 0]
+    python -m benchmarks.priors [DATA] [--sets sites building kitchen train] [--pairs 40] [--seconds 300]
 
-Registers pairs of synthetic LiDAR sites and, of the folder DATA, pairs of `tls/building` and of
-`indoor/test/kitchen` with little overlap: without a prior, with right priors, and with wrong ones.
+Registers pairs of synthetic LiDAR sites and, of the folder DATA, pairs of `tls/building`, of
+`indoor/test/kitchen` with little overlap, and of `indoor/train`: without a prior, with right priors, and with
+wrong ones.
 
 - up: the direction of gravity in both scans, with an error of 1°. axis: the same without error.
 - near: an initial pose that is off by up to 20 resolutions and 15°, and these as limits.
@@ -23,11 +24,12 @@ import argparse
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.spatial import cKDTree
 from scipy.spatial.transform import Rotation
 
 import wsdesc
@@ -43,6 +45,7 @@ from benchmarks.common import (
 )
 from wsdesc.core.geometry import Floats, inverse, transform
 from wsdesc.datasets.synthetic import site_scans
+from wsdesc.datasets.threedmatch import read_pose
 from wsdesc.registration.result import Registration
 
 SITES = ("street", "courtyard", "hall", "warehouse", "building", "vegetation")
@@ -53,6 +56,7 @@ NEAR, NEAR_ANGLE = 20.0, 15.0  # resolutions, degrees
 CLOSE, CLOSE_ANGLE = 4.0, 2.0  # the same of an initial pose that is only refined
 WRONG, WRONG_ANGLE = 80.0, 60.0
 KEYPOINTS = (300, 1200)
+_NEAR = 0.05  # metres: points this close overlap
 MAX_ROTATION, MAX_DISTANCE = 5.0, 12.0  # errors of a right pose: degrees, resolutions
 
 
@@ -74,25 +78,18 @@ class Row(NamedTuple):
 
 
 def main(arguments: argparse.Namespace) -> None:
-    sets = {"synthetic sites": synthetic_pairs(arguments.sites, arguments.seed)}
-    if arguments.data is not None:
-        sets["building"] = real_pairs(
-            arguments.data / "tls", "building", "building-evaluation", arguments.pairs, np.array([0, 0, 1.0])
-        )
-        sets["kitchen, low overlap"] = real_pairs(
-            arguments.data / "indoor/test",
-            "kitchen",
-            "kitchen-evaluation-lo",
-            arguments.pairs,
-            np.array([0, -1.0, 0]),
-        )
     print_machine()
-    for name, pairs in sets.items():
+    began = time.perf_counter()
+    for name in arguments.sets:
+        if name != "sites" and arguments.data is None:
+            continue
         rows: dict[str, list[Row]] = defaultdict(list)
-        total = arguments.sites if name == "synthetic sites" else arguments.pairs
-        for number, pair in enumerate(show_progress(pairs, name, total)):
+        pairs = SETS[name](arguments.data, arguments.pairs, arguments.seed)
+        for number, pair in enumerate(show_progress(pairs, name, arguments.pairs)):
             if number == 0:
                 measure(pair, {})  # compiles kernels
+            elif time.perf_counter() - began > arguments.seconds:
+                break
             for prior, row in register_with_priors(pair, np.random.default_rng([arguments.seed, number])):
                 rows[prior].append(row)
         if rows:
@@ -100,7 +97,7 @@ def main(arguments: argparse.Namespace) -> None:
             print_rows(table(rows))
 
 
-def synthetic_pairs(count: int, seed: int) -> Iterator[Pair]:
+def synthetic_pairs(data: Path | None, count: int, seed: int) -> Iterator[Pair]:
     """Scan sites of each kind in turn."""
     for k in range(count):
         kind, sensor = SITES[k % len(SITES)], SENSORS[k // len(SITES) % len(SENSORS)]
@@ -116,6 +113,35 @@ def real_pairs(folder: Path, scene: str, evaluation: str, count: int, up: Floats
         pair = truth[k]
         source, target = (wsdesc.read_points(fragment_path(folder / scene, n)) for n in (pair.j, pair.i))
         yield Pair(source, target, pair.T_i_j, up)
+
+
+def train_pairs(folder: Path, count: int, seed: int) -> Iterator[Pair]:
+    """Draw pairs of the training fragments with little overlap; up is that of the first camera."""
+    rng = np.random.default_rng(seed)
+    files = [sorted(scene.glob("cloud_bin_*.ply")) for scene in sorted(folder.iterdir()) if scene.is_dir()]
+    while count:
+        scene = files[rng.integers(len(files))]
+        source, target = (scene[k] for k in rng.choice(len(scene), 2, replace=False))
+        T_world = [read_pose(path.with_suffix(".info.txt")) for path in (source, target)]
+        points = [wsdesc.read_points(path) for path in (source, target)]
+        T = inverse(T_world[1]) @ T_world[0]
+        tree = cKDTree(points[1])
+        gaps = tree.query(transform(points[0], T), distance_upper_bound=_NEAR)[0]
+        if OVERLAPS[0] <= np.isfinite(gaps).mean() <= OVERLAPS[1]:
+            count -= 1
+            yield Pair(*points, T, T_world[1][:3, :3].T @ np.array([0, -1.0, 0]))
+
+
+SETS: dict[str, Callable[[Any, int, int], Iterator[Pair]]] = {
+    "sites": synthetic_pairs,
+    "building": lambda data, count, _: real_pairs(
+        data / "tls", "building", "building-evaluation", count, np.array([0, 0, 1.0])
+    ),
+    "kitchen": lambda data, count, _: real_pairs(
+        data / "indoor/test", "kitchen", "kitchen-evaluation-lo", count, np.array([0, -1.0, 0])
+    ),
+    "train": lambda data, count, seed: train_pairs(data / "indoor/train", count, seed),
+}
 
 
 def register_with_priors(pair: Pair, rng: np.random.Generator) -> Iterator[tuple[str, Row]]:
@@ -195,7 +221,8 @@ def table(rows: dict[str, list[Row]]) -> list[list[str]]:
 if __name__ == "__main__":
     parser = make_parser("priors", __doc__)
     parser.add_argument("data", type=Path, nargs="?", help="folder of real scans, with indoor/ and tls/")
-    parser.add_argument("--sites", type=int, default=12, help="pairs of synthetic sites")
-    parser.add_argument("--pairs", type=int, default=8, help="pairs of each set of real scans")
+    parser.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS), help="sets of pairs")
+    parser.add_argument("--pairs", type=int, default=8, help="pairs of each set")
+    parser.add_argument("--seconds", type=float, default=np.inf, help="no pairs after this time")
     parser.add_argument("--seed", type=int, default=0)
     sys.exit(run_command(parser, main))

@@ -68,7 +68,7 @@ def test_bad_input_is_one_line(model, tmp_path):
     new = write_scan(tmp_path, 4)
     for arguments, message in (
         (("add", tmp_path / "absent", new), "no such folder"),
-        (("add", tmp_path / "scans", new), "poses.json: cannot be read"),
+        (("add", tmp_path / "scans", new), "no reconstruction in this folder"),
         (("add", model, tmp_path / "absent.ply"), "absent.ply"),
         (("add", model, new, "--voxel", "-1"), "--voxel"),
         (("remove", model, "scan_9.ply"), "no scan 'scan_9.ply'"),

@@ -8,7 +8,14 @@ from pathlib import Path
 import pytest
 
 from wsdesc.core.errors import FileFormatError, InputError
-from wsdesc.core.folders import check_links, file_of_name, locked, make_folder, relative_name
+from wsdesc.core.folders import (
+    check_links,
+    file_of_name,
+    locked,
+    make_folder,
+    relative_name,
+    without_leftovers,
+)
 
 
 def test_a_second_lock_is_refused_until_the_first_is_released(tmp_path):
@@ -73,3 +80,24 @@ def test_files_are_named_relative_to_a_folder(tmp_path, monkeypatch):
     assert file_of_name("scans/a.e57", tmp_path / "model") == Path("scans/a.e57")
     assert file_of_name("gone.ply", tmp_path / "model") == tmp_path / "model" / "gone.ply"
     assert file_of_name(str(file), tmp_path / "model") == file
+
+
+@pytest.mark.parametrize("content", ["", "content"])
+def test_a_new_folder_is_removed_if_nothing_was_written(tmp_path, content):
+    folder = tmp_path / "runs" / "out"
+
+    def run():
+        with locked(folder):
+            (folder / "cache").mkdir()
+            (folder / "cache" / "journal").write_text(content)
+            raise FileFormatError("a.ply: broken")
+
+    with pytest.raises(FileFormatError, match="broken"):
+        run()
+    assert (tmp_path / "runs").exists() == bool(content)
+
+
+def test_an_existing_folder_is_never_removed(tmp_path):
+    with pytest.raises(FileFormatError), without_leftovers(tmp_path):
+        raise FileFormatError("a.ply: broken")
+    assert tmp_path.exists()

@@ -6,8 +6,10 @@ from object_scenes import VIEWPOINT, bracket, pose, sampled, scene
 from wsdesc.cloud.clean import clean, clean_cloud
 from wsdesc.cloud.cloud import Cloud
 from wsdesc.core.geometry import inverse
+from wsdesc.finding.improve import improve
 from wsdesc.finding.prepare import prepare_object, prepare_scene
-from wsdesc.finding.verify import View, improve, measure, quick_features, rank
+from wsdesc.finding.verify import measure, quick_features, rank
+from wsdesc.finding.view import View
 
 RESOLUTION = 0.0028
 UNIT = RESOLUTION / 0.025
@@ -48,7 +50,7 @@ def test_pose_improves():
     p, q, _, T = prepared(pose(0.1, -0.15, yaw=0.4))
     off = T.copy()
     off[:3, 3] += (0.04, -0.03, 0.04)  # of an object of 1.25
-    better = improve(p, q, off, p.coarse)
+    better = improve(p, q, off[None], p.coarse)[0]
     assert np.linalg.norm(better[:3, 3] - T[:3, 3]) < 0.3 * np.linalg.norm(off[:3, 3] - T[:3, 3])
 
 

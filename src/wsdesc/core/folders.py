@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
 from wsdesc.core.errors import FileFormatError, InputError
 from wsdesc.core.file_parts import split_part
 
+LOCK = ".lock"
 _LOCK_BYTE = 1 << 20  # position of the locked byte on Windows, behind the text so that others can read it
 
 
@@ -59,18 +61,47 @@ def file_of_name(name: str, folder: Path) -> Path:
 
 
 @contextmanager
+def without_leftovers(folder: Path) -> Iterator[None]:
+    """Remove a folder that the block creates if the block fails before it writes anything into it."""
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    try:
+        yield
+    except Exception:
+        if missing and folder.is_dir() and not any(_content(folder)):
+            shutil.rmtree(folder, ignore_errors=True)
+            for parent in missing[1:]:
+                with suppress(OSError):  # it holds something else
+                    parent.rmdir()
+        raise
+
+
+def _content(folder: Path) -> Iterator[Path]:
+    """Yield files of a folder that have a content, but for the lock."""
+    for path in folder.rglob("*"):
+        if path.name != LOCK and (path.is_symlink() or (path.is_file() and path.stat().st_size)):
+            yield path
+
+
+@contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Create a folder and lock it against other runs while the block runs.
 
-    The system releases the lock when the process ends, also when it is killed.
+    A new folder is removed if the block fails before it writes anything into it. The system releases the lock
+    when the process ends, also when it is killed.
 
     Raises:
         FileFormatError: the folder cannot be created or written.
         InputError: another process has locked it.
     """
+    with without_leftovers(folder), _lock(folder):
+        yield
+
+
+@contextmanager
+def _lock(folder: Path) -> Iterator[None]:
     make_folder(folder)
     try:
-        file = (folder / ".lock").open("a+", encoding="utf-8")
+        file = (folder / LOCK).open("a+", encoding="utf-8")
     except OSError as error:
         raise FileFormatError(f"{folder}: cannot write into the folder: {error.strerror or error}") from error
     with file:

@@ -15,11 +15,14 @@ from wsdesc.cloud.units import INDOOR_RESOLUTION
 from wsdesc.core.geometry import Floats, transform
 from wsdesc.finding.evidence import MIN_CONDITIONING, Evidence, confidences
 from wsdesc.finding.hypotheses import SAME_ANGLE, SAME_DISTANCE, propose, suppress
+from wsdesc.finding.improve import improve
 from wsdesc.finding.prepare import SearchCloud, SearchObject
-from wsdesc.finding.verify import CONTACT, View, improve, measure, quick_features, rank
+from wsdesc.finding.verify import CONTACT, measure, quick_features, rank
+from wsdesc.finding.view import View
 
 _QUICK_POINTS, _POINTS = 120, 500  # of the object, that verify all hypotheses, and the best ones
-_IMPROVED = 6  # times as many hypotheses are improved as refined
+_IMPROVED = 12  # times as many hypotheses are improved as refined
+_ROUGH_DISTANCES = (6.0, 5.0, 4.0)  # resolutions: contacts of the steps of all hypotheses
 _JOINED = 0.3  # object radii between poses that are refined in one part of the scene
 _MARGIN = 10.0  # resolutions around the object that belong to its part of the scene
 _SAME_SHARE = 0.35  # of an object's points in contact with those of another instance: both are one
@@ -44,12 +47,11 @@ def find_candidates(
     proposed = propose(thing, scene, hypotheses)
     if len(proposed.votes) == 0:
         return []
-    quick = quick_features(thing, scene, view, proposed.poses, _sample(thing, _QUICK_POINTS))
-    scores = rank(quick, improved=False)
+    sample = _sample(thing, _QUICK_POINTS)
+    poses = improve(thing, scene, proposed.poses, sample, _ROUGH_DISTANCES)
+    scores = rank(quick_features(thing, scene, view, poses, sample), improved=False)
     best = np.argsort(-scores, kind="stable")[: _IMPROVED * refined]
-    poses = np.stack(
-        [improve(thing, scene, T, _sample(thing, 2 * _QUICK_POINTS)) for T in proposed.poses[best]]
-    )
+    poses = improve(thing, scene, poses[best], _sample(thing, 2 * _QUICK_POINTS))
     scores = rank(quick_features(thing, scene, view, poses, _sample(thing, _POINTS)))
     kept = suppress(scores, _agreeing_pairs(thing, poses), refined)
     results = _refine(thing, scene, poses[kept])
@@ -74,7 +76,7 @@ def _agreeing_pairs(thing: SearchObject, poses: Floats) -> NDArray[np.intp]:
 def _refine(thing: SearchObject, scene: SearchCloud, poses: Floats) -> list[RefinedPose]:
     """Refine poses, and evaluate them with the scene around each, those of one place together."""
     fine = _sample(thing, 2 * _POINTS)
-    poses = np.stack([improve(thing, scene, T, fine, _FINE_DISTANCES) for T in poses])
+    poses = improve(thing, scene, poses, fine, _FINE_DISTANCES)
     centres = transform(thing.centre[None], poses)[:, 0]
     results: list[RefinedPose | None] = [None] * len(poses)
     for k in range(len(poses)):
@@ -126,6 +128,7 @@ def _with_evidence(
                 votes=float(votes[k]),
                 advantage=float(np.clip(scores[k] - rivals.max(initial=scores[k] - 1.0), -1, 1)),
                 violation=measured.violation,
+                shown=measured.shown,
             )
         )
         visible.append(measured.visible)

@@ -37,6 +37,7 @@ class Evidence(NamedTuple):
     votes: float  # of pairs of points, relative to the best hypothesis
     advantage: float  # score less that of the best other pose at the same place
     violation: float | None  # share of the visible points in free space; None without a viewpoint
+    shown: float | None  # share of the points that face the viewpoint in contact with the scene
 
 
 # Name of each feature, and whether a larger value raises (1) or lowers (−1) the confidence.
@@ -53,6 +54,7 @@ FEATURES = {
     "votes": 1,
     "advantage": 1,
     "violation": -1,
+    "shown": 1,
 }
 
 
@@ -65,6 +67,7 @@ def features(poses: Sequence[Evidence]) -> Floats:
             math.log10(max(pose.votes, 1e-3)),
             pose.advantage,
             math.nan if pose.violation is None else math.log10(max(pose.violation, 1e-3)),
+            math.nan if pose.shown is None else _log_odds(pose.shown),
         ]
         for pose in poses
     ]

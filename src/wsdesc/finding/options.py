@@ -29,4 +29,4 @@ class FindOptions(Options):
         "origin if it looks like it). none: no free space.",
     )
     hypotheses: int = Field(2500, ge=1, description="Poses that are verified.")
-    refined: int = Field(16, ge=1, description="Poses that are refined, those that fit the scene best.")
+    refined: int = Field(24, ge=1, description="Poses that are refined, those that fit the scene best.")

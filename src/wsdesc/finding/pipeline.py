@@ -24,7 +24,7 @@ from wsdesc.finding.candidates import Candidate, distinct, find_candidates
 from wsdesc.finding.options import FindOptions
 from wsdesc.finding.prepare import choose_resolution, diameter, prepare_object, prepare_scene
 from wsdesc.finding.result import PLAUSIBLE, SUCCESS, Finding, Instance
-from wsdesc.finding.verify import View
+from wsdesc.finding.view import View
 
 _LARGER = 1.5  # diameters of the scene: a larger object cannot be in it
 _SMALL = 200  # object diameters: a larger scene probably has another unit
@@ -38,7 +38,7 @@ def find(
     resolution: float | None = None,
     viewpoint: ViewpointOption = None,
     hypotheses: int = 2500,
-    refined: int = 16,
+    refined: int = 24,
     progress: ProgressHook | None = None,
     **unknown: Any,
 ) -> Finding:

@@ -21,6 +21,7 @@ from wsdesc.cloud.units import INDOOR_RESOLUTION, spacing
 from wsdesc.core.errors import InputError
 from wsdesc.core.geometry import Floats, cell_keys
 from wsdesc.core.planes import NEIGHBOURS, local_planes
+from wsdesc.finding.distance_grid import DistanceGrid
 from wsdesc.finding.pair_features import SPACING
 
 MIN_POINTS = 50  # of the object and of the scene, at the working resolution
@@ -52,6 +53,11 @@ class SearchObject(SearchCloud):
     def surface(self) -> Surface:
         """The object, prepared for verification and refinement."""
         return make_surface(self.points)
+
+    @cached_property
+    def distances(self) -> DistanceGrid:
+        """Distances to the object, in a grid around it."""
+        return DistanceGrid.around(self.points)
 
     @cached_property
     def centre(self) -> Floats:

@@ -6,61 +6,24 @@ those of the object.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.spatial import cKDTree
-from scipy.spatial.transform import Rotation
 
-from wsdesc.alignment.refine import orthonormalise
 from wsdesc.cloud.neighbours import NeighbourGrid
 from wsdesc.cloud.units import INDOOR_RESOLUTION
 from wsdesc.core.geometry import Floats, rotate, transform
 from wsdesc.finding.prepare import SearchCloud, SearchObject
+from wsdesc.finding.view import FREE, OUT_OF_VIEW, SEEN, View
 
 CONTACT = 3.0  # resolutions: object points this close to the scene with a similar normal are in contact
 _SIMILAR = np.cos(np.radians(35))  # angle between similar normals
-_MARGIN = 3.0  # resolutions in front of or behind the surface that the scanner saw
-_BESIDE = 3.0  # resolutions between a point's direction and that of a measured point
 _AROUND, _TOUCHING = 6.0, 2.5  # resolutions from the object: scene points near it, and touching it
 _VIOLATION_WEIGHT = 3.0  # of the share in free space in the rank of a pose
-_WEAK = 0.01  # eigenvalues below this share of the largest leave their motion as it is
-_CONVERGED = 0.005  # resolutions by which the last step moves the contacts
 _DIRECTIONS = 4  # nearest directions that must all be farther for a point to be in free space
 _PRIOR = 10.0  # points at the surface that are added, so that few points are no evidence
-
-
-class View:
-    """What the scanner of the scene saw: the range of the first surface in each direction."""
-
-    def __init__(self, points: Floats, viewpoint: Floats) -> None:
-        self.viewpoint = viewpoint
-        offsets = points - viewpoint
-        self.ranges = np.linalg.norm(offsets, axis=1)
-        seen = self.ranges > 0
-        self.ranges = self.ranges[seen]
-        self.tree = cKDTree(offsets[seen] / self.ranges[:, None])
-
-    def classify(self, points: Floats, nearest: int = 1) -> NDArray[np.int8]:
-        """Classify points (…, 3): 1 in front of the seen surface, 0 at it, -1 behind it, 2 not in view.
-
-        With several `nearest` directions, a point is in front only if it is in front of all of them.
-        """
-        offsets = points.reshape(-1, 3) - self.viewpoint
-        distance = np.maximum(np.linalg.norm(offsets, axis=1), 1e-9)
-        angle, index = self.tree.query(offsets / distance[:, None], nearest, workers=torch.get_num_threads())
-        angle, index = angle.reshape(len(offsets), -1), index.reshape(len(offsets), -1)
-        margin = _MARGIN * INDOOR_RESOLUTION
-        in_view = angle[:, 0] * distance < _BESIDE * INDOOR_RESOLUTION
-        ranges = self.ranges[index]
-        state = np.zeros(len(offsets), np.int8)
-        state[ranges.min(axis=1) > distance + margin] = 1
-        state[ranges.max(axis=1) < distance - margin] = -1
-        state[~in_view] = 2
-        return state.reshape(points.shape[:-1])
 
 
 def quick_features(
@@ -75,11 +38,11 @@ def quick_features(
     """
     points = transform(thing.points[sample][None], poses)  # (H, S, 3)
     normals = rotate(thing.normals[sample][None], poses)
-    _, cosine, contact = _contacts(scene, points.reshape(-1, 3), normals.reshape(-1, 3), CONTACT)
+    _, cosine, contact = contacts(scene, points.reshape(-1, 3), normals.reshape(-1, 3), CONTACT)
     contact, cosine = contact.reshape(points.shape[:2]), cosine.reshape(points.shape[:2])
     violating = np.zeros(len(poses))
     if view is not None:
-        violating = ((view.classify(points) == 1) & ~contact).mean(axis=1)
+        violating = ((view.classify(points) == FREE) & ~contact).mean(axis=1)
     return np.column_stack([cosine.mean(axis=1), violating, _explained(thing, scene, poses)])
 
 
@@ -92,10 +55,8 @@ def _explained(thing: SearchObject, scene: SearchCloud, poses: Floats) -> Floats
     pose = np.repeat(np.arange(len(poses)), np.diff(near.starts.numpy()))
     offsets = points[near.indices.numpy()] - poses[pose, :3, 3]
     local = np.einsum("nji,nj->ni", poses[pose, :3, :3], offsets)
-    distance, _ = thing.tree.query(
-        local, distance_upper_bound=_AROUND * INDOOR_RESOLUTION, workers=torch.get_num_threads()
-    )
-    around = np.bincount(pose, np.isfinite(distance), len(poses))
+    distance = thing.distances.at(local)
+    around = np.bincount(pose, distance < _AROUND * INDOOR_RESOLUTION, len(poses))
     touching = np.bincount(pose, distance < _TOUCHING * INDOOR_RESOLUTION, len(poses))
     return np.asarray(touching / np.maximum(around, 1))
 
@@ -115,6 +76,7 @@ class Measured(NamedTuple):
     visible: float  # share of the object's points in contact with the scene
     explained: float  # share of the scene's points near the object that touch it
     violation: float | None  # share of the visible points in free space; None without a viewpoint
+    shown: float | None  # share of the points that face the viewpoint in contact with the scene
 
 
 def measure(
@@ -122,71 +84,24 @@ def measure(
 ) -> Measured:
     """Measure one pose (4, 4) with all points of the scene around it."""
     points, normals = transform(thing.points[sample], T), rotate(thing.normals[sample], T)
-    _, _, contact = _contacts(scene, points, normals, CONTACT)
-    violation = None
+    _, _, contact = contacts(scene, points, normals, CONTACT)
+    violation = shown = None
     if view is not None:
         state = view.classify(points, nearest=_DIRECTIONS)
-        violating = ((state == 1) & ~contact).sum()
-        violation = float(violating / (violating + (state == 0).sum() + _PRIOR))
+        facing = view.facing(points) & (state != OUT_OF_VIEW)
+        shown = float((facing & contact).sum() / (facing.sum() + _PRIOR))
+        violating = ((state == FREE) & ~contact).sum()
+        violation = float(violating / (violating + (state == SEEN).sum() + _PRIOR))
     reach = thing.radius + _AROUND * INDOOR_RESOLUTION
     near = scene.points[scene.tree.query_ball_point(transform(thing.centre[None], T)[0], reach)]
     local = (near - T[:3, 3]) @ T[:3, :3]
     distance, _ = thing.tree.query(local, distance_upper_bound=_AROUND * INDOOR_RESOLUTION)
     around = max(int(np.isfinite(distance).sum()), 1)
     explained = float((distance < _TOUCHING * INDOOR_RESOLUTION).sum() / around)
-    return Measured(float(contact.mean()), explained, violation)
+    return Measured(float(contact.mean()), explained, violation, shown)
 
 
-def improve(
-    thing: SearchObject,
-    scene: SearchCloud,
-    T: Floats,
-    sample: NDArray[np.int64],
-    distances: Sequence[float] = (5, 5, 4, 4, 3, 3, 2, 2),
-) -> Floats:
-    """Move a pose (4, 4) by point-to-plane steps of the points in contact.
-
-    Only contacts with similar normals count, and hidden parts of the object have none: clutter beside the
-    object then has little influence.
-
-    Args:
-        thing: The object.
-        scene: The scene.
-        T: T_scene_object.
-        sample: Points of the object that are used.
-        distances: Largest distance of a contact in each step, in resolutions.
-    """
-    for distance in distances:
-        points = transform(thing.points[sample], T)
-        partner, _, contact = _contacts(scene, points, rotate(thing.normals[sample], T), distance)
-        if contact.sum() < 6:
-            return T
-        p, q, n = points[contact], scene.points[partner[contact]], scene.normals[partner[contact]]
-        T_step, moved = _point_to_plane(p, q, n)
-        T = orthonormalise(T_step @ T)
-        if moved < _CONVERGED * INDOOR_RESOLUTION and distance == distances[-1]:
-            break
-    return T
-
-
-def _point_to_plane(p: Floats, q: Floats, normals: Floats) -> tuple[Floats, float]:
-    """Compute the step (4, 4) that moves points (C, 3) to planes at q, and how far it moves them."""
-    centre = p.mean(axis=0)
-    arms = p - centre
-    extent = max(float(np.sqrt((arms**2).sum(axis=1).mean())), 1e-9)
-    responses = np.hstack([normals, np.cross(arms / extent, normals)])  # (C, 6)
-    gaps = np.einsum("ni,ni->n", q - p, normals)
-    values, vectors = np.linalg.eigh(responses.T @ responses)
-    slope = vectors.T @ (responses.T @ gaps)
-    # Motions that the contacts do not determine stay as they are.
-    twist = vectors @ np.where(values > _WEAK * values[-1], slope / np.maximum(values, 1e-300), 0.0)
-    T = np.eye(4)
-    T[:3, :3] = Rotation.from_rotvec(twist[3:] / extent).as_matrix()
-    T[:3, 3] = centre + twist[:3] - T[:3, :3] @ centre
-    return T, float(np.linalg.norm(twist))
-
-
-def _contacts(
+def contacts(
     scene: SearchCloud, points: Floats, normals: Floats, resolutions: float
 ) -> tuple[NDArray[np.int64], Floats, NDArray[np.bool_]]:
     """Find the nearest scene point of each point, the cosine of both normals, and whether they touch."""

@@ -83,6 +83,11 @@ def load(folder: Path) -> Reconstruction:
         except (ValueError, KeyError, RecursionError) as error:
             raise FileFormatError(f"{folder / MODEL}: damaged") from error
     else:
+        if not (folder / POSES).exists():
+            raise FileFormatError(
+                f"{folder}: no reconstruction in this folder (no {MODEL} and no {POSES}): make one with "
+                "`wsdesc reconstruct SCANS -o FOLDER`, or name its folder"
+            )
         state, poses, graph = None, _read_json(folder / POSES), _read_json(folder / GRAPH)
     try:
         return Reconstruction(

@@ -121,3 +121,11 @@ def test_scans_of_a_car(data_folder):
         cloud = read_cloud(data_folder / "wild" / "car" / name)
         assert len(cloud) == count
         assert 100 < np.ptp(cloud.points[:, 0]) < 300
+
+
+@pytest.mark.parametrize("extension", [".xyzn", ".xyzrgb"])
+def test_files_of_open3d(tmp_path, extension):
+    (tmp_path / f"a{extension}").write_text("0.5 1.5 2.5 1.0 0.0 0.0\n3.5 4.5 5.5 0.0 1.0 0.0\n")
+    np.testing.assert_array_equal(
+        read_cloud(tmp_path / f"a{extension}").points, [[0.5, 1.5, 2.5], [3.5, 4.5, 5.5]]
+    )

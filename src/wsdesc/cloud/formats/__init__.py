@@ -23,6 +23,8 @@ _FAMILY = {
     ".csv": "text",
     ".pts": "text",
     ".asc": "text",
+    ".xyzn": "text",
+    ".xyzrgb": "text",
     ".npy": "arrays",
     ".npz": "arrays",
     ".obj": "mesh",
@@ -38,7 +40,7 @@ _FAMILY = {
     ".gltf": "gltf",
     ".glb": "gltf",
 }
-_READ_ONLY = (".stl", ".ptx", ".vtk", ".vtp", ".gltf", ".glb")
+_READ_ONLY = (".xyzn", ".xyzrgb", ".stl", ".ptx", ".vtk", ".vtp", ".gltf", ".glb")
 READABLE = tuple(_FAMILY)
 WRITABLE = tuple(extension for extension in _FAMILY if extension not in _READ_ONLY)
 WITH_STATIONS = (".e57", ".ptx")  # `read` takes the number of a station; the module has `count_stations`

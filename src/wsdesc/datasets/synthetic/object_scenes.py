@@ -22,7 +22,7 @@ from wsdesc.datasets.synthetic.shapes import Triangles
 from wsdesc.datasets.synthetic.sites.site import Surfaces
 from wsdesc.datasets.synthetic.walk import look_at
 
-MIN_VISIBLE = 0.35  # share of the object's surface that the scene must show
+MIN_VISIBLE = 0.45  # share of the object's surface that the scene must show
 _NEAR = 0.02  # diameters: object points this close to a scene point are visible
 _SPOTS, _VIEWS = 12, 12  # tries to place an object, and to see it
 _PIXELS = (60, 220)  # diameter of the object in the image

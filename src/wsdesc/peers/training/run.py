@@ -23,7 +23,7 @@ import torch
 
 from wsdesc.core.atomic import append_line, atomic_write
 from wsdesc.core.errors import FileFormatError, InputError
-from wsdesc.core.folders import make_folder
+from wsdesc.core.folders import make_folder, without_leftovers
 from wsdesc.core.optimizer_state import below, optimizer_tensors, restore_optimizer
 from wsdesc.core.rng import generator_of
 from wsdesc.descriptor.pretrained import save_tensors
@@ -114,15 +114,17 @@ def run_peer_training(
             loss is not finite.
         FileFormatError: The folder cannot be written or read.
     """
-    make_folder(out)
     checkpoint = out / CHECKPOINT_FILE
-    if checkpoint.exists() and not resume:
-        raise InputError(
-            f"{out}: contains a training; continue it with --resume (resume=True) or choose another folder"
-        )
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(options.seed)
-        task = make_task()
+    with without_leftovers(out):
+        make_folder(out)
+        if checkpoint.exists() and not resume:
+            raise InputError(
+                f"{out}: contains a training; continue it with --resume (resume=True) or choose another "
+                "folder"
+            )
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(options.seed)
+            task = make_task()
     training = _Training(task, options, 60 * minutes if minutes is not None else math.inf)
     if checkpoint.exists():
         training.load(checkpoint)

@@ -1,0 +1,56 @@
+"""What the scanner of a scene saw: free space, and which side of an object it can see."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.spatial import cKDTree
+
+from wsdesc.cloud.units import INDOOR_RESOLUTION
+from wsdesc.core.geometry import Floats
+
+_MARGIN = 3.0  # resolutions in front of or behind the surface that the scanner saw
+_BESIDE = 3.0  # resolutions between a point's direction and that of a measured point
+FREE, SEEN, HIDDEN, OUT_OF_VIEW = 1, 0, -1, 2  # states of a point
+_COVERING = 12  # points of an object in similar directions, of which the nearest ones hide the others
+
+
+class View:
+    """What the scanner of the scene saw: the range of the first surface in each direction."""
+
+    def __init__(self, points: Floats, viewpoint: Floats) -> None:
+        self.viewpoint = viewpoint
+        offsets = points - viewpoint
+        self.ranges = np.linalg.norm(offsets, axis=1)
+        seen = self.ranges > 0
+        self.ranges = self.ranges[seen]
+        self.tree = cKDTree(offsets[seen] / self.ranges[:, None])
+
+    def classify(self, points: Floats, nearest: int = 1) -> NDArray[np.int8]:
+        """Classify points (…, 3): FREE before the seen surface, SEEN at it, HIDDEN behind it, OUT_OF_VIEW.
+
+        With several `nearest` directions, a point is in front only if it is in front of all of them.
+        """
+        offsets = points.reshape(-1, 3) - self.viewpoint
+        distance = np.maximum(np.linalg.norm(offsets, axis=1), 1e-9)
+        angle, index = self.tree.query(offsets / distance[:, None], nearest, workers=torch.get_num_threads())
+        angle, index = angle.reshape(len(offsets), -1), index.reshape(len(offsets), -1)
+        margin = _MARGIN * INDOOR_RESOLUTION
+        in_view = angle[:, 0] * distance < _BESIDE * INDOOR_RESOLUTION
+        ranges = self.ranges[index]
+        state = np.full(len(offsets), SEEN, np.int8)
+        state[ranges.min(axis=1) > distance + margin] = FREE
+        state[ranges.max(axis=1) < distance - margin] = HIDDEN
+        state[~in_view] = OUT_OF_VIEW
+        return state.reshape(points.shape[:-1])
+
+    def facing(self, points: Floats) -> NDArray[np.bool_]:
+        """Find the points (N, 3) of an object that no other of them hides from the viewpoint."""
+        offsets = points - self.viewpoint
+        distance = np.maximum(np.linalg.norm(offsets, axis=1), 1e-9)
+        directions = offsets / distance[:, None]
+        beside = _BESIDE * INDOOR_RESOLUTION / float(np.median(distance))
+        near = cKDTree(directions).query(directions, min(_COVERING, len(points)), beside)[1]
+        nearest = np.append(distance, np.inf)[near].min(axis=-1)  # missing neighbours have the index N
+        return np.asarray(distance < nearest + _MARGIN * INDOOR_RESOLUTION)
