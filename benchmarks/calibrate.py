@@ -41,7 +41,7 @@ class Group(NamedTuple):
     """The candidates of a pair in one round."""
 
     domain: str
-    pair: tuple[str, int, int, int]
+    pair: tuple[str, str, int, int, int]  # file, domain, unit, source, target
     round: int
     overlap: float  # -1 of strangers
     features: np.ndarray  # (K, F)
@@ -53,6 +53,9 @@ def read_groups(path: Path) -> list[Group]:
     """Read the rows of `judge`, grouped by pair and round."""
     with np.load(path) as arrays:
         columns = {name: arrays[name] for name in arrays.files}
+    if "combined" in columns:  # candidates that `wsdesc.register` does not have
+        own = ~columns["combined"]
+        columns = {name: values[own] for name, values in columns.items()}
     keys = [columns[name] for name in ("domain", "unit", "source", "target", "round")]
     changed = np.flatnonzero(np.logical_or.reduce([key[1:] != key[:-1] for key in keys])) + 1
     groups = []
@@ -67,7 +70,13 @@ def read_groups(path: Path) -> list[Group]:
         groups.append(
             Group(
                 str(columns["domain"][first]),
-                (str(keys[0][first]), int(keys[1][first]), int(keys[2][first]), int(keys[3][first])),
+                (
+                    str(path),
+                    str(keys[0][first]),
+                    int(keys[1][first]),
+                    int(keys[2][first]),
+                    int(keys[3][first]),
+                ),
                 int(keys[4][first]),
                 float(columns["overlap"][first]),
                 features(evidence),
@@ -158,7 +167,7 @@ class Judged(NamedTuple):
 
 def answer(groups: list[Group], model: ConfidenceModel, schedule: tuple[int, ...] = SCHEDULE) -> list[Judged]:
     """Answer each pair as `wsdesc.register` does: the first round with a success, or the last."""
-    by_pair: dict[tuple[str, int, int, int], dict[int, Group]] = {}
+    by_pair: dict[tuple[str, str, int, int, int], dict[int, Group]] = {}
     for g in groups:
         by_pair.setdefault(g.pair, {})[g.round] = g
     answers = []

@@ -22,6 +22,7 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,6 +33,9 @@ from wsdesc.core.geometry import inverse
 
 ROUNDS = ((300, 12, 4), (1200, 12, 4), (4000, 60, 12))  # keypoints, hypotheses, refined
 SCANS, STRANGERS = 5, 2  # per site
+MAX_SELF_KEYPOINTS = 1200  # of a scan that is matched with itself
+MAX_SYMMETRY_ERROR = 5.0, 2.0  # degrees and metres by which a pose may differ from a symmetry of the site
+DENSE_MARGINS = ((4.0, 0.05), (2.0, 0.02), (1.5, 0.01))  # resolutions, and share of the range
 MIN_POINTS = 1500  # of a scan that is used
 INDOOR_WINDOW = 7  # successive fragments that are paired with each other
 
@@ -72,6 +76,12 @@ class Row(NamedTuple):
     scale_deviation: float
     information: list[float]  # eigenvalues (6,) of the information matrix, and its number of pairs
     evidence: list[float]
+    free_space: list[int]  # the fields of `ViewCounts`, of the source and the target; zeros if unknown
+    dense_free_space: list[list[int]]  # the same of all points, not a sample, for each of DENSE_MARGINS
+    symmetric: bool  # the error of the pose is a symmetry of the site, within 5° and 2 m
+    counterpart: float  # least distance of one station from a counterpart of the other, metres; NaN: none
+    combined: bool  # a pose of the round combined with a self-motion
+    self_evidence: list[list[float]]  # of the best self-motions: two of the source, two of the target
 
 
 def make_scans(unit: Unit) -> list[Scan]:
@@ -105,8 +115,8 @@ def _indoor_scans(folder: Path, start: int) -> list[Scan]:
     return [Scan(place, "fused", read_points(f), read_pose(f.with_suffix(".info.txt"))) for f in files]
 
 
-def judge_unit(unit: Unit, device: str) -> list[Row]:
-    """Register all pairs of a unit, and judge their candidates."""
+def judge_unit(unit: Unit, device: str, network: str) -> list[Row]:
+    """Register all pairs of a unit, and judge their candidates; descriptors are computed on `network`."""
     import torch
 
     from wsdesc.alignment.surface import make_surface
@@ -118,23 +128,40 @@ def judge_unit(unit: Unit, device: str) -> list[Row]:
         return []
     resolution = working_resolution(*(scan.points for scan in scans))
     described = [
-        describe(scan.points, keypoints=ROUNDS[-1][0], resolution=resolution, device=device).to(device)
+        describe(scan.points, keypoints=ROUNDS[-1][0], resolution=resolution, device=network).to(device)
         for scan in scans
     ]
     surfaces = [make_surface(d.points) for d in described]
+    motions = [_self_motions(d, surface) for d, surface in zip(described, surfaces, strict=True)]
     rows = []
     for a, b in itertools.combinations(range(len(scans)), 2):
         if scans[a].place != scans[b].place and (a + b) % 2:  # as many strangers as pairs of one place
             continue
-        rows += _judge_pair(unit, scans, described, surfaces, a, b)
-    if device == "cuda":
+        rows += _judge_pair(unit, scans, described, surfaces, motions, a, b)
+    if "cuda" in (device, network):
         torch.cuda.empty_cache()
     return rows
 
 
+def _self_motions(description: Any, surface: Any) -> list[list[Any]]:
+    """Find the self-motions of a scan at the keypoints of each round."""
+    from wsdesc.registration.self_similarity import find_self_motions
+
+    counts = [min(keypoints, MAX_SELF_KEYPOINTS) for keypoints, _, _ in ROUNDS]
+    found = {count: find_self_motions(first_keypoints(description, count), surface) for count in set(counts)}
+    return [found[count] for count in counts]
+
+
 def _judge_pair(
-    unit: Unit, scans: list[Scan], described: list[Any], surfaces: list[Any], a: int, b: int
+    unit: Unit,
+    scans: list[Scan],
+    described: list[Any],
+    surfaces: list[Any],
+    motions: list[list[list[Any]]],
+    a: int,
+    b: int,
 ) -> Iterator[Row]:
+    from wsdesc.alignment.free_space import FreeSpace
     from wsdesc.datasets.synthetic import overlap
     from wsdesc.evaluation.metrics import rotation_error_deg, translation_error
     from wsdesc.registration.candidates import find_candidates
@@ -149,17 +176,24 @@ def _judge_pair(
         T_true[:3, 3] /= p.unit
         points = [d.points.cpu().numpy() for d in (p, q)]
         shared = min(overlap(*points, T_true), overlap(*points[::-1], inverse(T_true)))
+    symmetries = _symmetries(scans[a].place) if same and unit.folder is None else []
+    stations = [scans[k].T_world_scan[:3, 3] for k in (a, b)]
+    distances = [np.linalg.norm(S[:3, :3] @ stations[0] + S[:3, 3] - stations[1]) for S in symmetries]
+    counterpart = float(min(distances, default=math.nan))
     for number, (keypoints, hypotheses, refined) in enumerate(ROUNDS):
         found = find_candidates(
-            _first(p, keypoints),
-            _first(q, keypoints),
+            first_keypoints(p, keypoints),
+            first_keypoints(q, keypoints),
             (surfaces[a], surfaces[b]),
             hypotheses=hypotheses,
             refined=refined,
+            self_motions=(motions[a][number], motions[b][number]),
         )
+        of_scans = [_self_evidence(motions[k][number]) for k in (a, b)]
         for rank, candidate in enumerate(found.ranked):
             T = candidate.refined.T_target_source
             scale = candidate.scale if rank < 2 else None
+            free = candidate.free_space or FreeSpace()
             information = candidate.refined.information
             yield Row(
                 unit.domain,
@@ -176,11 +210,85 @@ def _judge_pair(
                 scale.factor if scale else 1.0,
                 scale.deviation if scale else float("inf"),
                 [*np.linalg.eigvalsh(information.matrix), float(information.pairs)],
-                [math.nan if figure is None else float(figure) for figure in candidate.evidence],
+                _figures(candidate),
+                [*free.source, *free.target],
+                _dense_free_space(candidate, (p, q)) if rank < 2 else [[0] * 6] * len(DENSE_MARGINS),
+                same and _is_symmetry(_world_error(T, p, q, scans[a], scans[b]), symmetries),
+                counterpart,
+                candidate.combined,
+                of_scans[0] + of_scans[1],
             )
 
 
-def _first(description: Any, keypoints: int) -> Any:
+def _dense_free_space(candidate: Any, pair: tuple[Any, Any]) -> list[list[int]]:
+    """Count all points of both scans in the free space of the other one, with several margins."""
+    from wsdesc.alignment.free_space.cpu import count_points
+    from wsdesc.cloud.units import INDOOR_RESOLUTION
+
+    if candidate.surfaces[0].backend != "cpu":
+        return [[0] * 6] * len(DENSE_MARGINS)
+    T = candidate.refined.T_target_source[None]
+    rows = []
+    for margin, relative in DENSE_MARGINS:
+        row: list[int] = []
+        for scan, viewer, pose in ((0, 1, T), (1, 0, inverse(T))):
+            surface = candidate.surfaces[scan]
+            near = _neighbours(surface)
+            image = pair[viewer].range_image
+            row += count_points(surface.points, near, image, pose, margin * INDOOR_RESOLUTION, relative)[
+                0
+            ].tolist()
+        rows.append(row)
+    return rows
+
+
+@lru_cache(maxsize=20)
+def _neighbours(surface: Any) -> np.ndarray:
+    """Return the nearest other points (N, 4) of all points of a surface."""
+    return np.ascontiguousarray(surface.tree.query(surface.points, 5)[1][:, 1:])
+
+
+@lru_cache(maxsize=2)
+def _symmetries(place: str) -> list[np.ndarray]:
+    """Return the motions that bring equal parts of a site together; none of rooms and floors."""
+    from wsdesc.datasets.synthetic.sites import SITES, build_site
+
+    kind, seed = place.split()
+    return build_site(kind, int(seed)).symmetries if kind in SITES else []
+
+
+def _world_error(T: np.ndarray, p: Any, q: Any, source: Scan, target: Scan) -> np.ndarray:
+    """Return the motion in the world by which a pose between two local frames is wrong."""
+    T = T.copy()
+    T[:3, 3] *= p.unit
+    T_target_source = q.T_scan_local @ T @ inverse(p.T_scan_local)
+    return np.asarray(target.T_world_scan @ T_target_source @ inverse(source.T_world_scan))
+
+
+def _is_symmetry(motion: np.ndarray, symmetries: list[np.ndarray]) -> bool:
+    from wsdesc.evaluation.metrics import rotation_error_deg, translation_error
+
+    return any(
+        rotation_error_deg(motion, S) < MAX_SYMMETRY_ERROR[0]
+        and translation_error(motion, S) < MAX_SYMMETRY_ERROR[1]
+        for S in symmetries
+    )
+
+
+def _figures(candidate: Any) -> list[float]:
+    return [math.nan if figure is None else float(figure) for figure in candidate.evidence]
+
+
+def _self_evidence(motions: list[Any]) -> list[list[float]]:
+    """Return the evidence of the two best self-motions; NaN where there are fewer."""
+    from wsdesc.alignment.evidence import Evidence
+
+    figures = [_figures(motion) for motion in motions[:2]]
+    return figures + [[math.nan] * len(Evidence._fields)] * (2 - len(figures))
+
+
+def first_keypoints(description: Any, keypoints: int) -> Any:
+    """Return a description with the first of its keypoints only."""
     return replace(
         description,
         descriptors=description.descriptors[:keypoints],
@@ -188,15 +296,15 @@ def _first(description: Any, keypoints: int) -> Any:
     )
 
 
-def _work(job: tuple[Unit, str, float]) -> list[Row] | str:
-    unit, device, deadline = job
+def _work(job: tuple[Unit, str, str, float]) -> list[Row] | str:
+    unit, device, network, deadline = job
     if time.time() > deadline:
         return []
     import torch
 
     torch.set_num_threads(1)
     try:
-        return judge_unit(unit, device)
+        return judge_unit(unit, device, network)
     except Exception as error:  # one bad site must not end a run of many minutes
         return f"{unit.domain} {unit.seed}: {type(error).__name__}: {error}"
 
@@ -228,7 +336,8 @@ def main(arguments: argparse.Namespace) -> None:
     for name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[name] = "1"
     deadline = time.time() + 60 * arguments.minutes
-    jobs = [(unit, arguments.device, deadline) for unit in list_units(arguments)]
+    network = arguments.network or arguments.device
+    jobs = [(unit, arguments.device, network, deadline) for unit in list_units(arguments)]
     rows: list[Row] = []
     failed: list[str] = []
     done = 0
@@ -240,7 +349,8 @@ def main(arguments: argparse.Namespace) -> None:
             elif result:
                 rows += result
                 done += 1
-                if done % 20 == 0:
+                if done % 5 == 0:
+                    save_rows(rows, arguments.out)
                     print(f"{done} of {len(jobs)} units, {len(rows)} poses", file=sys.stderr, flush=True)
     save_rows(rows, arguments.out)
     print_machine()
@@ -254,6 +364,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--domains", nargs="*", help="kinds of sites (default: all)")
     parser.add_argument("--indoor", type=Path, help="folder with scenes of scans and poses")
     parser.add_argument("--device", default="cpu", help="cpu or cuda (default: %(default)s)")
+    parser.add_argument("--network", help="device of the descriptors (default: that of --device)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes (default: one per core)")
     parser.add_argument("--minutes", type=float, default=1e6, help="start no new site after this time")
     parser.add_argument("-o", "--out", type=Path, default=Path("poses.npz"), help="default: %(default)s")

@@ -53,14 +53,22 @@ class Reference(NamedTuple):
     kind: str  # known, register, or none
 
 
-def read_reference(folder: Path, name: str, p: Floats, q: Floats, device: str) -> Reference:
-    """Read the known pose of a pair, else take that of `wsdesc.register` if it is a success."""
+def read_known_pose(folder: Path, name: str) -> Floats | None:
+    """Read the known pose T_target_source (4, 4) of a pair; None if there is none."""
     if name == "spinning_lidar":
-        return Reference(np.loadtxt(folder / name / "relative.txt").reshape(4, 4), "known")
+        return np.loadtxt(folder / name / "relative.txt").reshape(4, 4)
     if name == "car":
         lines = (folder / name / "carCloudList.csv").read_text(encoding="utf-8").splitlines()
         row = next(line for line in lines if "car_cloud401" in line)
-        return Reference(np.array([float(word) for word in row.split(",")[-16:]]).reshape(4, 4), "known")
+        return np.array([float(word) for word in row.split(",")[-16:]]).reshape(4, 4)
+    return None
+
+
+def read_reference(folder: Path, name: str, p: Floats, q: Floats, device: str) -> Reference:
+    """Read the known pose of a pair, else take that of `wsdesc.register` if it is a success."""
+    known = read_known_pose(folder, name)
+    if known is not None:
+        return Reference(known, "known")
     result = register(p, q, device=device)
     return Reference(result.T_target_source, "register") if result.success else Reference(None, "none")
 

@@ -24,27 +24,46 @@ def measure(
     margin: float,
 ) -> list[FreeSpace]:
     """Measure poses T_target_source (H, 4, 4); see `measure_free_space`."""
-    source_counts = _count(source, images[1], poses, margin)
-    target_counts = _count(target, images[0], inverse(poses), margin)
+    source_counts = count_points(*_sample(source), images[1], poses, margin)
+    target_counts = count_points(*_sample(target), images[0], inverse(poses), margin)
     return [
         FreeSpace(ViewCounts(*s), ViewCounts(*t))
         for s, t in zip(source_counts.tolist(), target_counts.tolist(), strict=True)
     ]
 
 
-def _count(
-    sampled: CpuSurface, image: RangeImage | None, T_viewer_sampled: Floats, margin: float
+def _sample(surface: CpuSurface) -> tuple[Floats, NDArray[np.intp]]:
+    return surface.points[surface.sample], surface.sample_neighbours
+
+
+def count_points(
+    points: Floats,
+    neighbours: NDArray[np.intp],
+    image: RangeImage | None,
+    T_viewer_points: Floats,
+    margin: float,
+    relative_margin: float = RELATIVE_MARGIN,
 ) -> NDArray[np.int64]:
-    """Count the sample in the view of the other scan: (H, fields of `ViewCounts`)."""
-    counts = np.zeros((len(T_viewer_sampled), len(ViewCounts._fields)), np.int64)
+    """Count points in the view of the other scan: (H, fields of `ViewCounts`).
+
+    Args:
+        points: (N, 3).
+        neighbours: (N, 4) indices of nearest other points.
+        image: range image of the other scan; without one all counts are 0.
+        T_viewer_points: poses (H, 4, 4), from the frame of the points to that of the image.
+        margin: distance in front of the surface from which on a point violates free space,
+        relative_margin: plus this share of the range.
+    """
+    counts = np.zeros((len(T_viewer_points), len(ViewCounts._fields)), np.int64)
     if image is not None:
         arguments = (
-            sampled.points[sampled.sample],
-            sampled.sample_neighbours,
-            np.ascontiguousarray(T_viewer_sampled),
+            points,
+            neighbours,
+            np.ascontiguousarray(T_viewer_points),
             image.viewpoint,
             image.free,
             margin,
+            relative_margin,
             counts,
         )
         run_in_chunks(_count_poses, len(counts), *arguments, chunk=_POSES_AT_ONCE)
@@ -52,7 +71,7 @@ def _count(
 
 
 @kernel
-def _count_poses(start, stop, points, neighbours, poses, viewpoint, free, margin, counts):
+def _count_poses(start, stop, points, neighbours, poses, viewpoint, free, margin, relative_margin, counts):
     cells = free.shape[1]
     ranges = free.ravel()
     violates = np.empty(len(points), np.bool_)
@@ -67,7 +86,7 @@ def _count_poses(start, stop, points, neighbours, poses, viewpoint, free, margin
             z = T[2, 0] * a + T[2, 1] * b + T[2, 2] * c + offset[2]
             length = np.sqrt(x * x + y * y + z * z)
             end = ranges[cell_of(x, y, z, cells)] if length > 0 else np.float32(0)
-            slack = margin + RELATIVE_MARGIN * end
+            slack = margin + relative_margin * end
             violates[k] = end > 0 and length < end - slack
             if end > 0:
                 in_view += 1
