@@ -5,8 +5,8 @@
 
 Each synthetic courtyard is scanned from several positions by one spinning LiDAR with 16 to 128 lines. The
 pairs with a true overlap of 0.1 to 0.3 are registered in the rounds of `wsdesc.register`: with given
-viewpoints, with the viewpoints that were detected, and without any. A pose is right if it is off by less than 5° and 12
-resolutions. Writes one line per pair and case, and prints a table.
+viewpoints, with the viewpoints that were detected, and without any. A pose is right if it is off by less
+than 5° and 12 resolutions. Writes one line per pair and case, and prints a table.
 """
 
 from __future__ import annotations
@@ -47,9 +47,8 @@ def register_site(seed: int, network: str) -> list[dict[str, Any]]:
     """Register the pairs of one courtyard that overlap little."""
     from wsdesc.alignment.surface import make_surface
     from wsdesc.cloud.units import working_resolution
-    from wsdesc.cloud.viewpoint import detect_viewpoint
     from wsdesc.datasets.synthetic import overlap, site_scans
-    from wsdesc.descriptor.description import describe
+    from wsdesc.descriptor.description import cleaned_points, describe
 
     scans = site_scans("courtyard", seed, SCANS, SENSORS[seed % len(SENSORS)], OVERLAPS)
     resolution = working_resolution(*(scan.points for scan in scans))
@@ -63,7 +62,7 @@ def register_site(seed: int, network: str) -> list[dict[str, Any]]:
         )
         for scan in scans
     ]
-    detected = [detect_viewpoint(scan.points) for scan in scans]
+    detected = [cleaned_points(scan.points).viewpoint is not None for scan in scans]
     surfaces = [make_surface(d.points) for d in described]
     records = []
     for a, b in itertools.combinations(range(len(scans)), 2):
