@@ -39,11 +39,13 @@ def test_right_pose_has_contacts_and_violates_no_free_space():
 
 def test_figures_of_the_right_pose():
     p, q, view, T = prepared(pose(0.1, -0.15, yaw=0.4))
-    measured = measure(p, q, view, T, p.coarse)
+    measured = measure(p, q, view, T)
     assert 0.3 < measured.visible < 0.8
     assert measured.explained > 0.6
     assert measured.violation < 0.02
-    assert measure(p, q, None, T, p.coarse).violation is None
+    assert measured.shown > 0.6
+    assert measured.side > measured.visible
+    assert measure(p, q, None, T).violation is None
 
 
 def test_pose_improves():

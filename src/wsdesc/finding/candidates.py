@@ -75,8 +75,7 @@ def _agreeing_pairs(thing: SearchObject, poses: Floats) -> NDArray[np.intp]:
 
 def _refine(thing: SearchObject, scene: SearchCloud, poses: Floats) -> list[RefinedPose]:
     """Refine poses, and evaluate them with the scene around each, those of one place together."""
-    fine = _sample(thing, 2 * _POINTS)
-    poses = improve(thing, scene, poses, fine, _FINE_DISTANCES)
+    poses = improve(thing, scene, poses, thing.fine, _FINE_DISTANCES)
     centres = transform(thing.centre[None], poses)[:, 0]
     results: list[RefinedPose | None] = [None] * len(poses)
     for k in range(len(poses)):
@@ -102,8 +101,7 @@ def _with_evidence(
 ) -> list[Candidate]:
     """Measure refined poses and compute their probabilities, most probable first."""
     poses = np.stack([result.T_target_source for result in results])
-    sample = _sample(thing, 2 * _POINTS)
-    quick = quick_features(thing, scene, view, poses, sample)
+    quick = quick_features(thing, scene, view, poses, thing.fine)
     scores = rank(quick)
     overlapping = _overlapping(thing, poses)
     # No contacts determine the pose of a symmetric object. Its poses are right up to the symmetry.
@@ -111,13 +109,14 @@ def _with_evidence(
     least = MIN_CONDITIONING if _conditioning(itself) < MIN_CONDITIONING else 0.0
     evidence, visible = [], []
     for k, (result, figures) in enumerate(zip(results, quick, strict=True)):
-        measured = measure(thing, scene, view, result.T_target_source, sample)
+        measured = measure(thing, scene, view, result.T_target_source)
         rivals = scores[overlapping[k] & (np.arange(len(poses)) != k)]
         score: PoseScore = result.score
         evidence.append(
             Evidence(
                 contact=float(figures[0]),
                 weighted_overlap=score.weighted_overlap_source,
+                side=measured.side,
                 explained=measured.explained,
                 aligned_normals=score.aligned_normals,
                 not_hovering=score.not_hovering,

@@ -27,6 +27,7 @@ class Evidence(NamedTuple):
 
     contact: float  # share of the object's points that touch the scene, weighted by similar normals
     weighted_overlap: float  # share of the object's surface near the scene, each direction weighs the same
+    side: float  # largest share in contact of the points that can be seen from one direction
     explained: float  # share of the scene's points near the object that touch it
     aligned_normals: float  # this and the next four as in `PoseScore`
     not_hovering: float
@@ -44,6 +45,7 @@ class Evidence(NamedTuple):
 FEATURES = {
     "contact": 1,
     "weighted_overlap": 1,
+    "side": 1,
     "explained": 1,
     "aligned_normals": 1,
     "not_hovering": 1,
@@ -62,7 +64,7 @@ def features(poses: Sequence[Evidence]) -> Floats:
     """Return the features (K, F) of poses; NaN where a figure is unknown."""
     rows = [
         [
-            *map(_log_odds, pose[:8]),
+            *map(_log_odds, pose[:9]),
             math.log10(max(pose.conditioning, 1e-4)),
             math.log10(max(pose.votes, 1e-3)),
             pose.advantage,

@@ -23,10 +23,12 @@ from wsdesc.core.geometry import Floats, cell_keys
 from wsdesc.core.planes import NEIGHBOURS, local_planes
 from wsdesc.finding.distance_grid import DistanceGrid
 from wsdesc.finding.pair_features import SPACING
+from wsdesc.finding.view import sides
 
 MIN_POINTS = 50  # of the object and of the scene, at the working resolution
 _FINEST, _COARSEST = 1 / 50, 1 / 25  # working resolution, in diameters of the object
 _MIN_NEIGHBOURS = 8  # points of a local plane of a sparse object
+_FINE = 1500  # points that evidence is measured on
 _BLOCK = 100_000  # points whose planes are fitted at once
 _PLANE = 0.02  # object diameters: a neighbourhood with less root mean square thickness is a plane
 _NOISE = 0.3  # curvature above which points form no surface: normals there are accidental
@@ -53,6 +55,16 @@ class SearchObject(SearchCloud):
     def surface(self) -> Surface:
         """The object, prepared for verification and refinement."""
         return make_surface(self.points)
+
+    @cached_property
+    def fine(self) -> NDArray[np.int64]:
+        """Indices of the points that evidence is measured on."""
+        return np.arange(0, len(self.points), max(1, round(len(self.points) / _FINE)))
+
+    @cached_property
+    def sides(self) -> NDArray[np.bool_]:
+        """Which of the fine points can be seen from directions all around the object, (D, F)."""
+        return sides(self.points[self.fine])
 
     @cached_property
     def distances(self) -> DistanceGrid:

@@ -16,7 +16,7 @@ from wsdesc.cloud.neighbours import NeighbourGrid
 from wsdesc.cloud.units import INDOOR_RESOLUTION
 from wsdesc.core.geometry import Floats, rotate, transform
 from wsdesc.finding.prepare import SearchCloud, SearchObject
-from wsdesc.finding.view import FREE, OUT_OF_VIEW, SEEN, View
+from wsdesc.finding.view import FREE, OUT_OF_VIEW, SEEN, View, facing
 
 CONTACT = 3.0  # resolutions: object points this close to the scene with a similar normal are in contact
 _SIMILAR = np.cos(np.radians(35))  # angle between similar normals
@@ -74,22 +74,22 @@ class Measured(NamedTuple):
     """Figures of one refined pose."""
 
     visible: float  # share of the object's points in contact with the scene
+    side: float  # largest share in contact of the points that can be seen from one direction
     explained: float  # share of the scene's points near the object that touch it
     violation: float | None  # share of the visible points in free space; None without a viewpoint
     shown: float | None  # share of the points that face the viewpoint in contact with the scene
 
 
-def measure(
-    thing: SearchObject, scene: SearchCloud, view: View | None, T: Floats, sample: NDArray[np.int64]
-) -> Measured:
+def measure(thing: SearchObject, scene: SearchCloud, view: View | None, T: Floats) -> Measured:
     """Measure one pose (4, 4) with all points of the scene around it."""
+    sample = thing.fine
     points, normals = transform(thing.points[sample], T), rotate(thing.normals[sample], T)
     _, _, contact = contacts(scene, points, normals, CONTACT)
     violation = shown = None
     if view is not None:
         state = view.classify(points, nearest=_DIRECTIONS)
-        facing = view.facing(points) & (state != OUT_OF_VIEW)
-        shown = float((facing & contact).sum() / (facing.sum() + _PRIOR))
+        front = facing(points, view.viewpoint) & (state != OUT_OF_VIEW)
+        shown = float((front & contact).sum() / (front.sum() + _PRIOR))
         violating = ((state == FREE) & ~contact).sum()
         violation = float(violating / (violating + (state == SEEN).sum() + _PRIOR))
     reach = thing.radius + _AROUND * INDOOR_RESOLUTION
@@ -98,7 +98,8 @@ def measure(
     distance, _ = thing.tree.query(local, distance_upper_bound=_AROUND * INDOOR_RESOLUTION)
     around = max(int(np.isfinite(distance).sum()), 1)
     explained = float((distance < _TOUCHING * INDOOR_RESOLUTION).sum() / around)
-    return Measured(float(contact.mean()), explained, violation, shown)
+    side = float(((thing.sides & contact).sum(axis=1) / (thing.sides.sum(axis=1) + _PRIOR)).max())
+    return Measured(float(contact.mean()), side, explained, violation, shown)
 
 
 def contacts(

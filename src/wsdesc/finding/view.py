@@ -13,6 +13,7 @@ from wsdesc.core.geometry import Floats
 _MARGIN = 3.0  # resolutions in front of or behind the surface that the scanner saw
 _BESIDE = 3.0  # resolutions between a point's direction and that of a measured point
 FREE, SEEN, HIDDEN, OUT_OF_VIEW = 1, 0, -1, 2  # states of a point
+_SIDES, _FAR = 32, 10.0  # directions from which an object is seen, and how far from it, in sizes
 _COVERING = 12  # points of an object in similar directions, of which the nearest ones hide the others
 
 
@@ -45,12 +46,23 @@ class View:
         state[~in_view] = OUT_OF_VIEW
         return state.reshape(points.shape[:-1])
 
-    def facing(self, points: Floats) -> NDArray[np.bool_]:
-        """Find the points (N, 3) of an object that no other of them hides from the viewpoint."""
-        offsets = points - self.viewpoint
-        distance = np.maximum(np.linalg.norm(offsets, axis=1), 1e-9)
-        directions = offsets / distance[:, None]
-        beside = _BESIDE * INDOOR_RESOLUTION / float(np.median(distance))
-        near = cKDTree(directions).query(directions, min(_COVERING, len(points)), beside)[1]
-        nearest = np.append(distance, np.inf)[near].min(axis=-1)  # missing neighbours have the index N
-        return np.asarray(distance < nearest + _MARGIN * INDOOR_RESOLUTION)
+
+def facing(points: Floats, viewpoint: Floats) -> NDArray[np.bool_]:
+    """Find the points (N, 3) of an object that no other of them hides from a viewpoint."""
+    offsets = points - viewpoint
+    distance = np.maximum(np.linalg.norm(offsets, axis=1), 1e-9)
+    directions = offsets / distance[:, None]
+    beside = _BESIDE * INDOOR_RESOLUTION / float(np.median(distance))
+    near = cKDTree(directions).query(directions, min(_COVERING, len(points)), distance_upper_bound=beside)[1]
+    nearest = np.append(distance, np.inf)[near.reshape(len(points), -1)].min(axis=1)  # N: no neighbour
+    return np.asarray(distance < nearest + _MARGIN * INDOOR_RESOLUTION)
+
+
+def sides(points: Floats) -> NDArray[np.bool_]:
+    """Return (D, N): which points (N, 3) of an object can be seen from directions all around it."""
+    k = np.arange(_SIDES) + 0.5
+    z, turn = 1 - 2 * k / _SIDES, np.pi * (1 + 5**0.5) * k  # a spiral over the sphere
+    ring = np.sqrt(1 - z * z)
+    directions = np.stack([ring * np.cos(turn), ring * np.sin(turn), z], axis=1)
+    centre, size = points.mean(axis=0), float(np.ptp(points, axis=0).max())
+    return np.stack([facing(points, centre + _FAR * size * direction) for direction in directions])
