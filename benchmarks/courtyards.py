@@ -1,6 +1,6 @@
 """Register LiDAR scans of courtyards with 4-fold repetition that overlap little, with and without viewpoints.
 
-    python -m benchmarks.courtyards --sites 60 -o courtyards.jsonl
+    python -m benchmarks.courtyards --sites 120 -o courtyards.jsonl
     python -m benchmarks.courtyards --show courtyards.jsonl
 
 Each synthetic courtyard is scanned from several positions by one spinning LiDAR with 16 to 128 lines. The
@@ -35,21 +35,16 @@ SCANS = 6  # per site
 MAX_ROTATION, MAX_TRANSLATION = 5.0, 0.3  # degrees and metres of the model
 
 
-def list_seeds(first: int, sites: int) -> list[int]:
-    """List the seeds of courtyards with 4-fold repetition."""
-    from wsdesc.datasets.synthetic.sites import build_site
-
-    seeds = (seed for seed in itertools.count(first) if build_site("courtyard", seed).fold == FOLD)
-    return list(itertools.islice(seeds, sites))
-
-
-def register_site(seed: int, network: str) -> list[dict[str, Any]]:
-    """Register the pairs of one courtyard that overlap little."""
+def register_site(seed: int, device: str) -> list[dict[str, Any]]:
+    """Register the pairs of one courtyard that overlap little; none if its repetition is not 4-fold."""
     from wsdesc.alignment.surface import make_surface
     from wsdesc.cloud.units import working_resolution
     from wsdesc.datasets.synthetic import overlap, site_scans
+    from wsdesc.datasets.synthetic.sites import build_site
     from wsdesc.descriptor.description import cleaned_points, describe
 
+    if build_site("courtyard", seed).fold != FOLD:
+        return []
     scans = site_scans("courtyard", seed, SCANS, SENSORS[seed % len(SENSORS)], OVERLAPS)
     resolution = working_resolution(*(scan.points for scan in scans))
     described = [
@@ -58,8 +53,8 @@ def register_site(seed: int, network: str) -> list[dict[str, Any]]:
             keypoints=ROUNDS[-1][0],
             resolution=resolution,
             viewpoint=(0, 0, 0),
-            device=network,
-        )
+            device=device,
+        ).to(device)
         for scan in scans
     ]
     detected = [cleaned_points(scan.points).viewpoint is not None for scan in scans]
@@ -69,7 +64,7 @@ def register_site(seed: int, network: str) -> list[dict[str, Any]]:
         p, q = described[a], described[b]
         T = inverse(q.T_scan_local) @ inverse(scans[b].T_world_scan) @ scans[a].T_world_scan @ p.T_scan_local
         T[:3, 3] /= p.unit
-        points = [d.points.numpy() for d in (p, q)]
+        points = [d.points.cpu().numpy() for d in (p, q)]
         shared = min(overlap(*points, T), overlap(*points[::-1], inverse(T)))
         if not OVERLAPS[0] <= shared < OVERLAPS[1]:
             continue
@@ -150,13 +145,13 @@ def summarise(records: list[dict[str, Any]]) -> list[list[str]]:
 
 
 def _work(job: tuple[int, str, float]) -> list[dict[str, Any]]:
-    seed, network, deadline = job
+    seed, device, deadline = job
     if time.time() > deadline:
         return []
     import torch
 
     torch.set_num_threads(1)
-    return register_site(seed, network)
+    return register_site(seed, device)
 
 
 def main(arguments: argparse.Namespace) -> None:
@@ -168,7 +163,10 @@ def main(arguments: argparse.Namespace) -> None:
     for name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[name] = "1"
     deadline = time.time() + 60 * arguments.minutes
-    jobs = [(seed, arguments.network, deadline) for seed in list_seeds(arguments.first, arguments.sites)]
+    jobs = [
+        (seed, arguments.device, deadline)
+        for seed in range(arguments.first, arguments.first + arguments.sites)
+    ]
     records: list[dict[str, Any]] = []
     with (
         arguments.out.open("w", encoding="utf-8") as file,
@@ -184,9 +182,11 @@ def main(arguments: argparse.Namespace) -> None:
 
 if __name__ == "__main__":
     parser = make_parser("courtyards", __doc__)
-    parser.add_argument("--sites", type=int, default=60, help="number of courtyards (default: %(default)s)")
+    parser.add_argument(
+        "--sites", type=int, default=120, help="courtyards; those without 4-fold repetition are skipped"
+    )
     parser.add_argument("--first", type=int, default=90_000, help="first seed (default: %(default)s)")
-    parser.add_argument("--network", default="cpu", help="device of the descriptors: cpu or cuda")
+    parser.add_argument("--device", default="cpu", help="cpu or cuda (default: %(default)s)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes (default: one per core)")
     parser.add_argument("--minutes", type=float, default=1e6, help="start no new site after this time")
     parser.add_argument(
