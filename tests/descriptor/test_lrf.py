@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 
 import pytest
 import torch
@@ -48,26 +49,29 @@ def largest_difference(a: Tensor, b: Tensor) -> Tensor:
 def test_numba_equals_the_reference(kitchen: Tensor, desk: Tensor) -> None:
     for scan in (kitchen, desk):
         keypoints = keypoints_of(scan)
-        fast, slow = (local_frames(scan, keypoints, RADIUS, backend=backend) for backend in BACKENDS)
-        assert torch.equal(fast.reliable, slow.reliable)
-        assert largest_difference(fast.frames, slow.frames)[fast.reliable].amax() < 1e-4
-        for frames in (fast, slow):
-            assert_frames(frames)
+        for outer in (None, 2 * RADIUS):
+            fast, slow = (local_frames(scan, keypoints, RADIUS, outer, backend=b) for b in BACKENDS)
+            assert torch.equal(fast.reliable, slow.reliable)
+            assert largest_difference(fast.frames, slow.frames)[fast.reliable].amax() < 1e-4
+            for frames in (fast, slow):
+                assert_frames(frames)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_equals_the_definition(backend: str, dtype: torch.dtype) -> None:
+@pytest.mark.parametrize(("radius", "outer"), [(RADIUS, RADIUS), (0.15, 0.25)])
+def test_equals_the_definition(backend: str, dtype: torch.dtype, radius: float, outer: float) -> None:
     points = (random(400) * torch.tensor([0.15, 0.12, 0.04])).to(dtype)
     keypoint = points[0].double()
-    matrices = local_frames(points, points[:1], RADIUS, backend=backend).frames[0].double()
+    matrices = local_frames(points, points[:1], radius, outer, backend=backend).frames[0].double()
     offset = points[1:].double() - keypoint
-    offset = offset[offset.norm(dim=1) <= RADIUS]
-    values, vectors = torch.linalg.eigh(offset.T @ offset)
+    inner = offset[offset.norm(dim=1) <= radius]
+    values, vectors = torch.linalg.eigh(inner.T @ inner)
     assert values[1] > 2 * values[0]
+    offset = offset[offset.norm(dim=1) <= outer]
     z = vectors[:, 0] * torch.sign(-(offset @ vectors[:, 0]).sum())
     height = offset @ z
-    weight = (RADIUS - offset.norm(dim=1)) ** 2 * height**2
+    weight = (outer - offset.norm(dim=1)) ** 2 * height**2
     x = (weight[:, None] * (offset - height[:, None] * z)).sum(0)
     expected = torch.stack([x / x.norm(), torch.linalg.cross(z, x / x.norm()), z], dim=1)
     torch.testing.assert_close(matrices, expected, rtol=0, atol=1e-5)
@@ -206,6 +210,7 @@ def test_no_gradient_flows_through_frames() -> None:
         ({"keypoints": torch.empty(0, 3)}, "keypoints"),
         ({"radius": 0.0}, "radius"),
         ({"radius": -1.0}, "radius"),
+        ({"orientation_radius": 0.1}, "smaller than the radius"),
         ({"backend": "cobol"}, "cobol"),
         ({"backend": "triton"}, "triton"),
     ],
@@ -219,9 +224,9 @@ def test_invalid_arguments(change: dict[str, object], message: str) -> None:
 def test_cuda_equals_the_reference_and_the_cpu(kitchen: Tensor, desk: Tensor) -> None:
     for scan in (kitchen, desk):
         keypoints = keypoints_of(scan)
-        cpu = local_frames(scan, keypoints, RADIUS)
-        for backend in ("triton", "reference"):
-            cuda = local_frames(scan.cuda(), keypoints.cuda(), RADIUS, backend=backend)
+        for outer, backend in product((None, 2 * RADIUS), ("triton", "reference")):
+            cpu = local_frames(scan, keypoints, RADIUS, outer)
+            cuda = local_frames(scan.cuda(), keypoints.cuda(), RADIUS, outer, backend=backend)
             both = cuda.reliable.cpu() & cpu.reliable
             assert (cuda.reliable.cpu() != cpu.reliable).sum() <= 1  # rounding at a threshold
             assert largest_difference(cuda.frames.cpu(), cpu.frames)[both].amax() < 1e-4

@@ -83,7 +83,7 @@ class WSDesc(nn.Module):
     def prepare_grid(self, grid: NeighbourGrid, keypoints: Tensor) -> DescriptorInput:
         """Build the frames for an existing grid, in metres and precision of the model."""
         if self.options.use_frames:
-            frames = local_frames(grid, keypoints, self.options.frame_radius).frames
+            frames = self._frames(grid, keypoints).frames
         else:
             frames = torch.eye(3).to(keypoints).expand(len(keypoints), 3, 3)
         return DescriptorInput(None, grid, keypoints, frames)
@@ -109,7 +109,7 @@ class WSDesc(nn.Module):
 
     def frames(self, points: Tensor, keypoints: Tensor, unit: float = 1.0) -> LocalFrames:
         """Compute the frames of `forward`, and whether they are reliable; arguments as in `forward`."""
-        return local_frames(*self._to_metres(points, keypoints, unit), self.options.frame_radius)
+        return self._frames(*self._to_metres(points, keypoints, unit))
 
     def accelerate(self, precision: Precision = "bf16", compile: bool = True) -> Self:
         """Run the network faster on CUDA; this has no effect on the CPU.
@@ -161,6 +161,9 @@ class WSDesc(nn.Module):
         model = cls(**options.model_dump())
         model.load_state_dict(tensors)
         return model.to(device).eval()
+
+    def _frames(self, points: Tensor | NeighbourGrid, keypoints: Tensor) -> LocalFrames:
+        return local_frames(points, keypoints, self.options.frame_radius, self.options.orientation_radius)
 
     def _to_metres(self, points: Tensor, keypoints: Tensor, unit: float) -> tuple[Tensor, Tensor]:
         """Convert both to metres and precision of the model.

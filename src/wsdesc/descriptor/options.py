@@ -20,7 +20,14 @@ class DescriptorOptions(Options):
     Defaults are those of the paper. Lengths are metres of the model: a `unit` scales a scan to them.
     """
 
-    frame_radius: float = Field(0.3, gt=0, description="Radius of the neighbourhood that defines a frame.")
+    frame_radius: float = Field(
+        0.3, gt=0, description="Radius of the neighbourhood that gives the axis z of a frame."
+    )
+    orientation_radius: float | None = Field(
+        None,
+        gt=0,
+        description="Radius of the neighbourhood that gives the sign of z, and x (default: frame_radius).",
+    )
     use_frames: bool = Field(
         True, description="Align voxel grids with local frames. Without, descriptors change with rotation."
     )
@@ -46,10 +53,13 @@ class DescriptorOptions(Options):
     dimension: int = Field(32, ge=1, le=4096, description="Length of a descriptor.")
 
     @model_validator(mode="after")
-    def _check_support_range(self) -> Self:
+    def _check_lengths(self) -> Self:
         low, high = self.support_range
         if not 0 < low <= self.support_start <= high:
             raise ValueError(f"support_start {self.support_start} must lie in support_range [{low}, {high}]")
+        outer = self.orientation_radius
+        if outer is not None and outer < self.frame_radius:
+            raise ValueError(f"orientation_radius {outer} must not be below frame_radius {self.frame_radius}")
         return self
 
 

@@ -14,17 +14,18 @@ from wsdesc.core.planes import diagonalise
 from wsdesc.descriptor.lrf.reference import FLATNESS, MIN_NEIGHBOURS, SHARPNESS, LocalFrames
 
 
-def local_frames(grid: NeighbourGrid, keypoints: Tensor, radius: float) -> LocalFrames:
+def local_frames(grid: NeighbourGrid, keypoints: Tensor, radius: float, outer: float) -> LocalFrames:
     """Compute the frames of keypoints (K, 3); see `wsdesc.local_frames`."""
     frames = torch.empty(len(keypoints), 3, 3, dtype=keypoints.dtype)
     reliable = torch.empty(len(keypoints), dtype=torch.bool)
-    typed_radius = keypoints.numpy().dtype.type(radius)
+    typed = keypoints.numpy().dtype.type
     run_in_chunks(
         _frames,
         len(keypoints),
         *grid.arrays(),
         keypoints.numpy(),
-        typed_radius,
+        typed(radius),
+        typed(outer),
         frames.numpy(),
         reliable.numpy(),
     )
@@ -33,7 +34,18 @@ def local_frames(grid: NeighbourGrid, keypoints: Tensor, radius: float) -> Local
 
 @kernel
 def _frames(
-    start, stop, points, centres, radii, branch_centres, branch_radii, keypoints, radius, frames, reliable
+    start,
+    stop,
+    points,
+    centres,
+    radii,
+    branch_centres,
+    branch_radii,
+    keypoints,
+    radius,
+    outer,
+    frames,
+    reliable,
 ):
     leaves = np.empty(len(radii), np.int32)
     near = np.empty((len(radii) * LEAF, 3))  # offsets of the neighbours
@@ -41,17 +53,20 @@ def _frames(
     vec = np.empty((3, 3))
     for k in range(start, stop):
         x, y, z = keypoints[k, 0], keypoints[k, 1], keypoints[k, 2]
-        n = 0
+        n, inner = 0, 0
         for i in range(9):
             cov[i // 3, i % 3] = 0
-        for i in range(walk_leaves(centres, radii, branch_centres, branch_radii, x, y, z, radius, leaves)):
+        for i in range(walk_leaves(centres, radii, branch_centres, branch_radii, x, y, z, outer, leaves)):
             for p in range(leaves[i] * LEAF, min((leaves[i] + 1) * LEAF, len(points))):
                 dx, dy, dz = points[p, 0] - x, points[p, 1] - y, points[p, 2] - z
                 squared = dx * dx + dy * dy + dz * dz
-                if squared > radius * radius or squared == 0:
+                if squared > outer * outer or squared == 0:
                     continue
                 near[n, 0], near[n, 1], near[n, 2] = dx, dy, dz
                 n += 1
+                if squared > radius * radius:
+                    continue
+                inner += 1
                 a, b, c = np.float64(dx), np.float64(dy), np.float64(dz)
                 cov[0, 0] += a * a
                 cov[0, 1] += a * b
@@ -62,10 +77,10 @@ def _frames(
         for i in range(9):
             frames[k, i // 3, i % 3] = i % 4 == 0
         reliable[k] = False
-        if n > 0:
+        if inner > 0:
             unique = smallest_eigenvector(cov, vec)
             reliable[k] = (
-                _orient(near, n, np.float64(radius), vec, frames[k]) and unique and n >= MIN_NEIGHBOURS
+                _orient(near, n, np.float64(outer), vec, frames[k]) and unique and inner >= MIN_NEIGHBOURS
             )
 
 

@@ -18,19 +18,19 @@ from wsdesc.descriptor.lrf.reference import (
 _LEAVES_PER_TILE = 4
 
 
-def local_frames(grid: NeighbourGrid, keypoints: Tensor, radius: float) -> LocalFrames:
+def local_frames(grid: NeighbourGrid, keypoints: Tensor, radius: float, outer: float) -> LocalFrames:
     """Compute the frames of keypoints (K, 3); see `wsdesc.local_frames`."""
-    leaves, start = grid.leaves_near(keypoints, keypoints.new_full((len(keypoints),), radius))
-    arguments = (grid.points, len(grid.points), leaves, start, keypoints, radius)
+    leaves, start = grid.leaves_near(keypoints, keypoints.new_full((len(keypoints),), outer))
+    arguments = (grid.points, len(grid.points), leaves, start, keypoints)
     constants = {"LEAF": LEAF, "TILE": _LEAVES_PER_TILE, "num_warps": 1}
-    sums = keypoints.new_empty(len(keypoints), 10).double()
-    _sum_covariance[(len(keypoints),)](*arguments, sums, **constants)
+    sums = keypoints.new_empty(len(keypoints), 7).double()
+    _sum_covariance[(len(keypoints),)](*arguments, radius, sums, **constants)
     covariance = sums[:, [0, 1, 2, 1, 3, 4, 2, 4, 5]].view(-1, 3, 3)
     z, unique = smallest_eigenvectors(covariance)
-    x_sums = sums.new_empty(len(keypoints), 5)
-    _sum_x[(len(keypoints),)](*arguments, z.contiguous(), x_sums, **constants)
-    z, signed = orient_z(z, sums[:, 6:9], x_sums[:, 4], FLATNESS * radius * sums[:, 9])
-    return build_frames(z, x_sums[:, :3], x_sums[:, 3], sums[:, 9], unique & signed, keypoints.dtype)
+    x_sums = sums.new_empty(len(keypoints), 9)
+    _sum_x[(len(keypoints),)](*arguments, outer, z.contiguous(), x_sums, **constants)
+    z, signed = orient_z(z, x_sums[:, 5:8], x_sums[:, 4], FLATNESS * outer * x_sums[:, 8])
+    return build_frames(z, x_sums[:, :3], x_sums[:, 3], sums[:, 6], unique & signed, keypoints.dtype)
 
 
 @triton.jit
@@ -64,7 +64,7 @@ def _sum_covariance(
     x, y, z = tl.load(keypoints + 3 * k), tl.load(keypoints + 3 * k + 1), tl.load(keypoints + 3 * k + 2)
     begin, stop = tl.load(start + k), tl.load(start + k + 1)
     xx = tl.zeros((TILE, LEAF), tl.float64)
-    xy, xz, yy, yz, zz, sx, sy, sz, count = xx, xx, xx, xx, xx, xx, xx, xx, xx
+    xy, xz, yy, yz, zz, count = xx, xx, xx, xx, xx, xx
     for i in range(begin, stop, TILE):
         dx, dy, dz, near = _neighbours(points, n, leaves, i, stop, x, y, z, radius, LEAF, TILE)
         xx += dx * dx
@@ -73,21 +73,15 @@ def _sum_covariance(
         yy += dy * dy
         yz += dy * dz
         zz += dz * dz
-        sx += dx
-        sy += dy
-        sz += dz
         count += near.to(tl.float64)
-    out = sums + 10 * k
+    out = sums + 7 * k
     tl.store(out, _total(xx))
     tl.store(out + 1, _total(xy))
     tl.store(out + 2, _total(xz))
     tl.store(out + 3, _total(yy))
     tl.store(out + 4, _total(yz))
     tl.store(out + 5, _total(zz))
-    tl.store(out + 6, _total(sx))
-    tl.store(out + 7, _total(sy))
-    tl.store(out + 8, _total(sz))
-    tl.store(out + 9, _total(count))
+    tl.store(out + 6, _total(count))
 
 
 @triton.jit
@@ -97,9 +91,13 @@ def _sum_x(points, n, leaves, start, keypoints, radius, axis, x_sums, LEAF: tl.c
     zx, zy, zz = tl.load(axis + 3 * k), tl.load(axis + 3 * k + 1), tl.load(axis + 3 * k + 2)
     begin, stop = tl.load(start + k), tl.load(start + k + 1)
     px = tl.zeros((TILE, LEAF), tl.float64)
-    py, pz, x_lengths, heights = px, px, px, px
+    py, pz, x_lengths, heights, sx, sy, sz, count = px, px, px, px, px, px, px, px
     for i in range(begin, stop, TILE):
         dx, dy, dz, near = _neighbours(points, n, leaves, i, stop, x, y, z, radius, LEAF, TILE)
+        sx += dx
+        sy += dy
+        sz += dz
+        count += near.to(tl.float64)
         height = dx * zx + dy * zy + dz * zz
         fade = radius - tl.sqrt(dx * dx + dy * dy + dz * dz)
         weight = tl.where(near, fade * fade * height * height, 0.0)
@@ -111,9 +109,13 @@ def _sum_x(points, n, leaves, start, keypoints, radius, axis, x_sums, LEAF: tl.c
         pz += weight * dz
         x_lengths += weight * tl.sqrt(dx * dx + dy * dy + dz * dz)
         heights += tl.abs(height)
-    out = x_sums + 5 * k
+    out = x_sums + 9 * k
     tl.store(out, _total(px))
     tl.store(out + 1, _total(py))
     tl.store(out + 2, _total(pz))
     tl.store(out + 3, _total(x_lengths))
     tl.store(out + 4, _total(heights))
+    tl.store(out + 5, _total(sx))
+    tl.store(out + 6, _total(sy))
+    tl.store(out + 7, _total(sz))
+    tl.store(out + 8, _total(count))

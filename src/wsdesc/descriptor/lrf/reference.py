@@ -24,27 +24,28 @@ class LocalFrames(NamedTuple):
     reliable: Tensor  # (K,) bool
 
 
-def local_frames(grid: NeighbourGrid, keypoints: Tensor, radius: float) -> LocalFrames:
+def local_frames(grid: NeighbourGrid, keypoints: Tensor, radius: float, outer: float) -> LocalFrames:
     """Compute the frames of keypoints (K, 3), in chunks that bound the memory; see `wsdesc.local_frames`."""
     chunk = max(1, _PAIRS_PER_CHUNK // len(grid.points))
-    parts = [_frames(grid.points, part, radius) for part in keypoints.split(chunk)]
+    parts = [_frames(grid.points, part, radius, outer) for part in keypoints.split(chunk)]
     return LocalFrames(torch.cat([p.frames for p in parts]), torch.cat([p.reliable for p in parts]))
 
 
-def _frames(points: Tensor, keypoints: Tensor, radius: float) -> LocalFrames:
+def _frames(points: Tensor, keypoints: Tensor, radius: float, outer: float) -> LocalFrames:
     offset = points - keypoints[:, None]  # (K, N, 3)
     squared = offset.square().sum(-1)
-    near = (squared <= radius * radius) & (squared > 0)
+    inner = (squared <= radius * radius) & (squared > 0)
+    near = (squared <= outer * outer) & (squared > 0)
     offset = (offset * near[..., None]).double()  # zero for points that are not neighbours
-    covariance = offset.mT @ offset  # (K, 3, 3)
+    covariance = (offset * inner[..., None]).mT @ offset  # (K, 3, 3)
     z, unique = smallest_eigenvectors(covariance)
     height = (offset @ z[..., None]).squeeze(-1)  # (K, N)
-    weight = (radius - offset.norm(dim=-1)).square() * height.square() * near
+    weight = (outer - offset.norm(dim=-1)).square() * height.square() * near
     tangent = offset - height[..., None] * z[:, None]
     x_sum = (weight[..., None] * tangent).sum(1)
     x_lengths = (weight * tangent.norm(dim=-1)).sum(1)
-    z, signed = orient_z(z, offset.sum(1), height.abs().sum(1), FLATNESS * radius * near.sum(1))
-    return build_frames(z, x_sum, x_lengths, near.sum(1), unique & signed, keypoints.dtype)
+    z, signed = orient_z(z, offset.sum(1), height.abs().sum(1), FLATNESS * outer * near.sum(1))
+    return build_frames(z, x_sum, x_lengths, inner.sum(1), unique & signed, keypoints.dtype)
 
 
 def smallest_eigenvectors(covariance: Tensor) -> tuple[Tensor, Tensor]:
@@ -81,7 +82,7 @@ def build_frames(
         z: Unit vectors (K, 3).
         x_sum: Weighted sums (K, 3) of the neighbours' offsets in the tangent plane.
         x_lengths: Sums (K,) of the lengths of the terms of `x_sum`.
-        count: Numbers of neighbours (K,).
+        count: Numbers of neighbours (K,) that gave z.
         reliable: Whether z is reliable (K,).
         dtype: Number type of the frames.
     """
