@@ -32,10 +32,10 @@ from benchmarks.reconstruct import PlacedScan, ReconstructionRun, report_rows, w
 from wsdesc.cloud.units import INDOOR_RESOLUTION, measure
 from wsdesc.core.executors import choose_executor
 from wsdesc.core.progress import Advance
-from wsdesc.reconstruction.loop_closure import place_scans
 from wsdesc.reconstruction.options import ReconstructOptions
 from wsdesc.reconstruction.pair_selection import first_pairs
 from wsdesc.reconstruction.pipeline import reconstruct
+from wsdesc.reconstruction.placement import place_scans
 from wsdesc.reconstruction.places import KEYPOINTS, Places
 from wsdesc.reconstruction.pose_graph import Edge
 from wsdesc.reconstruction.signature import aggregate, codebook

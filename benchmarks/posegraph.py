@@ -26,7 +26,8 @@ from benchmarks.common import make_parser, print_machine, print_rows, run_comman
 from wsdesc.alignment.information import Information
 from wsdesc.core.geometry import inverse
 from wsdesc.reconstruction.disambiguation import choose_candidates
-from wsdesc.reconstruction.loop_closure import check_edges, place_scans
+from wsdesc.reconstruction.loop_closure import check_edges
+from wsdesc.reconstruction.placement import place_scans
 from wsdesc.reconstruction.pose_graph import Edge, solve
 
 SPACING, NEIGHBOURS, RADIUS = 0.75, 12, 1.5  # metres, edges per scan, metres

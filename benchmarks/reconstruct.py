@@ -83,17 +83,21 @@ def move_randomly(points: np.ndarray, rng: np.random.Generator) -> tuple[np.ndar
     return transform(points, T), inverse(T)
 
 
-def write_shuffled(folder: Path, scans: list[PlacedScan], seed: int) -> dict[str, KnownScan]:
-    """Write scans (place, T_world_scan, points), moved and shuffled; return the truth by file name."""
+def write_shuffled(
+    folder: Path, scans: list[PlacedScan], seed: int, *, moved: bool = True
+) -> dict[str, KnownScan]:
+    """Write scans (place, T_world_scan, points) shuffled, and moved at random; return the truth by name."""
     rng = np.random.default_rng(seed)
     truth = {}
     for number, k in enumerate(rng.permutation(len(scans))):
         place, T_world_scan, points = scans[k]
-        moved, T_scan_moved = move_randomly(points, rng)
-        write_points(folder / f"scan_{number:04d}.ply", moved)
+        T_scan_moved = np.eye(4)
+        if moved:
+            points, T_scan_moved = move_randomly(points, rng)
+        write_points(folder / f"scan_{number:04d}.ply", points)
         T = None if T_world_scan is None else T_world_scan @ T_scan_moved
         truth[f"scan_{number:04d}.ply"] = KnownScan(
-            place, T, moved.mean(axis=0), float(np.ptp(points, axis=0).max()), moved[::3]
+            place, T, points.mean(axis=0), float(np.ptp(scans[k][2], axis=0).max()), points[::3]
         )
     return truth
 

@@ -7,7 +7,7 @@ from scipy.spatial.transform import Rotation
 
 from wsdesc.alignment.information import Information
 from wsdesc.core.geometry import inverse
-from wsdesc.reconstruction.loop_closure import PlacedEdge, Placement
+from wsdesc.reconstruction.placement import PlacedEdge, Placement
 from wsdesc.reconstruction.pose_graph import Edge, solve
 
 UTM = np.array([448_123.0, 5_411_987.0, 312.0])  # metres

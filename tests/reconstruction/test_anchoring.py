@@ -14,8 +14,8 @@ from wsdesc.reconstruction.covariance import diagonal_blocks_of_inverse
 from wsdesc.reconstruction.georeference import georeference
 from wsdesc.reconstruction.known import Known, PosePrior
 from wsdesc.reconstruction.least_squares import Problem, _exp
-from wsdesc.reconstruction.loop_closure import PlacedEdge, Placement
 from wsdesc.reconstruction.options import KnownOptions
+from wsdesc.reconstruction.placement import PlacedEdge, Placement
 from wsdesc.reconstruction.pose_graph import Edge, edge_factor, solve
 
 RESOLUTION = 0.025  # so that a model metre is a metre

@@ -7,7 +7,7 @@ from scipy.spatial.transform import Rotation
 from wsdesc.alignment.information import Information
 from wsdesc.core.geometry import inverse
 from wsdesc.reconstruction.disambiguation import LOOP_TOLERANCE, choose_candidates, displacements
-from wsdesc.reconstruction.loop_closure import place_scans
+from wsdesc.reconstruction.placement import place_scans
 from wsdesc.reconstruction.pose_graph import Edge
 
 INFORMATION = Information(0.3 * np.eye(6), np.zeros(3), 1.0, 0.5, 2000)

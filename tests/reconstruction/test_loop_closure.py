@@ -15,9 +15,9 @@ from wsdesc.reconstruction.loop_closure import (
     check_edges,
     displacement,
     find_loops,
-    place_scans,
     reject_contradictions,
 )
+from wsdesc.reconstruction.placement import place_scans
 from wsdesc.reconstruction.pose_graph import Edge
 
 INFORMATION = Information(0.3 * np.eye(6), np.zeros(3), 1.0, 0.5, 2000)

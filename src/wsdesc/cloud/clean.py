@@ -10,6 +10,7 @@ import numpy as np
 from wsdesc.cloud.cloud import Cloud, all_finite, as_points
 from wsdesc.cloud.local_frame import local_frame, to_local
 from wsdesc.cloud.viewpoint import Viewpoint, ViewpointOption, find_viewpoint
+from wsdesc.cloud.viewpoint_search import search_viewpoint
 from wsdesc.core.errors import InputError
 from wsdesc.core.geometry import inverse, transform
 
@@ -63,7 +64,9 @@ def clean(points: Any) -> Cleaned:
     return Cleaned(local, T_scan_local, finite[first])
 
 
-def clean_cloud(cloud: Cloud, viewpoint: ViewpointOption = None, name: str = "viewpoint") -> Cleaned:
+def clean_cloud(
+    cloud: Cloud, viewpoint: ViewpointOption = None, name: str = "viewpoint", *, search: bool = False
+) -> Cleaned:
     """Clean a cloud, and find its viewpoint.
 
     Args:
@@ -71,6 +74,8 @@ def clean_cloud(cloud: Cloud, viewpoint: ViewpointOption = None, name: str = "vi
         viewpoint: None takes the viewpoint from the file, or detects it, except for sampled meshes; three
             numbers give it, in the coordinates of the cloud; "none" uses none.
         name: what error messages call the viewpoint.
+        search: also search for the viewpoint of a moved scan, which takes about a second; see
+            `search_viewpoint`.
 
     Raises:
         InputError: no finite point is left, or the viewpoint is not a position near the scan.
@@ -78,10 +83,12 @@ def clean_cloud(cloud: Cloud, viewpoint: ViewpointOption = None, name: str = "vi
     cleaned = clean(cloud.points)
     if viewpoint is None and cloud.sampled:
         viewpoint = "none"
-    return replace(
-        cleaned,
-        viewpoint=find_viewpoint(cleaned.points, cleaned.T_scan_local, viewpoint, cloud.viewpoint, name),
-    )
+    found = find_viewpoint(cleaned.points, cleaned.T_scan_local, viewpoint, cloud.viewpoint, name)
+    if found is None and viewpoint is None and search:
+        place = search_viewpoint(cleaned.points)
+        if place is not None:
+            found = Viewpoint(transform(place[None], cleaned.T_scan_local)[0], "detected")
+    return replace(cleaned, viewpoint=found)
 
 
 def first_occurrences(points: np.ndarray) -> np.ndarray:

@@ -247,13 +247,14 @@ def _count_hidden(points, place, cells, nearest, counts):  # type: ignore[no-unt
 def _unevenness(points: NDArray[np.float32], place: NDArray[np.float32]) -> float:
     """Measure how unevenly the directions from a place are distributed; 1 if all filled cells are equal."""
     counts = np.zeros(6 * _EVENNESS_CELLS**2, np.int64)
-    _count_cells(points, place, _EVENNESS_CELLS, counts)
+    count_cells(points, place, _EVENNESS_CELLS, counts)
     filled = counts[counts > 0]
     return float(np.square(filled).mean() / np.square(filled.mean()))
 
 
 @kernel
-def _count_cells(points, place, cells, counts):  # type: ignore[no-untyped-def]
+def count_cells(points, place, cells, counts):  # type: ignore[no-untyped-def]
+    """Count the points in each direction cell, seen from a place."""
     for k in range(len(points)):
         x, y, z = points[k, 0] - place[0], points[k, 1] - place[1], points[k, 2] - place[2]
         if x != 0 or y != 0 or z != 0:

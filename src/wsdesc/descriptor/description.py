@@ -320,12 +320,14 @@ def prepare_scan(
     )
 
 
-def cleaned_points(scan: Scan, viewpoint: ViewpointOption = None, name: str = "viewpoint") -> Cleaned:
+def cleaned_points(
+    scan: Scan, viewpoint: ViewpointOption = None, name: str = "viewpoint", *, search: bool = False
+) -> Cleaned:
     """Read the scan, in any form that `as_cloud` takes; drop duplicates and points that are not finite.
 
     The viewpoint is found as in `clean_cloud`.
     """
-    return clean_cloud(as_cloud(scan), viewpoint, name)
+    return clean_cloud(as_cloud(scan), viewpoint, name, search=search)
 
 
 def load_model(model: str | Path | WSDesc, device: str = "auto") -> tuple[WSDesc, str]:

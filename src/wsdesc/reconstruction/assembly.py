@@ -19,7 +19,7 @@ from wsdesc.core.progress import ProgressHook
 from wsdesc.reconstruction.georeference import Georeferenced, georeference
 from wsdesc.reconstruction.jobs import DescribedScan, DescribeJob, DescribeSettings
 from wsdesc.reconstruction.known import Known
-from wsdesc.reconstruction.loop_closure import MIN_CONFIDENCE_UNCONFIRMED, KeptEdge, Placement, place_scans
+from wsdesc.reconstruction.loop_closure import MIN_CONFIDENCE_UNCONFIRMED
 from wsdesc.reconstruction.model_file import ModelPair, ModelScan, ModelState
 from wsdesc.reconstruction.options import ReconstructOptions
 from wsdesc.reconstruction.pair_selection import (
@@ -30,6 +30,7 @@ from wsdesc.reconstruction.pair_selection import (
     first_pairs,
     loop_pairs,
 )
+from wsdesc.reconstruction.placement import KeptEdge, Placement, place_scans, verify_layout
 from wsdesc.reconstruction.places import SavedPlaces, find_places, predicted_overlaps
 from wsdesc.reconstruction.result import EdgeResult, Reconstruction
 from wsdesc.reconstruction.rigid_frames import RigidFrame
@@ -98,8 +99,8 @@ class Assembly:
             pairs = first_pairs(places.signatures, o.neighbours, origins, places.score_pairs)
         registered |= runner.register([pair for pair in pairs if pair not in self.known], jobs)
         registered = dict(sorted(registered.items()))
-        graph = self.place(registered, runner.progress).graph
         if len(jobs) > ALL_PAIRS:
+            graph = self.place(registered, runner.progress).graph
             overlaps: dict[Pair, float] = {}
             for scans in graph.components:
                 near = self._near_new_scans(scans, graph.T_world_scan)
@@ -107,8 +108,8 @@ class Assembly:
             loops = loop_pairs(overlaps, registered, max(1, o.neighbours // 2), origins)
             registered |= runner.register(loops, jobs, "close loops")
             registered = dict(sorted(registered.items()))
-            graph = self.place(registered, runner.progress).graph
         if o.more_keypoints > o.keypoints:
+            graph = self.verify(registered, self.place(registered, runner.progress), runner).graph
             retry = connecting_pairs(graph.components, registered, places.signatures, o.neighbours, origins)
             registered = _register_again(retry, registered, jobs, o.more_keypoints, runner)
         return registered, places.saved(names)
@@ -132,6 +133,17 @@ class Assembly:
         with progress("place scans", 0):
             edges = [pair.edges for pair in registered.values()]
             return place_scans(edges, radii, frames=frames, kept=kept, new=new)
+
+    def verify(
+        self, registered: Mapping[Pair, RegisteredPair], placement: Placement, runner: Runner
+    ) -> Placement:
+        """Check the placed scans by free space. Fixed poses are not checked."""
+        if self.fixed:
+            return placement
+        jobs = [member.job for member in self.members]
+        radii = np.array([member.scan.radius for member in self.members])
+        edges = [pair.edges for pair in registered.values()]
+        return verify_layout(placement, edges, radii, lambda poses: runner.check(poses, jobs))
 
     def result(self, registered: Mapping[Pair, RegisteredPair], placement: Placement) -> Reconstruction:
         """Express poses and edges in names and coordinates of the files."""
@@ -267,7 +279,8 @@ class _Frame:
 def assemble(assembly: Assembly, runner: Runner) -> Reconstruction:
     """Register the new pairs of a model and place its scans."""
     registered, places = assembly.register(runner)
-    result = assembly.result(registered, assembly.place(registered, runner.progress))
+    placement = assembly.verify(registered, assembly.place(registered, runner.progress), runner)
+    result = assembly.result(registered, placement)
     return replace(result, state=assembly.state(registered, places))
 
 
@@ -299,15 +312,12 @@ def _register_again(
     keypoints: int,
     runner: Runner,
 ) -> dict[Pair, RegisteredPair]:
-    """Register pairs with more keypoints; each pair keeps the result of higher confidence."""
+    """Register unconnected pairs again, with more keypoints and more hypotheses."""
     if not pairs:
         return registered
     scans = sorted({scan for pair in pairs for scan in pair})
     larger = dict(zip(scans, runner.describe_more([jobs[k] for k in scans], keypoints), strict=True))
-    retried = runner.register(pairs, [larger.get(k, job) for k, job in enumerate(jobs)], "register again")
-    better = {
-        pair: result
-        for pair, result in retried.items()
-        if pair not in registered or result.confidence > registered[pair].confidence
-    }
+    described = [larger.get(k, job) for k, job in enumerate(jobs)]
+    retried = runner.register(pairs, described, "register again", thorough=True)
+    better = {pair: result for pair, result in retried.items() if pair not in registered or result.edges}
     return dict(sorted((registered | better).items()))

@@ -17,7 +17,7 @@ from wsdesc.reconstruction.covariance import diagonal_blocks_of_inverse
 from wsdesc.reconstruction.known import Known, KnownResult, with_defaults
 from wsdesc.reconstruction.known_items import known_items
 from wsdesc.reconstruction.least_squares import adjoints, cross_matrices
-from wsdesc.reconstruction.loop_closure import Placement
+from wsdesc.reconstruction.placement import Placement
 from wsdesc.reconstruction.pose_graph import Edge, edge_factor
 
 

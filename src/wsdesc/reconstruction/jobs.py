@@ -62,6 +62,7 @@ class RegisterJob:
 
     source: DescribeJob
     target: DescribeJob
+    thorough: bool = False  # verify and refine more hypotheses
 
 
 @dataclass(frozen=True)
@@ -124,7 +125,25 @@ class PairRegistration:
     candidates: tuple[CandidatePose, ...]
 
 
-Result = FailedScan | ScanSurvey | DescribedScan | PairRegistration
+@dataclass(frozen=True)
+class CheckJob:
+    """Check relative poses of two described scans by free space."""
+
+    source: DescribeJob
+    target: DescribeJob
+    poses: tuple[tuple[tuple[float, ...], ...], ...]  # T_target_source (H, 4, 4), in model metres
+
+
+@dataclass(frozen=True)
+class PoseChecks:
+    """Points of two scans that the other scanner could see, at each of some poses; (H,) each."""
+
+    visible: tuple[int, ...]  # at the other scan's surface, or in its free space
+    violating: tuple[int, ...]  # of these, in its free space
+    share: tuple[float, ...]  # of visible points that violate, 0 … 1
+
+
+Result = FailedScan | ScanSurvey | DescribedScan | PairRegistration | PoseChecks
 
 
 def encode(result: Result) -> PlainResult:
@@ -138,6 +157,8 @@ def decode(plain: PlainResult) -> Result:
     """Convert JSON values back to a result."""
     if "candidates" in plain:
         return PairRegistration(tuple(map(CandidatePose.from_plain, plain["candidates"])))
+    if "violating" in plain:
+        return PoseChecks(**{name: tuple(values) for name, values in plain.items()})
     if "T_scan_local" in plain:
         return DescribedScan(tuple(map(tuple, plain["T_scan_local"])), plain["radius"])
     return FailedScan(**plain) if "error" in plain else ScanSurvey(**plain)

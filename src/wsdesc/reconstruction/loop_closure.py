@@ -1,4 +1,4 @@
-"""Reject edges whose triangles do not close, and place the scans by the others.
+"""Reject edges whose triangles do not close.
 
 Three scans that overlap pairwise form a triangle. If its three poses are right, their product is the
 identity; two wrong poses hardly ever cancel. So an edge in a closed triangle is accepted at a lower
@@ -12,26 +12,21 @@ confirms its edges is ambiguous.
 from __future__ import annotations
 
 import heapq
-import math
-from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from itertools import combinations
-from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
 
 from wsdesc.core.geometry import Floats, inverse
-from wsdesc.reconstruction.disambiguation import LOOP_TOLERANCE, MIN_CONFIDENCE, choose_candidates
-from wsdesc.reconstruction.pose_graph import OUTLIER, Edge, PoseGraph
-from wsdesc.reconstruction.rigid_frames import RigidFrame, RigidFrames
+from wsdesc.reconstruction.disambiguation import LOOP_TOLERANCE, MIN_CONFIDENCE
+from wsdesc.reconstruction.pose_graph import Edge
 
 # One wrong edge that no loop checks bends the whole model.
 MIN_CONFIDENCE_UNCONFIRMED = MIN_CONFIDENCE  # of an edge in no closed triangle
 MIN_CONFIDENCE_CONFIRMED = 0.3  # of an edge in a closed triangle
 # With repetitive structure, wrong poses close triangles, too.
 MIN_CONFIDENCE_AMBIGUOUS = 0.6  # of an ambiguous edge in a closed triangle
-MIN_MARGIN = math.log(4)  # log odds of a scan's position against its second best
 
 
 class Loop(NamedTuple):
@@ -41,115 +36,6 @@ class Loop(NamedTuple):
     closed: bool
 
 
-class PlacedEdge(NamedTuple):
-    """The state of a pair in the pose graph."""
-
-    edge: Edge | None  # the chosen candidate; None if the pair has none
-    rejection: str | None  # why the edge was rejected; None if it was accepted
-    deviation: float | None  # from the final poses, in standard deviations; None if it was rejected
-
-
-class KeptEdge(NamedTuple):
-    """The state of a pair in an earlier model."""
-
-    rank: int  # of the chosen candidate
-    rejection: str | None  # None if the edge was accepted
-
-
-class Placement(NamedTuple):
-    """Poses of all scans, and the state of each pair."""
-
-    graph: PoseGraph
-    edges: list[PlacedEdge]  # (P,)
-    contradicting: Mapping[int, str] = MappingProxyType({})  # new scans that contradict the others, and why
-
-
-def place_scans(
-    pairs: Sequence[Sequence[Edge]],
-    radii: Floats,
-    *,
-    frames: Sequence[RigidFrame] = (),
-    kept: Mapping[int, KeptEdge] = MappingProxyType({}),
-    new: Collection[int] = (),
-) -> Placement:
-    """Place scans by the edges that agree with each other.
-
-    Loops of more than three edges are checked by their deviations from the pose graph, as errors add up.
-
-    Args:
-        pairs: P pairs, each with candidate edges between the same two scans, best first.
-        radii: (N,) root mean square distance of each scan's points from its centre, in model metres.
-        frames: Scans of an earlier model whose relative poses stay fixed.
-        kept: State of the pairs inside these frames, by number.
-        new: Scans that are added to an earlier model. If half of the confident edges of such a scan
-            contradict its pose, all its edges are rejected.
-    """
-    rigid = RigidFrames(len(radii), frames)
-    candidates = [list(edges) for edges in pairs]
-    for p, state in kept.items():
-        candidates[p] = [] if state.rejection else [rigid.fixed(pairs[p][state.rank])]
-    chosen, margin = choose_candidates(candidates, radii)
-    numbers = [p for p, edges in enumerate(candidates) if edges]
-    certain = {k for k, p in enumerate(numbers) if p in kept}
-    edges = [candidates[p][chosen[p]] for p in numbers]
-    rejections, contradictions = _check(edges, radii, certain)
-    for k, edge in enumerate(edges):
-        least = min(margin[edge.source], margin[edge.target])
-        if rejections[k] is None and edge.confidence < MIN_CONFIDENCE_UNCONFIRMED and least < MIN_MARGIN:
-            rejections[k] = "one of the scans fits nearly as well at another position"
-    edges = [pairs[p][kept[p].rank] if p in kept else edge for p, edge in zip(numbers, edges, strict=True)]
-    contradicting: dict[int, str] = {}
-    while True:
-        accepted = [k for k, rejection in enumerate(rejections) if rejection is None]
-        graph = rigid.solve([edges[k] for k in accepted])
-        deviations = dict(zip(accepted, graph.deviations.tolist(), strict=True))
-        outliers = {k: d for k, d in deviations.items() if d > OUTLIER and k not in certain}
-        for k, deviation in outliers.items():
-            rejections[k] = f"{deviation:.0f} standard deviations from the pose that the other edges give"
-            contradictions.add(k)
-        if outliers:
-            continue
-        scan = _most_contradicting(edges, rejections, contradictions, set(new) - contradicting.keys())
-        if scan is None:
-            break
-        contradicting[scan.number] = scan.reason
-        for k, edge in enumerate(edges):
-            if rejections[k] is None and scan.number in (edge.source, edge.target):
-                rejections[k] = "one of the scans contradicts the others"
-    placed = {p: PlacedEdge(edges[k], rejections[k], deviations.get(k)) for k, p in enumerate(numbers)}
-    placed |= {p: PlacedEdge(pairs[p][s.rank], s.rejection, None)
-               for p, s in kept.items() if s.rejection and pairs[p]}  # fmt: skip
-    no_candidate = PlacedEdge(None, "no alignment found", None)
-    return Placement(graph, [placed.get(p, no_candidate) for p in range(len(pairs))], contradicting)
-
-
-class _ContradictingScan(NamedTuple):
-    number: int
-    reason: str
-
-
-def _most_contradicting(
-    edges: Sequence[Edge],
-    rejections: Sequence[str | None],
-    contradictions: Collection[int],
-    scans: Collection[int],
-) -> _ContradictingScan | None:
-    """Find the scan of which the most confident edges contradict, if these are at least half of them."""
-    accepted, rejected = Counter[int](), Counter[int]()
-    for k, edge in enumerate(edges):
-        if edge.confidence >= MIN_CONFIDENCE_UNCONFIRMED:
-            counter = accepted if rejections[k] is None else rejected if k in contradictions else None
-            if counter is not None:
-                counter.update({edge.source, edge.target} & set(scans))
-    found = [(rejected[s] - accepted[s], -s) for s in scans if 0 < accepted[s] <= rejected[s]]
-    if not found:
-        return None
-    scan = -max(found)[1]
-    total = accepted[scan] + rejected[scan]
-    text = f"contradicts the other scans: {rejected[scan]} of its {total} confident edges do not fit"
-    return _ContradictingScan(scan, f"{text} the remaining ones")
-
-
 def check_edges(edges: Sequence[Edge], radii: Floats) -> list[str | None]:
     """Check edges by confidence and triangles; return why each is rejected, or None.
 
@@ -157,10 +43,10 @@ def check_edges(edges: Sequence[Edge], radii: Floats) -> list[str | None]:
         edges: Edges, at most one per pair of scans.
         radii: (N,) root mean square distance of each scan's points from its centre, in model metres.
     """
-    return _check(edges, radii, ())[0]
+    return check_with_certain(edges, radii, ())[0]
 
 
-def _check(
+def check_with_certain(
     edges: Sequence[Edge], radii: Floats, certain: Collection[int]
 ) -> tuple[list[str | None], set[int]]:
     """Return why each edge is rejected, or None, and the edges that contradict others.

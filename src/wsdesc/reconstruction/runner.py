@@ -12,30 +12,34 @@ from typing import Any, TypeVar, cast
 from wsdesc import __version__
 from wsdesc.core.executors import Executor, Serial
 from wsdesc.core.folders import locked, make_folder
+from wsdesc.core.geometry import Floats
 from wsdesc.core.journal import Journal, content_key
 from wsdesc.core.progress import ProgressHook, no_progress
 from wsdesc.reconstruction.jobs import (
+    CheckJob,
     DescribedScan,
     DescribeJob,
     DescribeSettings,
     FailedScan,
     HashedScan,
     PairRegistration,
+    PoseChecks,
     RegisterJob,
     Result,
     ScanSurvey,
     decode,
     encode,
 )
+from wsdesc.reconstruction.layout import Visibility
 from wsdesc.reconstruction.options import JOURNAL
 from wsdesc.reconstruction.pair_selection import Pair, RegisteredPair
-from wsdesc.reconstruction.tasks import describe_scan, register_pair, survey_scan
+from wsdesc.reconstruction.tasks import check_poses, describe_scan, register_pair, survey_scan
 
 JobT = TypeVar("JobT")
 ResultT = TypeVar("ResultT", bound=Result)
 
 CACHE = "cache"  # folder of the descriptions, in the folder of a run
-_FORMAT = 2  # of results and descriptions; those of another format are computed again
+_FORMAT = 3  # of results and descriptions; those of another format are computed again
 
 
 class Runner:
@@ -78,21 +82,46 @@ class Runner:
         return larger
 
     def register(
-        self, pairs: Sequence[Pair], scans: Sequence[DescribeJob], step: str = "register pairs"
+        self,
+        pairs: Sequence[Pair],
+        scans: Sequence[DescribeJob],
+        step: str = "register pairs",
+        *,
+        thorough: bool = False,
     ) -> dict[Pair, RegisteredPair]:
-        """Register pairs of described scans."""
+        """Register pairs of described scans; `thorough` verifies and refines more hypotheses."""
         # The hash of the files decides which scan is the source: names and order of files do not matter.
         directed = [sorted(pair, key=lambda k: scans[k].file.content) for pair in pairs]
-        jobs = [RegisterJob(scans[i], scans[j]) for i, j in directed]
+        jobs = [RegisterJob(scans[i], scans[j], thorough) for i, j in directed]
         identities = [
             job.source.settings.identity()
             | {"source": job.source.file.content, "target": job.target.file.content}
+            | ({"thorough": True} if thorough else {})
             for job in jobs
         ]
         results: list[PairRegistration] = self._run(step, register_pair, jobs, identities)
         return {
             pair: RegisteredPair.of(i, j, result.candidates, scans[i].settings.keypoints)
             for pair, (i, j), result in zip(pairs, directed, results, strict=True)
+        }
+
+    def check(
+        self, poses: Mapping[Pair, Floats], scans: Sequence[DescribeJob]
+    ) -> dict[Pair, list[Visibility]]:
+        """Check poses T_i_j (H, 4, 4) of pairs (i, j) by free space."""
+        jobs = [
+            CheckJob(scans[j], scans[i], tuple(tuple(map(tuple, T)) for T in stacked.tolist()))
+            for (i, j), stacked in poses.items()
+        ]
+        identities = [
+            job.source.settings.identity()
+            | {"source": job.source.file.content, "target": job.target.file.content, "poses": job.poses}
+            for job in jobs
+        ]
+        results: list[PoseChecks] = self._run("check layout", check_poses, jobs, identities)
+        return {
+            pair: [Visibility(*values) for values in zip(r.visible, r.violating, r.share, strict=True)]
+            for pair, r in zip(poses, results, strict=True)
         }
 
     def _describe(self, step: str, jobs: Sequence[DescribeJob]) -> list[DescribedScan | FailedScan]:

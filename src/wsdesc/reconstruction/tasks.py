@@ -9,6 +9,9 @@ from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
+import numpy as np
+
+from wsdesc.alignment.free_space import FreeSpace, measure_free_space
 from wsdesc.alignment.surface import Surface, make_surface
 from wsdesc.cloud.units import extent, spacing
 from wsdesc.core.devices import choose_device
@@ -17,17 +20,21 @@ from wsdesc.core.journal import content_of
 from wsdesc.descriptor.description import Description, cleaned_points, load_model, prepare_scan
 from wsdesc.reconstruction.jobs import (
     CandidatePose,
+    CheckJob,
     DescribedScan,
     DescribeJob,
     FailedScan,
     HashedScan,
     PairRegistration,
+    PoseChecks,
     RegisterJob,
     ScanSurvey,
 )
 from wsdesc.registration.candidates import find_candidates
 
 _SCANS_IN_MEMORY = 64  # described scans that a worker keeps: each one is part of several pairs
+
+_THOROUGH = {"hypotheses": 60, "refined": 12}  # in repetitive structure, few hypotheses miss the right pose
 
 
 class _CannotDescribe(InputError):
@@ -57,7 +64,8 @@ def describe_scan(job: DescribeJob) -> DescribedScan | FailedScan:
 def register_pair(job: RegisterJob) -> PairRegistration:
     """Register two described scans; keep all candidates that differ from each other."""
     (p, source), (q, target) = _with_surface(job.source), _with_surface(job.target)
-    found = find_candidates(p, q, (source, target), seed=job.source.settings.seed)
+    more = _THOROUGH if job.thorough else {}
+    found = find_candidates(p, q, (source, target), seed=job.source.settings.seed, **more)
     poses = [
         CandidatePose(
             T_target_source=candidate.refined.T_target_source,
@@ -70,6 +78,20 @@ def register_pair(job: RegisterJob) -> PairRegistration:
         for candidate in found.ranked
     ]
     return PairRegistration(tuple(poses))
+
+
+def check_poses(job: CheckJob) -> PoseChecks:
+    """Count the points of two scans in each other's free space, for each pose."""
+    (p, source), (q, target) = _with_surface(job.source), _with_surface(job.target)
+    images = p.range_image, q.range_image
+    found = [FreeSpace()] * len(job.poses)
+    if any(image is not None for image in images):
+        found = list(measure_free_space(source, target, images, np.array(job.poses)))
+    return PoseChecks(
+        tuple(free.visible for free in found),
+        tuple(free.violating for free in found),
+        tuple(free.violation for free in found),
+    )
 
 
 def load_description(job: DescribeJob) -> Description:
@@ -88,7 +110,7 @@ def load_description(job: DescribeJob) -> Description:
             with suppress(Exception):
                 description = Description.load(job.smaller_cache_path)
         if description is None:
-            cleaned = cleaned_points(job.file.path)
+            cleaned = cleaned_points(job.file.path, search=True)
             count = settings.max_keypoints
             description = prepare_scan(cleaned, settings.resolution, name, settings.seed, count)
         description = description.with_keypoints(settings.keypoints, settings.seed)

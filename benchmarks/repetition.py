@@ -1,0 +1,180 @@
+"""Reconstruct places with repetitive structure, and count wrong edges and placed scans.
+
+    python -m benchmarks.repetition --work DIR [CASE…] [--viewpoints kept|lost|both] [--processes 2]
+
+A CASE is a kind and a seed: floor:31 (9 laser scans of a synthetic floor with equal bays), courtyard:62 (20
+scans of courtyards that repeat by 90° or 180°), street:2 (8 scans, as in the gallery), or building:0 (13 real
+laser scans; the number is the seed of the turns). Default: floors 31 to 34, five courtyards with 4-fold
+repetition, the building with five turns, the street.
+
+Scans are renamed, shuffled and rotated at random. Where viewpoints are kept, the origin of each scan still is
+the position of its scanner, as in files of most scanners; where they are lost, scans are shifted, too.
+
+Each finished case is a line of DIR/records.jsonl, and the same command continues a stopped run. Finished
+models and true poses stay in DIR/CASE. Prints a row per case and a total for each kind.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from itertools import groupby
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.common import make_parser, print_machine, print_rows, random_rotation, run_command
+from benchmarks.places import make_site
+from benchmarks.reconstruct import (
+    KnownScan,
+    PlacedScan,
+    count_wrong,
+    pose_errors,
+    run,
+    true_poses,
+    write_shuffled,
+)
+from wsdesc import read_points
+from wsdesc.core.errors import InputError
+from wsdesc.core.geometry import inverse, transform
+from wsdesc.datasets.threedmatch import find_fragments
+from wsdesc.evaluation.provenance import machine
+
+SCANS = {"floor": 9, "courtyard": 20, "street": 8}
+REPORTED = [
+    *(f"floor:{seed}" for seed in (31, 32, 33, 34)),
+    *(f"building:{turn}" for turn in range(5)),
+    "street:2",
+    *(f"courtyard:{seed}" for seed in (62, 63, 65, 66, 67)),
+]
+TRUTH = "truth.npz"
+
+
+def make_scans(kind: str, seed: int, data: Path) -> list[PlacedScan]:
+    """Return the scans of a case, in the frames of their scanners, and their poses."""
+    if kind == "building":
+        scene = data / "tls" / "building"
+        poses = true_poses(scene)
+        return [("building", poses[k], read_points(path)) for k, path in find_fragments(scene).items()]
+    if kind not in SCANS:
+        raise InputError(f"unknown kind of place {kind!r}: choose one of {', '.join([*SCANS, 'building'])}")
+    scans = make_site(kind, seed, SCANS[kind])
+    return [(kind, s.T_world_scan, np.asarray(s.points, np.float64)) for s in scans]
+
+
+def rotated(scans: Sequence[PlacedScan], seed: int) -> list[PlacedScan]:
+    """Rotate each scan at random about its origin."""
+    rng = np.random.default_rng(seed)
+    turned = []
+    for place, T_world_scan, points in scans:
+        T = random_rotation(rng)
+        turned.append((place, T_world_scan @ inverse(T), transform(points, T)))
+    return turned
+
+
+def run_case(case: str, viewpoints: str, arguments: argparse.Namespace) -> dict[str, Any]:
+    """Reconstruct one case in a new process; return its record."""
+    kind, seed = case.split(":")
+    folder = arguments.work / f"{kind}-{seed}-{viewpoints}"
+    shutil.rmtree(folder, ignore_errors=True)
+    (folder / "scans").mkdir(parents=True)
+    scans = make_scans(kind, int(seed), arguments.data)
+    if viewpoints == "kept":
+        scans = rotated(scans, int(seed))
+    truth = write_shuffled(folder / "scans", scans, int(seed), moved=viewpoints == "lost")
+    save_truth(folder / TRUTH, truth)
+    done = run(folder / "scans", folder / "model", 1)
+    result = done.result
+    accepted = [edge for edge in result.edges if edge.accepted]
+    record: dict[str, Any] = {"case": case, "viewpoints": viewpoints, "scans": len(truth)}
+    record |= {"placed": len(result.T_world_scan), "frames": [len(names) for names in result.components]}
+    record |= {"right": count_right(truth, result.components, result.T_world_scan)}
+    record |= {"pairs": len(result.edges), "accepted": len(accepted), "wrong": count_wrong(truth, accepted)}
+    record |= {"seconds": done.seconds, "core_seconds": done.core_seconds, "machine": machine()}
+    if not arguments.keep:
+        shutil.rmtree(folder / "scans")
+        shutil.rmtree(folder / "model" / "cache")
+    return record
+
+
+def count_right(
+    truth: dict[str, KnownScan], frames: Sequence[Sequence[str]], T: dict[str, np.ndarray]
+) -> int:
+    """Count placed scans within 10° and a tenth of their extent of the true pose, relative to their frame."""
+    count = 0
+    for frame in frames:
+        errors = pose_errors([truth[name] for name in frame], [T[name] for name in frame])
+        extents = np.array([truth[name].extent for name in frame])
+        count += int(((errors.degrees < 10) & (errors.distance < extents / 10)).sum())
+    return count
+
+
+def save_truth(path: Path, truth: dict[str, KnownScan]) -> None:
+    """Write true poses, centres and extents of the scans."""
+    scans = list(truth.values())
+    np.savez(
+        path,
+        names=list(truth),
+        T_world_scan=np.stack([scan.T_world_scan for scan in scans]),
+        centre=np.stack([scan.centre for scan in scans]),
+        extent=np.array([scan.extent for scan in scans]),
+    )
+
+
+def main(arguments: argparse.Namespace) -> None:
+    print_machine()
+    arguments.work.mkdir(parents=True, exist_ok=True)
+    file = arguments.work / "records.jsonl"
+    records = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+    finished = {(record["case"], record["viewpoints"]) for record in records}
+    conditions = ["kept", "lost"] if arguments.viewpoints == "both" else [arguments.viewpoints]
+    wanted = [(case, condition) for case in arguments.cases or REPORTED for condition in conditions]
+    tasks = [task for task in wanted if task not in finished]
+    with ProcessPoolExecutor(arguments.processes, get_context("spawn")) as pool:
+        for future in as_completed([pool.submit(run_case, *task, arguments) for task in tasks]):
+            records.append(future.result())
+            with file.open("a") as lines:
+                lines.write(json.dumps(records[-1]) + "\n")
+            print(json.dumps(records[-1]), flush=True)
+    print_rows(table([record for record in records if (record["case"], record["viewpoints"]) in wanted]))
+
+
+def table(records: Sequence[dict[str, Any]]) -> list[list[str]]:
+    """Return a row per case and a total of each kind and condition."""
+    columns = ["scans", "placed", "right", "pairs", "accepted", "wrong"]
+    rows = [["case", "viewpoints", *columns, "frames", "core s"]]
+
+    def group(record: dict[str, Any]) -> tuple[str, str]:
+        return record["case"].split(":")[0], record["viewpoints"]
+
+    for (kind, viewpoints), own in groupby(sorted(records, key=group), group):
+        cases = sorted(own, key=lambda record: int(record["case"].split(":")[1]))
+        for record in cases:
+            figures = [str(record[column]) for column in columns]
+            frames = "+".join(map(str, record["frames"])) or "-"
+            rows.append([record["case"], viewpoints, *figures, frames, f"{record['core_seconds']:.0f}"])
+        totals = [str(sum(record[column] for record in cases)) for column in columns]
+        seconds = sum(record["core_seconds"] for record in cases)
+        rows.append([f"all {kind}", viewpoints, *totals, "", f"{seconds:.0f}"])
+    return rows
+
+
+def parser() -> argparse.ArgumentParser:
+    parser = make_parser("repetition", __doc__)
+    parser.add_argument("cases", nargs="*", metavar="CASE", help="kind:seed (default: the reported ones)")
+    parser.add_argument("--viewpoints", choices=("kept", "lost", "both"), default="both")
+    parser.add_argument("--processes", type=int, default=2, help="cases at a time (default: %(default)s)")
+    parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="has tls/building")
+    parser.add_argument("--work", type=Path, required=True, help="folder of records and models")
+    parser.add_argument("--keep", action="store_true", help="keep scans and descriptions, too")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(run_command(parser(), main))

@@ -1,0 +1,263 @@
+"""Place scans by the edges that agree with each other, with their loops, and with free space."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple
+
+import numpy as np
+
+from wsdesc.core.geometry import Floats, inverse
+from wsdesc.reconstruction.disambiguation import (
+    DRIFT,
+    LOOP_TOLERANCE,
+    MIN_CANDIDATE_CONFIDENCE,
+    choose_candidates,
+    displacements,
+)
+from wsdesc.reconstruction.layout import Checker, edges_in_view, join_groups, separate, usual_violation
+from wsdesc.reconstruction.loop_closure import MIN_CONFIDENCE_UNCONFIRMED, check_with_certain
+from wsdesc.reconstruction.pose_graph import OUTLIER, Edge, PoseGraph, connected_scans, solve
+from wsdesc.reconstruction.rigid_frames import RigidFrame, RigidFrames
+
+MIN_MARGIN = math.log(4)  # log odds of a scan's position against its second best
+# Of the candidates of a group without known free space. Right groups have up to 0.23, wrong ones 0.37 to 0.41
+# (synthetic floors). Right groups of a real building have 0.39 to 0.43: they are rejected, too.
+MAX_DISAGREEMENT = 0.3
+_ROUNDS = 5  # of separating groups, at most
+
+
+class PlacedEdge(NamedTuple):
+    """The state of a pair in the pose graph."""
+
+    edge: Edge | None  # the chosen candidate; None if the pair has none
+    rejection: str | None  # why the edge was rejected; None if it was accepted
+    deviation: float | None  # from the final poses, in standard deviations; None if it was rejected
+
+
+class KeptEdge(NamedTuple):
+    """The state of a pair in an earlier model."""
+
+    rank: int  # of the chosen candidate
+    rejection: str | None  # None if the edge was accepted
+
+
+class Placement(NamedTuple):
+    """Poses of all scans, and the state of each pair."""
+
+    graph: PoseGraph
+    edges: list[PlacedEdge]  # (P,)
+    contradicting: Mapping[int, str] = MappingProxyType({})  # new scans that contradict the others, and why
+
+
+def place_scans(
+    pairs: Sequence[Sequence[Edge]],
+    radii: Floats,
+    *,
+    frames: Sequence[RigidFrame] = (),
+    kept: Mapping[int, KeptEdge] = MappingProxyType({}),
+    new: Collection[int] = (),
+) -> Placement:
+    """Place scans by the edges that agree with each other.
+
+    Loops of more than three edges are checked by their deviations from the pose graph, as errors add up.
+
+    Args:
+        pairs: P pairs, each with candidate edges between the same two scans, best first.
+        radii: (N,) root mean square distance of each scan's points from its centre, in model metres.
+        frames: Scans of an earlier model whose relative poses stay fixed.
+        kept: State of the pairs inside these frames, by number.
+        new: Scans that are added to an earlier model. If half of the confident edges of such a scan
+            contradict its pose, all its edges are rejected.
+    """
+    rigid = RigidFrames(len(radii), frames)
+    candidates = [list(edges) for edges in pairs]
+    for p, state in kept.items():
+        candidates[p] = [] if state.rejection else [rigid.fixed(pairs[p][state.rank])]
+    chosen, margin = choose_candidates(candidates, radii)
+    numbers = [p for p, edges in enumerate(candidates) if edges]
+    certain = {k for k, p in enumerate(numbers) if p in kept}
+    edges = [candidates[p][chosen[p]] for p in numbers]
+    rejections, contradictions = check_with_certain(edges, radii, certain)
+    for k, edge in enumerate(edges):
+        least = min(margin[edge.source], margin[edge.target])
+        if rejections[k] is None and edge.confidence < MIN_CONFIDENCE_UNCONFIRMED and least < MIN_MARGIN:
+            rejections[k] = "one of the scans fits nearly as well at another position"
+    edges = [pairs[p][kept[p].rank] if p in kept else edge for p, edge in zip(numbers, edges, strict=True)]
+    contradicting: dict[int, str] = {}
+    while True:
+        accepted = [k for k, rejection in enumerate(rejections) if rejection is None]
+        graph = rigid.solve([edges[k] for k in accepted])
+        deviations = dict(zip(accepted, graph.deviations.tolist(), strict=True))
+        outliers = {k: d for k, d in deviations.items() if d > OUTLIER and k not in certain}
+        for k, deviation in outliers.items():
+            rejections[k] = _far(deviation)
+            contradictions.add(k)
+        if outliers:
+            continue
+        scan = _most_contradicting(edges, rejections, contradictions, set(new) - contradicting.keys())
+        if scan is None:
+            break
+        contradicting[scan.number] = scan.reason
+        for k, edge in enumerate(edges):
+            if rejections[k] is None and scan.number in (edge.source, edge.target):
+                rejections[k] = "one of the scans contradicts the others"
+    placed = {p: PlacedEdge(edges[k], rejections[k], deviations.get(k)) for k, p in enumerate(numbers)}
+    placed |= {p: PlacedEdge(pairs[p][s.rank], s.rejection, None)
+               for p, s in kept.items() if s.rejection and pairs[p]}  # fmt: skip
+    no_candidate = PlacedEdge(None, "no alignment found", None)
+    return Placement(graph, [placed.get(p, no_candidate) for p in range(len(pairs))], contradicting)
+
+
+class _ContradictingScan(NamedTuple):
+    number: int
+    reason: str
+
+
+def _most_contradicting(
+    edges: Sequence[Edge],
+    rejections: Sequence[str | None],
+    contradictions: Collection[int],
+    scans: Collection[int],
+) -> _ContradictingScan | None:
+    """Find the scan of which the most confident edges contradict, if these are at least half of them."""
+    accepted, rejected = Counter[int](), Counter[int]()
+    for k, edge in enumerate(edges):
+        if edge.confidence >= MIN_CONFIDENCE_UNCONFIRMED:
+            counter = accepted if rejections[k] is None else rejected if k in contradictions else None
+            if counter is not None:
+                counter.update({edge.source, edge.target} & set(scans))
+    found = [(rejected[s] - accepted[s], -s) for s in scans if 0 < accepted[s] <= rejected[s]]
+    if not found:
+        return None
+    scan = -max(found)[1]
+    total = accepted[scan] + rejected[scan]
+    text = f"contradicts the other scans: {rejected[scan]} of its {total} confident edges do not fit"
+    return _ContradictingScan(scan, f"{text} the remaining ones")
+
+
+def verify_layout(
+    placement: Placement, pairs: Sequence[Sequence[Edge]], radii: Floats, check: Checker
+) -> Placement:
+    """Check placed scans by free space: separate groups that it contradicts, join groups that it confirms.
+
+    Args:
+        placement: Placed scans.
+        pairs: P pairs with their candidate edges, as in `place_scans`.
+        radii: (N,) of the scans, as in `place_scans`.
+        check: Checks relative poses by free space.
+    """
+    placed = _separated(placement, radii, check)
+    accepted = [state.edge for state in placed.edges if state.rejection is None and state.edge]
+    usual = usual_violation(accepted, check)
+    graph = placed.graph
+    groups, T = join_groups(pairs, graph.components, graph.T_world_scan, radii, check, usual)
+    if len(groups) < len(placed.graph.components):
+        placed = _separated(_joined(placed, pairs, radii, groups, T), radii, check)
+    return _without_doubtful(placed, pairs, radii, check)
+
+
+def _without_doubtful(
+    placement: Placement, pairs: Sequence[Sequence[Edge]], radii: Floats, check: Checker
+) -> Placement:
+    """Reject the edges of groups whose pairs disagree too much, unless free space has verified the group.
+
+    In repetitive structure without known free space, confidences are too high and wrong edges confirm each
+    other. But then many candidates of the pairs of a group do not agree with its poses.
+    """
+    T, states = placement.graph.T_world_scan, list(placement.edges)
+    accepted = {p: state.edge for p, state in enumerate(states) if state.rejection is None and state.edge}
+    visible = edges_in_view(list(accepted.values()), check)
+    seen = [edge for edge, in_view in zip(accepted.values(), visible, strict=True) if in_view]
+    verified = {scan: n for n, scans in enumerate(connected_scans(len(radii), seen)) for scan in scans}
+    changed = False
+    for scans in placement.graph.components:
+        if len(scans) < 2 or len({verified[scan] for scan in scans}) == 1:
+            continue
+        share = disagreement(pairs, set(scans), T, radii)
+        if share > MAX_DISAGREEMENT:
+            changed = True
+            for p, edge in accepted.items():
+                if edge.source in scans:
+                    reason = f"the place may repeat: {share:.0%} of the candidates of its group disagree"
+                    states[p] = PlacedEdge(edge, reason, None)
+    return _solved(placement, states, len(radii)) if changed else placement
+
+
+def disagreement(
+    pairs: Sequence[Sequence[Edge]], scans: Collection[int], T_world_scan: Floats, radii: Floats
+) -> float:
+    """Return the share of the candidates of a group, weighted by confidence, that its poses contradict."""
+    agreeing = total = 0.0
+    for candidates in pairs:
+        if candidates and candidates[0].source in scans and candidates[0].target in scans:
+            a, b = candidates[0].target, candidates[0].source
+            T_a_b = inverse(T_world_scan[a]) @ T_world_scan[b]
+            poses = np.stack([edge.T_target_source for edge in candidates])
+            confidence = np.array([edge.confidence for edge in candidates])
+            agrees = displacements(T_a_b[None], poses, radii[a], radii[b]) <= DRIFT * LOOP_TOLERANCE
+            agreeing += float(confidence[agrees].sum())
+            total += float(confidence.sum())
+    return 1 - agreeing / total if total > 0 else 0.0
+
+
+def _separated(placement: Placement, radii: Floats, check: Checker) -> Placement:
+    """Reject edges until free space contradicts no two scans of a group."""
+    for _ in range(_ROUNDS):
+        accepted = [p for p, placed in enumerate(placement.edges) if placed.rejection is None and placed.edge]
+        edges = [placement.edges[p].edge for p in accepted]
+        graph = placement.graph
+        rejected = separate(edges, graph.components, graph.T_world_scan, radii, check)
+        if not rejected:
+            break
+        states = list(placement.edges)
+        for k, reason in rejected.items():
+            states[accepted[k]] = PlacedEdge(edges[k], reason, None)
+        placement = _solved(placement, states, len(radii))
+    return placement
+
+
+def _joined(
+    placement: Placement,
+    pairs: Sequence[Sequence[Edge]],
+    radii: Floats,
+    groups: Sequence[Sequence[int]],
+    T: Floats,
+) -> Placement:
+    """Accept the candidates that agree with the poses (N, 4, 4) of joined groups."""
+    group = {scan: number for number, scans in enumerate(groups) for scan in scans}
+    states = list(placement.edges)
+    for p, candidates in enumerate(pairs):
+        likely = [edge for edge in candidates if edge.confidence >= MIN_CANDIDATE_CONFIDENCE]
+        if not likely or states[p].rejection is None or group[likely[0].source] != group[likely[0].target]:
+            continue
+        a, b = likely[0].target, likely[0].source
+        poses = np.stack([edge.T_target_source for edge in likely])
+        error = displacements((inverse(T[a]) @ T[b])[None], poses, radii[a], radii[b])
+        best = int(error.argmin())
+        if error[best] <= DRIFT * LOOP_TOLERANCE:
+            states[p] = PlacedEdge(likely[best], None, None)
+    return _solved(placement, states, len(radii))
+
+
+def _solved(placement: Placement, states: list[PlacedEdge], count: int) -> Placement:
+    """Solve the pose graph of the accepted edges; reject those far from the poses."""
+    while True:
+        accepted = [p for p, placed in enumerate(states) if placed.rejection is None and placed.edge]
+        graph = solve(count, [states[p].edge for p in accepted])
+        deviations = dict(zip(accepted, graph.deviations.tolist(), strict=True))
+        outliers = [p for p, deviation in deviations.items() if deviation > OUTLIER]
+        for p in outliers:
+            states[p] = states[p]._replace(rejection=_far(deviations[p]), deviation=None)
+        if not outliers:
+            break
+    for p, deviation in deviations.items():
+        states[p] = states[p]._replace(deviation=deviation)
+    return placement._replace(graph=graph, edges=states)
+
+
+def _far(deviation: float) -> str:
+    return f"{deviation:.0f} standard deviations from the pose that the other edges give"

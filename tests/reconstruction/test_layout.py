@@ -1,0 +1,137 @@
+"""Layouts checked by free space: a row of equal bays whose true positions are known to the check."""
+
+import numpy as np
+import pytest
+
+from wsdesc.alignment.information import Information
+from wsdesc.core.geometry import inverse
+from wsdesc.reconstruction.layout import Visibility, near_pairs, separate
+from wsdesc.reconstruction.placement import disagreement, place_scans, verify_layout
+from wsdesc.reconstruction.pose_graph import Edge
+
+INFORMATION = Information(0.3 * np.eye(6), np.zeros(3), 1.0, 0.5, 2000)
+BAY = 3.0
+COUNT = 5
+RADII = np.full(COUNT, 2.0)
+
+
+def at(x):
+    T = np.eye(4)
+    T[0, 3] = x
+    return T
+
+
+TRUE = np.stack([at(BAY * k) for k in range(COUNT)])
+
+
+def edge(i, j, bays, confidence, ambiguous=False):
+    """Edge from scan j to scan i that puts j so many bays from i."""
+    return Edge(j, i, at(BAY * bays), confidence, INFORMATION, 0.008, ambiguous)
+
+
+def check(poses):
+    """Measure free space: a wrong pose puts a tenth of the points into it."""
+    found = {}
+    for (i, j), stacked in poses.items():
+        off = np.linalg.norm((stacked - inverse(TRUE[i]) @ TRUE[j])[:, :3, 3], axis=1)
+        found[i, j] = [Visibility(1000, 100 if d > 0.5 else 0, 0.1 if d > 0.5 else 0.0) for d in off]
+    return found
+
+
+def blind(poses):
+    """Measure nothing: no viewpoint is known."""
+    return {pair: [Visibility(0, 0, 0.0)] * len(stacked) for pair, stacked in poses.items()}
+
+
+def right_chain(confidence=0.97):
+    return [[edge(k, k + 1, 1, confidence)] for k in range(COUNT - 1)]
+
+
+def accepted(placement):
+    return [p for p, state in enumerate(placement.edges) if state.rejection is None]
+
+
+def test_right_layout_stays():
+    pairs = right_chain()
+    placement = verify_layout(place_scans(pairs, RADII), pairs, RADII, check)
+    assert accepted(placement) == [0, 1, 2, 3]
+    np.testing.assert_allclose(placement.graph.T_world_scan, TRUE, atol=1e-6)
+
+
+def test_stacked_bays_are_separated():
+    """All scans lie on one bay, and all triangles close: only free space tells that this is wrong."""
+    pairs = [[edge(i, j, 0, 0.95)] for i in range(COUNT) for j in range(i + 1, COUNT)]
+    placement = place_scans(pairs, RADII)
+    assert len(placement.graph.components) == 1
+    verified = verify_layout(placement, pairs, RADII, check)
+    assert accepted(verified) == []
+    assert all("free space" in state.rejection for state in verified.edges)
+
+
+def test_one_confident_wrong_edge_is_cut():
+    pairs = [*right_chain()[:3], [edge(3, 4, 2, 0.99), edge(3, 4, 1, 0.01)]]
+    verified = verify_layout(place_scans(pairs, RADII), pairs, RADII, check)
+    assert accepted(verified) == [0, 1, 2]
+
+
+def test_ambiguous_scan_is_joined_where_free_space_allows():
+    pairs = [
+        *right_chain()[:3],
+        [edge(2, 4, 1, 0.5, True), edge(2, 4, 2, 0.4, True)],
+        [edge(3, 4, 0, 0.5, True), edge(3, 4, 1, 0.4, True)],
+    ]
+    placement = place_scans(pairs, RADII)
+    assert accepted(placement) == [0, 1, 2]
+    verified = verify_layout(placement, pairs, RADII, check)
+    assert accepted(verified) == [0, 1, 2, 3, 4]
+    np.testing.assert_allclose(verified.graph.T_world_scan, TRUE, atol=1e-6)
+
+
+def test_nothing_is_joined_without_free_space():
+    pairs = [*right_chain()[:3], [edge(2, 4, 2, 0.5, True)], [edge(3, 4, 1, 0.5, True)]]
+    placement = place_scans(pairs, RADII)
+    assert accepted(verify_layout(placement, pairs, RADII, blind)) == accepted(placement) == [0, 1, 2]
+
+
+def test_doubtful_group_is_not_placed():
+    """Without free space, confident edges are not enough if the other candidates disagree."""
+    pairs = [[edge(i, i + 1, 0, 0.92)] for i in range(3)]
+    pairs += [[edge(0, 2, 2, 0.5, True), edge(0, 2, 1, 0.4, True)], [edge(1, 3, 2, 0.9, True)]]
+    placement = place_scans(pairs, RADII)
+    group = set(placement.graph.components[0])
+    assert len(group) > 1
+    assert disagreement(pairs, group, placement.graph.T_world_scan, RADII) > 0.3
+    doubtful = verify_layout(placement, pairs, RADII, blind)
+    assert accepted(doubtful) == []
+    assert "repeat" in " ".join(state.rejection for state in doubtful.edges)
+
+
+def test_low_violations_everywhere_are_usual():
+    """In a street with moving things, all right poses violate free space a little."""
+
+    def busy(poses):
+        return {pair: [Visibility(1000, 10, 0.01)] * len(T) for pair, T in poses.items()}
+
+    pairs = right_chain()
+    assert accepted(verify_layout(place_scans(pairs, RADII), pairs, RADII, busy)) == [0, 1, 2, 3]
+
+
+def test_cheapest_edge_is_cut():
+    edges = [edge(0, 1, 1, 0.99), edge(1, 2, 0, 0.91), edge(2, 3, 1, 0.99), edge(3, 4, 1, 0.99)]
+    T = np.stack([at(BAY * x) for x in (0, 1, 1, 2, 3)])
+    assert list(separate(edges, [list(range(COUNT))], T, RADII, check)) == [1]
+
+
+@pytest.mark.parametrize("count", [1, 2, 30])
+def test_near_pairs_are_near(count):
+    rng = np.random.default_rng(count)
+    T = np.tile(np.eye(4), (count, 1, 1))
+    T[:, :3, 3] = rng.uniform(0, 20, (count, 3))
+    pairs = near_pairs(range(count), range(count), T, np.ones(count))
+    expected = [
+        (i, j)
+        for i in range(count)
+        for j in range(i + 1, count)
+        if np.linalg.norm(T[i, :3, 3] - T[j, :3, 3]) < 4
+    ]
+    assert pairs == expected
