@@ -21,7 +21,7 @@ import json
 import shutil
 import sys
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import ProcessPoolExecutor
 from itertools import groupby
 from multiprocessing import get_context
 from pathlib import Path
@@ -53,7 +53,7 @@ REPORTED = [
     "street:2",
     *(f"courtyard:{seed}" for seed in (62, 63, 65, 66, 67)),
 ]
-TRUTH = "truth.npz"
+TRUTH, RECORDS = "truth.npz", "records.jsonl"
 
 
 def make_scans(kind: str, seed: int, data: Path) -> list[PlacedScan]:
@@ -78,16 +78,24 @@ def rotated(scans: Sequence[PlacedScan], seed: int) -> list[PlacedScan]:
     return turned
 
 
-def run_case(case: str, viewpoints: str, arguments: argparse.Namespace) -> dict[str, Any]:
-    """Reconstruct one case in a new process; return its record."""
+def run_case(case: str, conditions: Sequence[str], arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    """Reconstruct one case, in a new process for each condition; return the records."""
     kind, seed = case.split(":")
-    folder = arguments.work / f"{kind}-{seed}-{viewpoints}"
+    scans = make_scans(kind, int(seed), arguments.data)
+    return [run_condition(case, scans, viewpoints, arguments) for viewpoints in conditions]
+
+
+def run_condition(
+    case: str, scans: list[PlacedScan], viewpoints: str, arguments: argparse.Namespace
+) -> dict[str, Any]:
+    """Reconstruct scans with or without viewpoints, and append the record to the file."""
+    seed = int(case.split(":")[1])
+    folder = arguments.work / f"{case.replace(':', '-')}-{viewpoints}"
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "scans").mkdir(parents=True)
-    scans = make_scans(kind, int(seed), arguments.data)
     if viewpoints == "kept":
-        scans = rotated(scans, int(seed))
-    truth = write_shuffled(folder / "scans", scans, int(seed), moved=viewpoints == "lost")
+        scans = rotated(scans, seed)
+    truth = write_shuffled(folder / "scans", scans, seed, moved=viewpoints == "lost")
     save_truth(folder / TRUTH, truth)
     done = run(folder / "scans", folder / "model", 1)
     result = done.result
@@ -100,6 +108,9 @@ def run_case(case: str, viewpoints: str, arguments: argparse.Namespace) -> dict[
     if not arguments.keep:
         shutil.rmtree(folder / "scans")
         shutil.rmtree(folder / "model" / "cache")
+    with (arguments.work / RECORDS).open("a") as lines:
+        lines.write(json.dumps(record) + "\n")
+    print(json.dumps(record), flush=True)
     return record
 
 
@@ -130,18 +141,16 @@ def save_truth(path: Path, truth: dict[str, KnownScan]) -> None:
 def main(arguments: argparse.Namespace) -> None:
     print_machine()
     arguments.work.mkdir(parents=True, exist_ok=True)
-    file = arguments.work / "records.jsonl"
+    file = arguments.work / RECORDS
     records = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
     finished = {(record["case"], record["viewpoints"]) for record in records}
     conditions = ["kept", "lost"] if arguments.viewpoints == "both" else [arguments.viewpoints]
-    wanted = [(case, condition) for case in arguments.cases or REPORTED for condition in conditions]
-    tasks = [task for task in wanted if task not in finished]
+    cases = arguments.cases or REPORTED
+    left = {case: [c for c in conditions if (case, c) not in finished] for case in cases}
     with ProcessPoolExecutor(arguments.processes, get_context("spawn")) as pool:
-        for future in as_completed([pool.submit(run_case, *task, arguments) for task in tasks]):
-            records.append(future.result())
-            with file.open("a") as lines:
-                lines.write(json.dumps(records[-1]) + "\n")
-            print(json.dumps(records[-1]), flush=True)
+        for future in [pool.submit(run_case, *item, arguments) for item in left.items() if item[1]]:
+            records += future.result()
+    wanted = {(case, condition) for case in cases for condition in conditions}
     print_rows(table([record for record in records if (record["case"], record["viewpoints"]) in wanted]))
 
 
