@@ -29,6 +29,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks.common import make_parser, print_machine, run_command
+from wsdesc.core.errors import InputError
 from wsdesc.core.geometry import inverse
 
 ROUNDS = ((300, 12, 4), (1200, 12, 4), (4000, 60, 12))  # keypoints, hypotheses, refined
@@ -352,6 +353,8 @@ def main(arguments: argparse.Namespace) -> None:
                 if done % 5 == 0:
                     save_rows(rows, arguments.out)
                     print(f"{done} of {len(jobs)} units, {len(rows)} poses", file=sys.stderr, flush=True)
+    if not rows:
+        raise InputError("no pose was judged: allow more --minutes")
     save_rows(rows, arguments.out)
     print_machine()
     print(f"{done} of {len(jobs)} units, {len(rows)} poses, {len(failed)} units failed: {arguments.out}")
