@@ -1,12 +1,13 @@
 """Measure time and memory of each phase of large reconstructions.
 
-    python -m benchmarks.growth scans 60 [--jobs 2] [--sites 6] [--work DIR]
+    python -m benchmarks.growth scans 60 --work DIR [--jobs 2] [--sites 6]
     python -m benchmarks.growth simulate 10000 [--keypoints 2000] [--only places|graph]
 
 `scans` makes synthetic sites (rooms, floors, streets and courtyards in turn), scales each so that all have
 the same working resolution, moves and shuffles the scans, and reconstructs them in one run. Prints the time
-of each phase and per scan or pair, the memory, and the errors as in `benchmarks.reconstruct`. With --work, a
-stopped run continues; its times then lack the finished part.
+of each phase and per scan or pair, the memory of all processes together, placed scans, frames that join
+sites, and wrong edges; the same is in DIR/record.json. Sites stay in DIR/sites. The same command continues a
+stopped run; its times then lack the finished part, and the record says so.
 
 `simulate` measures what does not grow linearly: signatures of simulated descriptors, selection of pairs, and
 the pose graph with simulated edges, a tenth of them wrong. Sites have 50 scans.
@@ -15,24 +16,31 @@ the pose graph with simulated edges, a tenth of them wrong. Sites have 50 scans.
 from __future__ import annotations
 
 import argparse
+import json
 import resource
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing, contextmanager
+from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
 import torch
 
 from benchmarks.common import make_parser, print_machine, print_table, run_command
+from benchmarks.memory import MemoryMonitor
 from benchmarks.places import KINDS, make_site
 from benchmarks.posegraph import RADIUS, simulate
-from benchmarks.reconstruct import PlacedScan, ReconstructionRun, report_rows, working_folder, write_shuffled
+from benchmarks.reconstruct import PlacedScan, count_wrong, write_shuffled
+from benchmarks.repetition import TRUTH, load_truth, save_truth
 from wsdesc.cloud.units import INDOOR_RESOLUTION, measure
+from wsdesc.core.atomic import atomic_write
 from wsdesc.core.executors import choose_executor
 from wsdesc.core.progress import Advance
-from wsdesc.reconstruction.options import ReconstructOptions
+from wsdesc.evaluation.provenance import machine
+from wsdesc.reconstruction.options import JOURNAL, ReconstructOptions
 from wsdesc.reconstruction.pair_selection import first_pairs
 from wsdesc.reconstruction.pipeline import reconstruct
 from wsdesc.reconstruction.placement import place_scans
@@ -53,6 +61,7 @@ class Phases:
     """Progress hook that prints seconds, core seconds and memory of each phase when it ends."""
 
     def __init__(self) -> None:
+        self.seconds: dict[str, tuple[int, float]] = {}  # items and seconds, by phase
         print(_HEADER, flush=True)
 
     @contextmanager
@@ -60,6 +69,8 @@ class Phases:
         wall, core = time.perf_counter(), _core_seconds()
         yield lambda items: None
         wall, core = time.perf_counter() - wall, _core_seconds() - core
+        items, before = self.seconds.get(name, (0, 0.0))
+        self.seconds[name] = (items + total, before + wall)
         each = f"{1000 * wall / total:.1f}" if total else ""
         row = f"{name:<36}{total or '':>8}{wall:>9.1f}{core:>9.1f}{each:>13}{_peak():>17.2f}"
         print(row, flush=True)
@@ -89,29 +100,66 @@ def scaled_site(number: int, count: int, seed: int) -> list[PlacedScan]:
     return placed
 
 
+def make_sites(work: Path, count: int, sites: int, seed: int, jobs: int) -> None:
+    """Scan the sites that are not in the folder yet, and write all scans, moved and shuffled."""
+    share, left = divmod(count, sites)
+    folder = work / "sites"
+    folder.mkdir(parents=True, exist_ok=True)
+    tasks = [(folder / f"{k}-{share + (k < left)}.npz", k, share + (k < left), seed) for k in range(sites)]
+    with ProcessPoolExecutor(jobs, get_context("spawn")) as pool:
+        list(pool.map(_make_site, [task for task in tasks if not task[0].exists()]))
+    scans: list[PlacedScan] = []
+    for path, *_ in tasks:
+        with np.load(path) as arrays:
+            points = np.split(arrays["points"], np.cumsum(arrays["lengths"])[:-1])
+            scans += zip([str(arrays["place"])] * len(points), arrays["T"], points, strict=True)
+    (work / "scans").mkdir(exist_ok=True)
+    truth = write_shuffled(work / "scans", scans, seed)
+    save_truth(work / TRUTH, truth)
+
+
+def _make_site(task: tuple[Path, int, int, int]) -> None:
+    path, number, count, seed = task
+    scans = scaled_site(number, count, seed)
+    with atomic_write(path) as temporary, temporary.open("wb") as file:
+        np.savez(
+            file,
+            place=scans[0][0],
+            T=np.stack([T for _, T, _ in scans]),
+            lengths=[len(points) for *_, points in scans],
+            points=np.concatenate([points for *_, points in scans]),
+        )
+
+
 def run_scans(arguments: argparse.Namespace) -> None:
     """Reconstruct many sites in one run."""
-    sites = arguments.sites or max(1, arguments.count // SCANS_PER_SITE)
-    share, left = divmod(arguments.count, sites)
-    print(f"{arguments.count} scans of {sites} sites, {arguments.jobs} processes")
-    phases = Phases()
-    with working_folder(arguments.work) as work:
-        folder = work / "scans"
-        folder.mkdir(exist_ok=True)
-        with phases("make synthetic scans", arguments.count):
-            scans = [s for k in range(sites) for s in scaled_site(k, share + (k < left), arguments.seed)]
-            truth = write_shuffled(folder, scans, arguments.seed)
-        del scans
-        start = time.perf_counter(), time.process_time()
-        with closing(choose_executor(arguments.jobs)) as executor:
-            model = work / "model"
-            result = reconstruct(folder, model, resolution=RESOLUTION, executor=executor, progress=phases)
-        result.save(model, progress=phases)
-        seconds, core = time.perf_counter() - start[0], time.process_time() - start[1]
-        children = resource.getrusage(resource.RUSAGE_CHILDREN)
-        core += children.ru_utime + children.ru_stime
-        peak = max(_peak(), children.ru_maxrss / 2**20)
-        print_table(report_rows(truth, ReconstructionRun(result, seconds, core, peak)))
+    work, count, jobs = arguments.work, arguments.count, arguments.jobs
+    sites = arguments.sites or max(1, count // SCANS_PER_SITE)
+    print(f"{count} scans of {sites} sites, {jobs} processes")
+    phases, model = Phases(), work / "model"
+    continued = (model / JOURNAL).exists()
+    with phases("make synthetic scans", count):
+        if not (work / TRUTH).exists():
+            maker = get_context("spawn").Process(
+                target=make_sites, args=(work, count, sites, arguments.seed, jobs)
+            )  # so that its memory does not count
+            maker.start()
+            maker.join()
+    truth = load_truth(work / TRUTH)
+    start = time.perf_counter()
+    with MemoryMonitor() as memory, closing(choose_executor(jobs)) as executor:
+        result = reconstruct(work / "scans", model, resolution=RESOLUTION, executor=executor, progress=phases)
+        seconds = time.perf_counter() - start
+    result.save(model, progress=phases, merged=None)
+    accepted = [edge for edge in result.edges if edge.accepted]
+    joined = sum(len({truth[name].place for name in frame}) > 1 for frame in result.components)
+    record = {"scans": count, "sites": sites, "jobs": jobs, "machine": machine(), "continued": continued}
+    record |= {"seconds": seconds, "gigabytes": memory.peak, "phases": phases.seconds}
+    record |= {"placed": len(result.T_world_scan), "frames": [len(frame) for frame in result.components]}
+    record |= {"frames_joining_sites": joined, "pairs": len(result.edges)}
+    record |= {"accepted": len(accepted), "wrong": count_wrong(truth, accepted)}
+    (work / "record.json").write_text(json.dumps(record, indent=1))
+    print_table([(name, str(value)) for name, value in record.items()])
 
 
 class SimulatedDescriptors(Sequence[torch.Tensor]):
@@ -202,7 +250,7 @@ def parser() -> argparse.ArgumentParser:
     scans.add_argument("--sites", type=int, help="number of sites (default: one for ten scans)")
     scans.add_argument("--seed", type=int, default=700, help="seed of the sites (default: %(default)s)")
     scans.add_argument("--jobs", type=int, default=1, help="processes (default: %(default)s)")
-    scans.add_argument("--work", type=Path, help="folder for scans and model; a stopped run continues there")
+    scans.add_argument("--work", type=Path, required=True, help="folder for sites, scans and model")
     scans.set_defaults(run=run_scans)
     simulated = commands.add_parser("simulate", help="signatures, pair selection and pose graph")
     simulated.add_argument("count", type=int, help="number of scans")

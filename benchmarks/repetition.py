@@ -127,15 +127,24 @@ def count_right(
 
 
 def save_truth(path: Path, truth: dict[str, KnownScan]) -> None:
-    """Write true poses, centres and extents of the scans."""
+    """Write places, true poses, centres and extents of the scans."""
     scans = list(truth.values())
     np.savez(
         path,
         names=list(truth),
+        place=[scan.place for scan in scans],
         T_world_scan=np.stack([scan.T_world_scan for scan in scans]),
         centre=np.stack([scan.centre for scan in scans]),
         extent=np.array([scan.extent for scan in scans]),
     )
+
+
+def load_truth(path: Path) -> dict[str, KnownScan]:
+    """Read what `save_truth` wrote; the scans have no points."""
+    with np.load(path) as arrays:
+        names, places = arrays["names"].tolist(), arrays["place"].tolist()
+        rows = zip(places, arrays["T_world_scan"], arrays["centre"], arrays["extent"].tolist(), strict=True)
+        return {name: KnownScan(*row, np.zeros((0, 3))) for name, row in zip(names, rows, strict=True)}
 
 
 def main(arguments: argparse.Namespace) -> None:

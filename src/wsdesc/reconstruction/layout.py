@@ -305,14 +305,14 @@ def _proposals(
 ) -> tuple[Floats, Floats]:
     """Return distinct moves (M, 4, 4) of the second group, and the log odds (M,) of the edges for each."""
     moves, weights, numbers, ends = [], [], [], []
-    for number, candidates in enumerate(pairs):
+    for k, candidates in enumerate(pairs):
         for edge in candidates:
             inner, outer, pose = edge.source, edge.target, edge.T_target_source
             if inner in first:
                 inner, outer, pose = outer, inner, inverse(pose)
             moves.append(T[outer] @ pose @ inverse(T[inner]))
             weights.append(edge.confidence)
-            numbers.append(number)
+            numbers.append(k)
             ends.append((outer, inner))
     stacked, number, scans = np.stack(moves), np.array(numbers), np.array(ends)
     gain = np.log1p(np.array(weights) / CHANCE)

@@ -139,6 +139,11 @@ def _most_contradicting(
     return _ContradictingScan(scan, f"{text} the remaining ones")
 
 
+def accepted_edges(states: Sequence[PlacedEdge]) -> dict[int, Edge]:
+    """Return the accepted edges, by the number of their pair."""
+    return {p: state.edge for p, state in enumerate(states) if state.edge and state.rejection is None}
+
+
 def verify_layout(
     placement: Placement, pairs: Sequence[Sequence[Edge]], radii: Floats, check: Checker
 ) -> Placement:
@@ -151,8 +156,7 @@ def verify_layout(
         check: Checks relative poses by free space.
     """
     placed = _separated(placement, radii, check)
-    accepted = [state.edge for state in placed.edges if state.rejection is None and state.edge]
-    usual = usual_violation(accepted, check)
+    usual = usual_violation(list(accepted_edges(placed.edges).values()), check)
     graph = placed.graph
     groups, T = join_groups(pairs, graph.components, graph.T_world_scan, radii, check, usual)
     if len(groups) < len(placed.graph.components):
@@ -169,7 +173,7 @@ def _without_doubtful(
     other. But then many candidates of the pairs of a group do not agree with its poses.
     """
     T, states = placement.graph.T_world_scan, list(placement.edges)
-    accepted = {p: state.edge for p, state in enumerate(states) if state.rejection is None and state.edge}
+    accepted = accepted_edges(states)
     visible = edges_in_view(list(accepted.values()), check)
     seen = [edge for edge, in_view in zip(accepted.values(), visible, strict=True) if in_view]
     verified = {scan: n for n, scans in enumerate(connected_scans(len(radii), seen)) for scan in scans}
@@ -207,15 +211,15 @@ def disagreement(
 def _separated(placement: Placement, radii: Floats, check: Checker) -> Placement:
     """Reject edges until free space contradicts no two scans of a group."""
     for _ in range(_ROUNDS):
-        accepted = [p for p, placed in enumerate(placement.edges) if placed.rejection is None and placed.edge]
-        edges = [placement.edges[p].edge for p in accepted]
+        accepted = accepted_edges(placement.edges)
         graph = placement.graph
+        edges = list(accepted.values())
         rejected = separate(edges, graph.components, graph.T_world_scan, radii, check)
         if not rejected:
             break
         states = list(placement.edges)
         for k, reason in rejected.items():
-            states[accepted[k]] = PlacedEdge(edges[k], reason, None)
+            states[list(accepted)[k]] = PlacedEdge(edges[k], reason, None)
         placement = _solved(placement, states, len(radii))
     return placement
 
@@ -246,8 +250,8 @@ def _joined(
 def _solved(placement: Placement, states: list[PlacedEdge], count: int) -> Placement:
     """Solve the pose graph of the accepted edges; reject those far from the poses."""
     while True:
-        accepted = [p for p, placed in enumerate(states) if placed.rejection is None and placed.edge]
-        graph = solve(count, [states[p].edge for p in accepted])
+        accepted = accepted_edges(states)
+        graph = solve(count, list(accepted.values()))
         deviations = dict(zip(accepted, graph.deviations.tolist(), strict=True))
         outliers = [p for p, deviation in deviations.items() if deviation > OUTLIER]
         for p in outliers:

@@ -34,7 +34,8 @@ from wsdesc.registration.candidates import find_candidates
 
 _SCANS_IN_MEMORY = 64  # described scans that a worker keeps: each one is part of several pairs
 
-_THOROUGH = {"hypotheses": 60, "refined": 12}  # in repetitive structure, few hypotheses miss the right pose
+# Hypotheses that are proposed and refined. In repetitive structure, few hypotheses miss the right pose.
+_QUICK, _THOROUGH = (12, 4), (60, 12)
 
 
 class _CannotDescribe(InputError):
@@ -64,8 +65,15 @@ def describe_scan(job: DescribeJob) -> DescribedScan | FailedScan:
 def register_pair(job: RegisterJob) -> PairRegistration:
     """Register two described scans; keep all candidates that differ from each other."""
     (p, source), (q, target) = _with_surface(job.source), _with_surface(job.target)
-    more = _THOROUGH if job.thorough else {}
-    found = find_candidates(p, q, (source, target), seed=job.source.settings.seed, **more)
+    hypotheses, refined = _THOROUGH if job.thorough else _QUICK
+    found = find_candidates(
+        p,
+        q,
+        (source, target),
+        hypotheses=hypotheses,
+        refined=refined,
+        seed=job.source.settings.seed,
+    )
     poses = [
         CandidatePose(
             T_target_source=candidate.refined.T_target_source,
