@@ -7,7 +7,7 @@ from scipy.spatial.transform import Rotation
 from wsdesc import Reconstruction, write_points
 from wsdesc.alignment.information import Information
 from wsdesc.core.geometry import inverse
-from wsdesc.reconstruction.jobs import CandidatePose, DescribedScan, PairRegistration, ScanSurvey
+from wsdesc.reconstruction.jobs import CandidatePose, DescribedScan, PairRegistration, PoseChecks, ScanSurvey
 from wsdesc.reconstruction.pipeline import reconstruct
 from wsdesc.reconstruction.places import Places
 
@@ -65,9 +65,15 @@ def find_places(names, jobs, seed, saved):
     return places
 
 
+def check_poses(job):
+    """Check nothing: no viewpoint is known."""
+    count = len(job.poses)
+    return PoseChecks((0,) * count, (0,) * count, (0.0,) * count)
+
+
 def simulate(monkeypatch):
-    """Replace reading, describing and registering; neighbours have similar signatures."""
-    for task in (survey_scan, describe_scan, register_pair):
+    """Replace reading, describing, registering and checking; neighbours have similar signatures."""
+    for task in (survey_scan, describe_scan, register_pair, check_poses):
         monkeypatch.setattr(f"wsdesc.reconstruction.runner.{task.__name__}", task)
 
     monkeypatch.setattr("wsdesc.reconstruction.assembly.find_places", find_places)

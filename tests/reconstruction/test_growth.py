@@ -33,7 +33,7 @@ JOBS = {"survey_scan": 0, "describe_scan": 0, "register_pair": 0}
 
 
 class Counting(Serial):
-    """Count the jobs of each task, and stop after some pairs."""
+    """Count the jobs of each task except quick checks, and stop after some pairs."""
 
     def __init__(self, limit=10**9):
         self.done, self.limit = dict(JOBS), limit
@@ -42,7 +42,8 @@ class Counting(Serial):
         for number, result in super().run(task, jobs):
             if self.done["register_pair"] >= self.limit:
                 raise KeyboardInterrupt
-            self.done[task.__name__] += 1
+            if task.__name__ in self.done:
+                self.done[task.__name__] += 1
             yield number, result
 
 

@@ -89,12 +89,16 @@ def register_pair(job: RegisterJob) -> PairRegistration:
 
 
 def check_poses(job: CheckJob) -> PoseChecks:
-    """Count the points of two scans in each other's free space, for each pose."""
-    (p, source), (q, target) = _with_surface(job.source), _with_surface(job.target)
-    images = p.range_image, q.range_image
+    """Count the points of two scans in each other's free space, for each pose.
+
+    Nothing counts if neither scan has a viewpoint, or if a scan of an earlier model is not there any more.
+    """
     found = [FreeSpace()] * len(job.poses)
-    if any(image is not None for image in images):
-        found = list(measure_free_space(source, target, images, np.array(job.poses)))
+    with suppress(InputError):
+        (p, source), (q, target) = _with_surface(job.source), _with_surface(job.target)
+        images = p.range_image, q.range_image
+        if any(image is not None for image in images):
+            found = list(measure_free_space(source, target, images, np.array(job.poses)))
     return PoseChecks(
         tuple(free.visible for free in found),
         tuple(free.violating for free in found),
