@@ -102,13 +102,19 @@ def _cost(plot: Plot) -> tuple[Figure, Axes]:
 
 
 def _tradeoff(plot: Plot) -> tuple[Figure, Axes]:
-    """Plot one point for each method: registered pairs over time, which is logarithmic."""
+    """Plot one point for each method: registered pairs over time, which is logarithmic.
+
+    Markers of methods that ran on a GPU are filled.
+    """
     figure, axes = _axes(plot.title, plot.x_label, "registered pairs (%)")
     for k, (name, (x, y)) in enumerate(plot.curves.items()):
-        style = {"color": _COLOURS[k % len(_COLOURS)], "marker": _MARKERS[k % len(_MARKERS)]}
-        axes.plot(x, [100 * value for value in y], linestyle="none", markersize=7, label=name, **style)
+        colour = _COLOURS[k % len(_COLOURS)]
+        style = {"color": colour, "marker": _MARKERS[k % len(_MARKERS)], "markersize": 7}
+        style["markerfacecolor"] = "white" if "cores" in name else colour
+        axes.plot(x, [100 * v for v in y], linestyle="none", label=name, clip_on=False, zorder=3, **style)
+    lowest = min((100 * value for _, y in plot.curves.values() for value in y), default=0.0)
     axes.set_xscale("log")
-    axes.set_ylim(0, 102)
+    axes.set_ylim(max(0, 20 * math.floor(lowest / 20 - 0.1)), 102)
     return figure, axes
 
 

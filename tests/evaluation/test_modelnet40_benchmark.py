@@ -14,7 +14,7 @@ from torch import Tensor
 from benchmark_scenes import sorted_distances
 from wsdesc.core.errors import InputError
 from wsdesc.evaluation.methods import Method
-from wsdesc.evaluation.modelnet40 import make_pair, run_modelnet40, score_shapes, shape_tables
+from wsdesc.evaluation.modelnet40 import make_pair, run_modelnet40, score_shapes, shape_tables, surface_error
 from wsdesc.evaluation.options import PROTOCOLS, ShapeOptions
 from wsdesc.evaluation.results import BenchmarkResults
 
@@ -122,3 +122,20 @@ def test_a_method_that_was_not_run_has_no_row() -> None:
     record |= {"T_target_source": T, "T_true": T}
     tables = shape_tables({"run": [record], "other protocol": [record | {"protocol": "prnet-clean"}]})
     assert [[row[0] for row in table.rows] for table in tables] == [["run"], ["run"], ["other protocol"]]
+
+
+def test_a_rotation_of_a_symmetric_shape_leaves_its_surface() -> None:
+    square = np.stack(np.meshgrid(np.linspace(-1, 1, 9), np.linspace(-1, 1, 9)), -1).reshape(-1, 2)
+    plate = np.c_[square, np.zeros(len(square))]
+    T_true, quarter = np.eye(4), np.eye(4)
+    T_true[:3, 3] = 1, 2, 3
+    quarter[:2, :2] = [[0, -1], [1, 0]]
+    eighth = np.eye(4)
+    eighth[:2, :2] = np.array([[1, -1], [1, 1]]) / np.sqrt(2)
+
+    def error(T: np.ndarray) -> float:
+        return surface_error(plate, {"T_true": T_true.tolist(), "T_target_source": (T @ T_true).tolist()})
+
+    assert error(np.eye(4)) == pytest.approx(0, abs=1e-9)
+    assert error(quarter) == pytest.approx(0, abs=1e-9)
+    assert error(eighth) > 0.05

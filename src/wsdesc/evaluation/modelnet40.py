@@ -14,10 +14,12 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.spatial import cKDTree
 from torch import Tensor
 
 from wsdesc.alignment import fit_rigid, ransac
 from wsdesc.core.errors import InputError
+from wsdesc.core.geometry import inverse, transform
 from wsdesc.core.progress import ProgressHook, no_progress
 from wsdesc.datasets.modelnet40 import ShapePair, independent_pair, item_generator, partial_pair, read_split
 from wsdesc.evaluation.euler import euler_errors
@@ -39,6 +41,9 @@ UNSEEN_FROM = 20  # first label of the categories that PRNet's protocol does not
 # shape cannot be seen. OMNet and GeoTransformer leave these categories out of their published figures.
 AXIAL = frozenset({5, 6, 9, 10, 15, 19, 34, 37})
 NOT_AXIAL = "without axial categories"
+SAME_SURFACE = (
+    0.03  # RMS distance up to which two poses of a shape look the same, in radii; its points are as far apart
+)
 TITLES = {
     "prnet-clean": "PRNet protocol, clean",
     "prnet-noisy": "PRNet protocol, noisy",
@@ -50,6 +55,8 @@ _NOTES = [
     "RPM-Net's views are sampled independently.",
     "By R2: within 15° and 0.3 of the shapes' radius. A mean far above its median comes from a few poses "
     "that are completely wrong.",
+    "Same surface: the shape, moved by the error of the pose, is at most "
+    f"{SAME_SURFACE:g} radii (RMS) from itself, as after a rotation of a symmetric shape.",
     f"Unseen: categories with labels {UNSEEN_FROM} … 39. A model trained on shapes of all 40 categories has "
     "seen them.",
     "Without axial categories: without bottle, bowl, cone, cup, flower pot, lamp, tent and vase, whose "
@@ -133,6 +140,8 @@ def run_modelnet40(
                 pair = make_pair(shapes.points[key["item"]], key["protocol"], key["item"], options.seed)
                 label = None if shapes.labels is None else int(shapes.labels[key["item"]])
                 score = score_shapes(method, pair, options, f"shape {key['item']}")
+                if key["protocol"].startswith("rpm"):  # the target has the frame of the shape
+                    score["surface_error"] = surface_error(shapes.points[key["item"]], score)
                 store.append(key | {"label": label} | score)
                 pair_done(1)
         records[method.name] = [store[key] for key in keys]
@@ -200,6 +209,17 @@ def score_shapes(method: Method, pair: ShapePair, options: ShapeOptions, where: 
     }
 
 
+def surface_error(target: Any, score: Record) -> float:
+    """Return the RMS distance of a target (N, 3), moved by the error of a pose, from itself.
+
+    A symmetric shape has wrong poses with small surface errors: nobody can tell them from the right one.
+    """
+    error = np.array(score["T_target_source"]) @ inverse(np.array(score["T_true"]))
+    points = np.asarray(target, np.float64)
+    distances = cKDTree(points).query(transform(points, error))[0]
+    return float(np.sqrt(np.mean(np.square(distances))))
+
+
 def _describe(
     method: Method, clouds: Sequence[Tensor], unit: float, where: str
 ) -> tuple[str | None, list[Tensor]]:
@@ -236,7 +256,8 @@ def _shape_table(title: str, protocol: str, results: dict[str, list[Record]]) ->
         header = ["RMSE(R) (°)", "MAE(R) (°)", "R²(R)", "RMSE(t)", "MAE(t)", "R²(t)", "found"]
         rows = [[name, *_euler_cells(records)] for name, records in results.items()]
     else:
-        header = ["RRE mean (°)", "RRE median (°)", "RTE mean", "RTE median", "RR by R2 (%)", "found"]
+        header = ["RRE mean (°)", "RRE median (°)", "RTE mean", "RTE median", "RR by R2 (%)"]
+        header += ["R2 or same surface (%)", "found"]
         rows = [[name, *_isotropic_cells(records)] for name, records in results.items()]
     return Table(title, ["method", *header], rows)
 
@@ -254,10 +275,11 @@ def _isotropic_cells(records: list[Record]) -> list[str]:
     translation = [record["translation_error"] for record in records]
     cells = [f"{x:.3f}" for x in (np.mean(rotation), np.median(rotation))]
     cells += [f"{x:.4f}" for x in (np.mean(translation), np.median(translation))]
-    right = np.mean(
-        [degrees < 15 and shift < 0.3 for degrees, shift in zip(rotation, translation, strict=True)]
-    )
-    return [*cells, percent(float(right)), _found_cell(records)]
+    right = [r < 15 and t < 0.3 for r, t in zip(rotation, translation, strict=True)]
+    surface = [record.get("surface_error") for record in records]  # None in records of older versions
+    same = [a or b < SAME_SURFACE for a, b in zip(right, surface, strict=True) if b is not None]
+    looks_right = percent(float(np.mean(same))) if len(same) == len(right) else NONE
+    return [*cells, percent(float(np.mean(right))), looks_right, _found_cell(records)]
 
 
 def _found_cell(records: list[Record]) -> str:
