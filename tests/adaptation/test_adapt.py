@@ -57,7 +57,7 @@ def test_adapts_both_networks_and_the_folder_is_a_model(
 ):
     fake_reconstruct.clear()
     out = tmp_path / "mine"
-    options = FAST | {"distill_steps": 2, "fast_steps": 1}
+    options = FAST | {"distill_steps": 2, "fast_steps": 1, "orientation_radius": 0.6}
     steps = []
 
     def progress(name, total):
@@ -69,6 +69,7 @@ def test_adapts_both_networks_and_the_folder_is_a_model(
     assert {"teach", "teach on all scans", "distil", "teach the fast network"} <= set(steps)
     fast, full = WSDesc.from_pretrained(out), WSDesc.from_pretrained(out / FULL_WEIGHTS)
     assert (fast.options.width, full.options.width) == (0.25, 0.125)
+    assert fast.options.orientation_radius == full.options.orientation_radius == 0.6
     old = WSDesc.from_pretrained(tiny_start)
     assert any(not (a == b).all() for a, b in zip(fast.parameters(), old.parameters(), strict=True))
     text = result.report.read_text(encoding="utf-8")

@@ -67,6 +67,15 @@ class AdaptOptions(Options):
         None, gt=0, description="Working resolution in the scans' unit (default: derived from all scans)."
     )
     reconstruct_keypoints: int = Field(2000, ge=3, description="Keypoints per scan of the reconstruction.")
+    orientation_radius: float | None = Field(
+        None,
+        gt=0,
+        description="Orientation radius of the frames of the new weights, in metres of the model (default: "
+        "that of the weights to start from).",
+    )
+    scenes: int | None = Field(
+        None, ge=8, description="Number of synthetic scenes (default: 72 on a GPU, 16 on the CPU)."
+    )
     replay: NameOrPath | None = Field(
         None, description="Folder of synthetic scenes that several adaptations share (default: their own)."
     )
@@ -105,7 +114,7 @@ class Plan(NamedTuple):
 def make_plan(options: AdaptOptions, on_gpu: bool) -> Plan:
     """Fill the options that depend on the device."""
     plan = Plan(2400, 2000, 800, 512, 72, None, 60) if on_gpu else Plan(1200, 0, 0, 192, 16, 30.0, 16)
-    names = ("steps", "distill_steps", "fast_steps", "keypoints", "minutes")
+    names = ("steps", "distill_steps", "fast_steps", "keypoints", "scenes", "minutes")
     given = {name: value for name in names if (value := getattr(options, name)) is not None}
     plan = plan._replace(**given)
     return plan if plan.distill_steps else plan._replace(fast_steps=0)

@@ -18,7 +18,7 @@ from wsdesc.adaptation.sources import DescribedPairs, TaughtPairs
 from wsdesc.adaptation.steps import read_step, write_step
 from wsdesc.adaptation.teachers import TeacherPair, Teachers, find_teachers
 from wsdesc.adaptation.trainer import AdaptTrainer
-from wsdesc.adaptation.weights import WeightFiles
+from wsdesc.adaptation.weights import WeightFiles, with_orientation
 from wsdesc.core.errors import InputError
 from wsdesc.core.folders import make_folder
 from wsdesc.core.progress import StepTimer
@@ -105,17 +105,22 @@ class RoundRunner:
             "%d pairs teach, %d without poses beside them; %d scans kept out for the check",
             len(part.pairs), len(part.neighbours), len(kept_out),
         )  # fmt: skip
-        first = start.full if self.plan.distill_steps and start.full is not None else start.fast
+        radius = self.options.orientation_radius
+        begin = start if radius is None else with_orientation(start, radius, self.folder)
+        old, first = (
+            files.full if self.plan.distill_steps and files.full is not None else files.fast
+            for files in (start, begin)
+        )
         plan = self._plan(part, first)
         steps = round(KEPT_OUT_SHARE * plan.steps)
         taught = self._teach("teach", part, first, max(1, steps))
-        check = self._compared("check", first, taught, checked)
+        check = self._compared("check", old, taught, checked)
         rejection = compare(check.before, check.after)
         adapted: WeightFiles | None = None
         final, synthetic = Comparison([], []), (0.0, 0.0)
         if rejection is None:
             complete = self._teach("teach on all scans", self.teachers, taught, max(1, plan.steps - steps))
-            adapted = self._distilled(plan, complete, start)
+            adapted = self._distilled(plan, complete, begin)
             final = self.compare(start.fast, adapted.fast)
             synthetic = measure_synthetic(
                 self.pool, start.fast, adapted.fast, device=self.device, progress=self.timer

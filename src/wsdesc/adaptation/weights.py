@@ -10,6 +10,7 @@ from wsdesc.core.atomic import atomic_write
 from wsdesc.core.errors import FileFormatError
 from wsdesc.descriptor import pretrained
 from wsdesc.descriptor.model import WSDesc
+from wsdesc.descriptor.options import DescriptorOptions
 
 _FAST = "-fast"  # end of the name of the fast one of two shipped networks
 
@@ -42,6 +43,19 @@ def find_start(name_or_path: str) -> WeightFiles:
         if path is not None:
             WSDesc.from_pretrained(path)
     return files
+
+
+def with_orientation(files: WeightFiles, radius: float, folder: Path) -> WeightFiles:
+    """Write copies of weights into a folder, for frames with another orientation radius."""
+
+    def copy(source: Path, name: str) -> Path:
+        options, tensors = pretrained.load(source)
+        values = options.model_dump() | {"orientation_radius": radius}
+        pretrained.save(folder / name, DescriptorOptions.read(values), tensors)
+        return folder / name
+
+    full = None if files.full is None else copy(files.full, "start_full.safetensors")
+    return WeightFiles(copy(files.fast, "start.safetensors"), full)
 
 
 def copy_weights(source: Path, target: Path) -> Path:
