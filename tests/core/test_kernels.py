@@ -17,7 +17,7 @@ import torch
 
 from wsdesc.cloud.neighbours import NeighbourGrid
 from wsdesc.cloud.sampling import farthest_points
-from wsdesc.core import kernels
+from wsdesc.core import kernel_cache, kernels
 from wsdesc.descriptor.lrf import local_frames
 from wsdesc.descriptor.voxelize import voxelize
 
@@ -88,7 +88,7 @@ def test_kernels_work_without_any_cache_folder(tmp_path: Path) -> None:
         "import pwd\n"
         "def unknown(uid): raise KeyError(uid)\n"
         "pwd.getpwuid = unknown\n"
-        "from wsdesc.core.kernels import cache_folder\n"
+        "from wsdesc.core.kernel_cache import cache_folder\n"
         "assert cache_folder() is None\n"
     )
     run = python(nowhere + nobody + CHOICE, XDG_CACHE_HOME=None, HOME=None)
@@ -105,7 +105,7 @@ def test_compiled_code_of_another_user_is_not_executed(
     foreign.mkdir(parents=True)
     os.chown(foreign, 12345, 12345)
     monkeypatch.setenv("XDG_CACHE_HOME", str(foreign.parent))
-    assert kernels.cache_folder.__wrapped__() != foreign
+    assert kernel_cache.cache_folder.__wrapped__() != foreign
 
 
 def test_the_compile_notice_is_logged_once(monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:

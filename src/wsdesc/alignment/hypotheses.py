@@ -191,7 +191,10 @@ def _refit(
     return best, best_votes
 
 
-@kernel
+@kernel(
+    types="int64, int64, float64[:, :, ::1], float64[:, ::1], float64[:, ::1], float64[::1], float64, "
+    "float64, float64[::1], float64[:, :, ::1]",
+)
 def _sum_inliers(
     start: int,
     stop: int,
@@ -230,7 +233,9 @@ def _sum_inliers(
                     for j in range(3):
                         product[i, j] += share * q[i, k] * p[j, k]
         if total > 0:
-            moments[s] /= total
+            for row in range(5):  # an array expression would take 3 s to compile
+                for axis in range(3):
+                    moments[s, row, axis] /= total
             for i in range(3):
                 for j in range(3):
                     product[i, j] -= mean_q[i] * mean_p[j]

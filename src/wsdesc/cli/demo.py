@@ -9,6 +9,7 @@ import typer
 
 from wsdesc.cli.checks import check_output_folder
 from wsdesc.cli.output import exit_unless, print_table, print_written, progress_bars
+from wsdesc.registration.compile_ahead import start_helpers
 
 if TYPE_CHECKING:
     from wsdesc.view.demo import DemoReport
@@ -23,6 +24,7 @@ def demo(
     Exit code: 0 if the pose is right, 1 if it is wrong, 2 for bad input.
     """
     check_output_folder(out)
+    start_helpers()
     with progress_bars() as progress:
         from wsdesc.view.demo import FILES, run_demo
 

@@ -56,7 +56,7 @@ def _extras() -> Rows:
 
 
 def _files() -> Rows:
-    from wsdesc.core.kernels import cache_folder
+    from wsdesc.core.kernel_cache import cache_folder
     from wsdesc.descriptor import pretrained
 
     folder = cache_folder()

@@ -42,6 +42,7 @@ from wsdesc.cli.options import (
 )
 from wsdesc.cli.output import exit_unless, print_table, print_warnings, print_written, progress_bars
 from wsdesc.descriptor.options import DEFAULT_MODEL
+from wsdesc.registration.compile_ahead import start_helpers
 from wsdesc.registration.options import RegisterOptions
 
 if TYPE_CHECKING:
@@ -122,6 +123,7 @@ def register(
     )
     check_model_and_device(model, device)
     check_view(view, port)
+    start_helpers()
     with progress_bars() as progress:
         with progress("read files", 0):
             from wsdesc.cloud.convert import as_cloud

@@ -169,7 +169,10 @@ def _moments(points: Floats, centre: Floats, reach: float) -> _Moments:
     return _Moments(float(total[0]), total[1:4], second, third)
 
 
-@kernel(fastmath={"contract", "nsz", "reassoc"})
+@kernel(
+    types="int64, int64, float64[:, ::1], float64[::1], float64, float64[:, ::1]",
+    fastmath={"contract", "nsz", "reassoc"},
+)
 def _sum_moments(start, stop, points, centre, inverse_squared_reach, sums):
     w0 = w1x = w1y = w1z = xx = yy = zz = xy = xz = yz = 0.0
     xxx = yyy = zzz = xxy = xxz = xyy = yyz = xzz = yzz = xyz = 0.0
@@ -204,7 +207,7 @@ def _sum_moments(start, stop, points, centre, inverse_squared_reach, sums):
     row[15], row[16], row[17], row[18], row[19] = xyy, yyz, xzz, yzz, xyz
 
 
-@kernel
+@kernel(types="int64, int64, float64[:, ::1], float64[::1], float64[:, ::1], float32[:, ::1]")
 def _write_local(start, stop, points, origin, R_scan_local, local):
     for n in range(start, stop):
         x, y, z = points[n, 0] - origin[0], points[n, 1] - origin[1], points[n, 2] - origin[2]

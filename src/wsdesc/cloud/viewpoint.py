@@ -7,6 +7,7 @@ merged from several scans, a fused fragment or a shifted scan does not have such
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, cast, get_args
@@ -221,13 +222,13 @@ def _hidden_share(
     return hidden / max(shared, 1), filled
 
 
-@kernel
+@kernel(types="float32[:, ::1], float32[::1], int64, float32[::1], int32[::1]")
 def _count_hidden(points, place, cells, nearest, counts):  # type: ignore[no-untyped-def]
     number, ranges = np.empty(len(points), np.int32), np.zeros(len(points), np.float32)
     filled = 0
     for k in range(len(points)):
         x, y, z = points[k, 0] - place[0], points[k, 1] - place[1], points[k, 2] - place[2]
-        ranges[k] = np.sqrt(x * x + y * y + z * z)
+        ranges[k] = math.sqrt(x * x + y * y + z * z)
         if ranges[k] > 0:
             cell = number[k] = cell_of(x, y, z, cells)
             filled += counts[cell] == 0
@@ -252,7 +253,7 @@ def _unevenness(points: NDArray[np.float32], place: NDArray[np.float32]) -> floa
     return float(np.square(filled).mean() / np.square(filled.mean()))
 
 
-@kernel
+@kernel(types="float32[:, ::1], float32[::1], int64, int64[::1]")
 def count_cells(points, place, cells, counts):  # type: ignore[no-untyped-def]
     """Count the points in each direction cell, seen from a place."""
     for k in range(len(points)):
@@ -276,15 +277,15 @@ def _density(points: NDArray[np.float32]) -> tuple[float, float]:
     return direction, float(log_range @ log_count / variance) if variance > 0 else np.inf
 
 
-@kernel
+@kernel(types="float32[:, ::1], int64, int64[::1], float64[:, ::1]")
 def _sum_cells(points, cells, counts, sums):  # type: ignore[no-untyped-def]
     for k in range(len(points)):
         x, y, z = points[k, 0], points[k, 1], points[k, 2]
-        length = np.sqrt(x * x + y * y + z * z)
+        length = math.sqrt(x * x + y * y + z * z)
         if length > 0:
             cell = cell_of(x, y, z, cells)
             counts[cell] += 1
             sums[cell, 0] += x / length
             sums[cell, 1] += y / length
             sums[cell, 2] += z / length
-            sums[cell, 3] += np.log(length)
+            sums[cell, 3] += math.log(length)

@@ -7,10 +7,8 @@ be called from several Python threads at once, which numba's own thread pool doe
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
-import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,38 +18,15 @@ from pathlib import Path
 from typing import Any, cast
 
 import numba
+import numpy as np
 import torch
 from numba.core import event
+
+from wsdesc.core.kernel_cache import cache_folder, compile_lock, kernel_folder
 
 logger = logging.getLogger(__name__)
 
 _NOTICE_SECONDS = 1.5  # compile time after which a notice is logged
-
-
-@cache
-def cache_folder() -> Path | None:
-    """Return the folder of compiled kernels: the user's cache, else a temporary folder, else None."""
-    for choose in (_user_cache, _temporary_cache):
-        try:
-            folder = choose()
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with tempfile.TemporaryFile(dir=folder):
-                pass
-            if hasattr(os, "getuid") and folder.stat().st_uid != os.getuid():
-                continue  # cached code is executed: never take that of another user
-        except (OSError, RuntimeError):  # not writable, or no home folder
-            continue
-        return folder
-    return None
-
-
-def _user_cache() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "wsdesc"
-
-
-def _temporary_cache() -> Path:
-    user = getattr(os, "getuid", lambda: "user")()
-    return Path(tempfile.gettempdir()) / f"wsdesc-{user}"
 
 
 def _redirect_triton_cache() -> None:
@@ -62,27 +37,11 @@ def _redirect_triton_cache() -> None:
         os.environ["TRITON_CACHE_DIR"] = str(folder / "triton")
 
 
-@cache
-def _sources_digest() -> str:
-    """Hash the source files of all folders with kernels.
-
-    Numba checks only the file of a kernel itself, but kernels use functions and constants of other files.
-    """
-    package = Path(__file__).parents[1]
-    folders = {
-        p.parent for p in package.rglob("*.py") if b"from wsdesc.core.kernels import" in p.read_bytes()
-    }
-    digest = hashlib.sha256()
-    for path in sorted(p for folder in folders for p in folder.glob("*.py")):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()[:12]
-
-
 @contextmanager
 def _numba_cache_in(folder: Path) -> Iterator[None]:
     """Set numba's cache folder, which it reads when it decorates a function, for our functions only."""
     before = numba.config.CACHE_DIR
-    numba.config.CACHE_DIR = str(folder / f"kernels-{_sources_digest()}")
+    numba.config.CACHE_DIR = str(folder)
     try:
         yield
     finally:
@@ -118,11 +77,18 @@ class _CompileListener(event.Listener):  # type: ignore[misc]  # numba has no ty
         """Do nothing: compilations nest, and the caller cancels the timer after the outermost one."""
 
 
+def _kind(argument: Any) -> Any:
+    """Return what numba's type of an argument depends on; `numba.typeof` takes 20 times as long."""
+    if isinstance(argument, np.ndarray):
+        return argument.dtype, argument.ndim, argument.flags.num
+    return type(argument)
+
+
 class Kernel:
     """A numba function that compiles on its first call and logs a notice if that takes long."""
 
-    def __init__(self, function: Callable[..., Any], **options: Any) -> None:
-        folder = cache_folder()
+    def __init__(self, function: Callable[..., Any], types: str | None = None, **options: Any) -> None:
+        folder = kernel_folder()
         options = {"nogil": True, "cache": folder is not None, "error_model": "numpy", **options}
         if folder is None:
             self.compiled = numba.njit(**options)(function)
@@ -131,32 +97,56 @@ class Kernel:
                 self.compiled = numba.njit(**options)(function)
         self._lock = threading.Lock()
         self._ready: set[tuple[Any, ...]] = set()
+        self._types = types
+        self.name = f"{function.__module__}.{function.__qualname__}"
         self.__doc__ = function.__doc__
         self.__name__ = function.__name__
+        if types is not None:
+            _declared.append(self)
 
     def __call__(self, *args: Any) -> Any:
         return self.ready_for(*args)(*args)
 
     def ready_for(self, *args: Any) -> Callable[..., Any]:
         """Return the function compiled for such arguments; calling it directly saves the type lookup."""
-        signature = tuple(numba.typeof(a) for a in args)
-        if signature not in self._ready:
+        kinds = tuple([_kind(a) for a in args])
+        if kinds not in self._ready:
+            signature = tuple(numba.typeof(a) for a in args)
             with self._lock:
                 listener = _CompileListener()
                 try:
-                    with event.install_listener("numba:compile", listener):
+                    with event.install_listener("numba:compile", listener), compile_lock(self.name):
                         self.compiled.compile(signature)
                 finally:
                     listener.timer.cancel()
-                self._ready.add(signature)
+                self._ready.add(kinds)
         return cast(Callable[..., Any], self.compiled)
 
+    def compile_declared(self) -> None:
+        """Compile for the declared types of arguments, or load the result from the cache."""
+        self.compiled.compile(f"({self._types})")
 
-def kernel(function: Callable[..., Any] | None = None, **options: Any) -> Any:
-    """Decorate a CPU kernel that Python calls; options such as `fastmath=True` go to numba."""
+
+_declared: list[Kernel] = []
+
+
+def declared_kernels() -> list[Kernel]:
+    """List the imported kernels whose types of arguments are declared."""
+    return list(_declared)
+
+
+def kernel(function: Callable[..., Any] | None = None, *, types: str | None = None, **options: Any) -> Any:
+    """Decorate a CPU kernel that Python calls.
+
+    Args:
+        function: the kernel.
+        types: types of the arguments in `wsdesc register`, in numba's notation, if helper processes should
+            compile it at the first start; see `compile_ahead`. Other types are compiled when they occur.
+        options: go to numba, such as `fastmath=True`.
+    """
     if function is None:
-        return lambda f: Kernel(f, **options)
-    return Kernel(function, **options)
+        return lambda f: Kernel(f, types, **options)
+    return Kernel(function, types, **options)
 
 
 def inline(function: Callable[..., Any] | None = None, **options: Any) -> Any:

@@ -50,16 +50,19 @@ def normals(points: Floats, tree: Any = None, neighbours: int = NEIGHBOURS) -> F
     return local_planes(points, tree, neighbours).normals
 
 
-@kernel
+@kernel(types="int64, int64, float64[:, ::1], int64[:, ::1], float64[:, ::1], float64[::1]")
 def _fit(start, stop, points, near, normals, curvature):
     cov, vec, mean = np.empty((3, 3)), np.empty((3, 3)), np.empty(3)
     for n in range(start, stop):
-        mean[:] = 0.0
-        for k in near[n]:
+        for axis in range(3):
+            mean[axis] = 0.0
+            for other in range(3):
+                cov[axis, other] = 0.0
+        for item in range(near.shape[1]):
             for axis in range(3):
-                mean[axis] += points[k, axis] / near.shape[1]
-        cov[:] = 0.0
-        for k in near[n]:
+                mean[axis] += points[near[n, item], axis] / near.shape[1]
+        for item in range(near.shape[1]):
+            k = near[n, item]
             x, y, z = points[k, 0] - mean[0], points[k, 1] - mean[1], points[k, 2] - mean[2]
             cov[0, 0] += x * x
             cov[0, 1] += x * y

@@ -84,7 +84,7 @@ def _instance_norm_relu(x: Tensor) -> Tensor:
     return torch.addcmul(shift, x, scale[..., None, None, None]).relu_().to(x.dtype)
 
 
-@kernel(fastmath=True)
+@kernel(types="int64, int64, float32[:, :, ::1]", fastmath=True)
 def _normalize_in_place(start, stop, x):  # type: ignore[no-untyped-def]
     """Normalize the channels of x (K, h³, C), and set what is negative to 0."""
     voxels, channels = x.shape[1], x.shape[2]

@@ -9,6 +9,7 @@ instructions.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -75,7 +76,7 @@ def is_set(bits: Any, i: int, j: int) -> Any:
 @inline
 def length(x: Any, i: int, j: int) -> Any:
     dx, dy, dz = x[0, j] - x[0, i], x[1, j] - x[1, i], x[2, j] - x[2, i]
-    return np.sqrt(dx * dx + dy * dy + dz * dz)
+    return math.sqrt(dx * dx + dy * dy + dz * dz)
 
 
 @inline
@@ -85,7 +86,7 @@ def stretch(p: Any, q: Any, tolerance: float, i: int, j: int) -> Any:
     return s * s
 
 
-@kernel
+@kernel(types="int64, int64, float64[:, ::1], float64[:, ::1], float64, float64, uint64[:, ::1]")
 def _fill_bits(start: int, stop: int, p: Any, q: Any, tolerance: float, min_length: float, bits: Any) -> None:
     count = p.shape[1]
     edge = np.zeros(64 * bits.shape[1], dtype=np.bool_)  # bytes first: the compiler vectorises this loop
@@ -101,14 +102,17 @@ def _fill_bits(start: int, stop: int, p: Any, q: Any, tolerance: float, min_leng
             bits[i, w] = word
 
 
-@kernel
+@kernel(
+    types="int64, int64, float64[:, ::1], float64[:, ::1], float64, uint64[:, ::1], int32[:, ::1], "
+    "int32[:, ::1]",
+)
 def _rank_partners(
     start: int, stop: int, p: Any, q: Any, tolerance: float, bits: Any, partners: Any, common: Any
 ) -> None:
     count, words = bits.shape
-    candidates = np.empty(count, dtype=np.int32)
-    shared = np.empty(count, dtype=np.int32)
-    frequency = np.zeros(count + 1, dtype=np.int32)  # number of candidates for each number of common partners
+    candidates = np.empty(count, dtype=np.int64)
+    shared = np.empty(count, dtype=np.int64)
+    frequency = np.zeros(count + 1, dtype=np.int64)  # number of candidates for each number of common partners
     value = np.empty(MAX_PARTNERS)
     for i in range(start, stop):
         edges = 0

@@ -72,7 +72,10 @@ def _clique_poses(
     return best
 
 
-@kernel
+@kernel(
+    types="int64, int64, float64[:, ::1], float64[:, ::1], float64, uint64[:, ::1], int32[:, ::1], "
+    "int64[::1], float64[:, :, ::1], float64[:, :, ::1]",
+)
 def _grow_cliques(
     start: int,
     stop: int,
@@ -86,23 +89,25 @@ def _grow_cliques(
     cross: Any,
 ) -> None:
     """Grow cliques around each match and its best partners; write size and moments of the best clique."""
-    links = np.zeros(MAX_PARTNERS, dtype=np.uint64)  # graph of the partners, as bits
-    strain = np.zeros((MAX_PARTNERS + 1, MAX_PARTNERS))  # of its edges; the last row: edges to the seed
-    cost = np.zeros(MAX_PARTNERS)
-    members = np.zeros(MAX_PARTNERS + 1, dtype=np.int64)
-    best = np.zeros(MAX_PARTNERS + 1, dtype=np.int64)
+    links = np.empty(MAX_PARTNERS, dtype=np.uint64)  # graph of the partners, as bits
+    strain = np.empty((MAX_PARTNERS + 1, MAX_PARTNERS))  # of its edges; the last row: edges to the seed
+    cost = np.empty(MAX_PARTNERS)
+    partner = np.empty(MAX_PARTNERS, dtype=np.int64)
+    members = np.empty(MAX_PARTNERS + 1, dtype=np.int64)
+    best = np.empty(MAX_PARTNERS + 1, dtype=np.int64)
     for i in range(start, stop):
         near = 0
         while near < MAX_PARTNERS and partners[i, near] >= 0:
-            strain[MAX_PARTNERS, near] = stretch(p, q, tolerance, i, partners[i, near])
+            partner[near] = partners[i, near]
+            strain[MAX_PARTNERS, near] = stretch(p, q, tolerance, i, partner[near])
             links[near] = np.uint64(0)
             near += 1
         for a in range(near):
             for b in range(a):
-                if is_set(bits, partners[i, a], partners[i, b]):
+                if is_set(bits, partner[a], partner[b]):
                     links[a] |= np.uint64(1) << np.uint64(b)
                     links[b] |= np.uint64(1) << np.uint64(a)
-                    strain[a, b] = stretch(p, q, tolerance, partners[i, a], partners[i, b])
+                    strain[a, b] = stretch(p, q, tolerance, partner[a], partner[b])
                     strain[b, a] = strain[a, b]
         size, best_value = 0, 0.0
         for first in range(min(near, STARTS)):
@@ -111,7 +116,7 @@ def _grow_cliques(
                 size, best_value = n, value
                 best[0] = i
                 for m in range(1, n):
-                    best[m] = partners[i, members[m]]
+                    best[m] = partner[members[m]]
             if size >= DECISIVE_SIZE:
                 break
         sizes[i] = size
@@ -161,7 +166,10 @@ def _write_moments(members: Any, p: Any, q: Any, mean_p: Any, mean_q: Any, cross
                 cross[i, j] += (q[i, k] - mean_q[i]) * (p[j, k] - mean_p[j]) / n
 
 
-@kernel
+@kernel(
+    types="int64, int64, float64[:, :, ::1], float64[:, ::1], float64[:, ::1], float64[::1], float64, "
+    "float64[::1]",
+)
 def _vote(
     start: int, stop: int, poses: Any, p: Any, q: Any, weights: Any, threshold_squared: float, votes: Any
 ) -> None:

@@ -11,7 +11,7 @@ from wsdesc.alignment.information.cpu import compute_information
 from wsdesc.alignment.information.matrix import SAME_SIDE
 from wsdesc.alignment.refine import gauss_newton
 from wsdesc.alignment.refine.gauss_newton import NORMAL_VARIANCE, SUMS, Backend
-from wsdesc.alignment.surface.cpu import CpuSurface, move_sample
+from wsdesc.alignment.surface.cpu import CpuSurface, move_points
 from wsdesc.alignment.verify.cpu import verify
 from wsdesc.core.geometry import Floats, inverse
 from wsdesc.core.kernels import kernel, run_each
@@ -26,7 +26,7 @@ def sum_equations(
         sums, share = np.zeros(SUMS), 1.0
         for sampled, searched, T_searched_sampled in ((source, target, T), (target, source, inverse(T))):
             sample = sampled.coarse_sample if generalised else sampled.full_sample
-            moved, _ = move_sample(sample, T_searched_sampled)
+            moved = move_points(sample.points, T_searched_sampled)
             _, partner = searched.tree.query(moved, distance_upper_bound=distance)
             arrays = (sample.points, sample.normals, partner, searched.points, searched.normals)
             _add_pairs(*arrays, T, sampled is source, distance, share / len(moved), generalised, sums)
@@ -35,13 +35,17 @@ def sum_equations(
     return np.reshape(run_each(sum_pose, list(poses)), (-1, SUMS))
 
 
-@kernel
+@kernel(
+    types="float64[:, ::1], float64[:, ::1], int64[::1], float64[:, ::1], float64[:, ::1], "
+    "float64[:, ::1], boolean, float64, float64, boolean, float64[::1]",
+)
 def _add_pairs(
     points, normals, partner, other_points, other_normals, T, from_source, distance, share, generalised, sums
 ):
     """Add the pairs of a sample and its partners to the sums of a pose."""
     p, q, n_p, n_q = np.empty(3), np.empty(3), np.empty(3), np.empty(3)
-    response, place = np.empty(7), np.ones(7)
+    response, place = np.empty(7), np.empty(7)
+    place[0] = 1.0
     for m in range(len(points)):
         j = partner[m]
         if j == len(other_points):  # no point is near

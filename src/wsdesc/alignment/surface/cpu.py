@@ -110,9 +110,13 @@ def find_contacts(
 
 def move_sample(sample: Sample, T: Floats) -> tuple[Floats, Floats]:
     """Transform the points (S, 3) and normals (S, 3) of a sample."""
+    return move_points(sample.points, T), np.einsum("ij,nj->ni", T[:3, :3], sample.normals)
+
+
+def move_points(points: Floats, T: Floats) -> Floats:
+    """Transform points (S, 3)."""
     # einsum, not core.geometry.transform: results must keep their bits on any number of threads.
-    points = np.einsum("ij,nj->ni", T[:3, :3], sample.points) + T[:3, 3]
-    return points, np.einsum("ij,nj->ni", T[:3, :3], sample.normals)
+    return np.asarray(np.einsum("ij,nj->ni", T[:3, :3], points) + T[:3, 3])
 
 
 def _direction_weights(normals: Floats, reference: Floats) -> Floats:

@@ -46,7 +46,10 @@ def _sum_side(
     return SideSums(*sums.tolist())
 
 
-@kernel
+@kernel(
+    types="float64[:, ::1], float64[:, ::1], float64[::1], float64[::1], float64[::1], int64[::1], "
+    "float64[:, ::1], float64[:, ::1], float64[::1], float64, float64[::1]",
+)
 def _add_points(
     points, normals, curvatures, weights, found, partner,
     other_points, other_normals, other_curvatures, distance, sums,

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -10,6 +13,7 @@ from wsdesc.core.geometry import pack_cell
 from wsdesc.core.kernels import inline, kernel
 
 _pack_cell = inline(pack_cell)
+_FIRST_CELLS = 1 << 11  # doubled when all are used
 
 
 def voxel_downsample(points: Tensor, low: Tensor, size: float) -> Tensor:
@@ -17,6 +21,25 @@ def voxel_downsample(points: Tensor, low: Tensor, size: float) -> Tensor:
     keys, sums, counts = _sum_cells(points.numpy(), low.numpy(), size)
     by_cell = np.argsort(keys)
     return torch.from_numpy(sums[by_cell] / counts[by_cell, None]).to(points.dtype)
+
+
+def _sum_cells(points: Any, low: Any, size: float) -> tuple[Any, Any, Any]:
+    """Sum the points per occupied cell: keys (M,), sums (M, 3), counts (M,), in order of first occurrence.
+
+    The hash table over the cells is as large as the result and stays in the cache. Sorting would move every
+    point. NumPy allocates the arrays, as allocations inside a kernel take seconds to compile.
+    """
+    cells, used, added = _FIRST_CELLS, 0, 0
+    keys, sums, counts = np.empty(cells, np.int64), np.zeros((cells, 3)), np.zeros(cells, np.int64)
+    while True:
+        table = np.full(2 * cells, -1, np.int64)  # slot -> cell
+        used, added = _add_to_cells(points, low, size, added, used, table, keys, sums, counts)
+        if added == len(points):
+            return keys[:used], sums[:used], counts[:used]
+        keys = np.concatenate((keys, np.empty_like(keys)))
+        sums = np.concatenate((sums, np.zeros_like(sums)))
+        counts = np.concatenate((counts, np.zeros_like(counts)))
+        cells *= 2
 
 
 def farthest_points(columns: Tensor, keep: int, first: int) -> Tensor:
@@ -27,26 +50,29 @@ def farthest_points(columns: Tensor, keep: int, first: int) -> Tensor:
     return torch.from_numpy(chosen)
 
 
-@kernel
-def _sum_cells(points, low, size):
-    """Sum the points per occupied cell: keys (M,), sums (M, 3), counts (M,), in order of first occurrence.
+@kernel(
+    types="float32[:, ::1], float64[::1], float64, int64, int64, int64[::1], int64[::1], "
+    "float64[:, ::1], int64[::1]",
+)
+def _add_to_cells(points, low, size, first, used, table, keys, sums, counts):
+    """Add the points from `first` on to their cells.
 
-    The hash table over the cells is as large as the result and stays in the cache. Sorting would move every
-    point.
+    Returns the number of used cells and of added points; it stops before a point that needs a further cell.
     """
-    capacity, used = 1 << 12, 0
-    table = np.full(capacity, -1, np.int64)  # slot -> cell
-    keys, counts = np.empty(capacity // 2, np.int64), np.zeros(capacity // 2, np.int64)
-    sums = np.zeros((capacity // 2, 3))
-    last_key, last = np.int64(-1), np.int64(-1)
-    for n in range(len(points)):
+    capacity = len(table)
+    for old in range(used):
+        slot = _slot(keys[old], capacity)
+        while table[slot] >= 0:
+            slot = (slot + 1) & (capacity - 1)
+        table[slot] = old
+    last_key, cell = np.int64(-1), np.int64(-1)
+    for n in range(first, len(points)):
         x, y, z = np.float64(points[n, 0]), np.float64(points[n, 1]), np.float64(points[n, 2])
         key = _pack_cell(
-            np.int64(np.floor((x - low[0]) / size)),
-            np.int64(np.floor((y - low[1]) / size)),
-            np.int64(np.floor((z - low[2]) / size)),
+            np.int64(math.floor((x - low[0]) / size)),
+            np.int64(math.floor((y - low[1]) / size)),
+            np.int64(math.floor((z - low[2]) / size)),
         )
-        cell = last
         if key != last_key:  # consecutive points often share a cell, as scanners move along surfaces
             slot = _slot(key, capacity)
             while table[slot] >= 0 and keys[table[slot]] != key:
@@ -54,27 +80,15 @@ def _sum_cells(points, low, size):
             cell = table[slot]
             if cell < 0:
                 if used == len(keys):
-                    capacity *= 2
-                    table = np.full(capacity, -1, np.int64)
-                    for old in range(used):
-                        slot = _slot(keys[old], capacity)
-                        while table[slot] >= 0:
-                            slot = (slot + 1) & (capacity - 1)
-                        table[slot] = old
-                    slot = _slot(key, capacity)
-                    while table[slot] >= 0:
-                        slot = (slot + 1) & (capacity - 1)
-                    keys = np.concatenate((keys, np.empty_like(keys)))
-                    counts = np.concatenate((counts, np.zeros_like(counts)))
-                    sums = np.concatenate((sums, np.zeros_like(sums)))
+                    return used, n
                 cell = np.int64(used)
                 table[slot], keys[cell] = cell, key
                 used += 1
-            last_key, last = key, cell
+            last_key = key
         counts[cell] += 1
         for axis in range(3):
             sums[cell, axis] += points[n, axis]
-    return keys[:used], sums[:used], counts[:used]
+    return used, len(points)
 
 
 @inline
@@ -84,7 +98,10 @@ def _slot(key, capacity):
     return np.int64(mixed >> np.uint64(32)) & (capacity - 1)
 
 
-@kernel(fastmath={"contract", "nsz", "reassoc"})
+@kernel(
+    types="float32[::1], float32[::1], float32[::1], int64, int64[::1]",
+    fastmath={"contract", "nsz", "reassoc"},
+)
 def _farthest_points(x, y, z, first, chosen):
     nearest = np.full(len(x), np.float32(np.inf))  # squared distance to the chosen points
     latest = first

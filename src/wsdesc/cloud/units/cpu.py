@@ -6,7 +6,7 @@ import numpy as np
 
 from wsdesc.cloud.clean import first_occurrences
 from wsdesc.core.errors import InputError
-from wsdesc.core.geometry import pack_cell
+from wsdesc.core.geometry import cell_keys, pack_cell
 from wsdesc.core.kernels import inline, kernel, run_in_chunks
 
 _pack_cell = inline(pack_cell)
@@ -60,8 +60,8 @@ def random_indices(count: int, keep: int, rng: np.random.Generator) -> np.ndarra
 
 def _clamped_keys(points: np.ndarray, size: float) -> np.ndarray:
     """Number the grid cells of points (N, 3); (N,) int64. Cells beyond ±2²⁰ are clamped."""
-    keys = np.empty(len(points), np.int64)
-    run_in_chunks(_write_keys, len(points), points, size, keys, chunk=1 << 18)
+    cells = np.clip(np.floor(points / size), -(2.0**20), 2.0**20 - 1).astype(np.int64) + 2**20
+    keys: np.ndarray = cell_keys(cells)
     return keys
 
 
@@ -73,12 +73,6 @@ def _clamped_key(x, y, z, size):
 @inline
 def _clamped_cell(coordinate):
     return np.int64(min(max(np.floor(coordinate), -(2.0**20)), 2.0**20 - 1)) + 2**20
-
-
-@kernel
-def _write_keys(start, stop, points, size, keys):
-    for n in range(start, stop):
-        keys[n] = _clamped_key(points[n, 0], points[n, 1], points[n, 2], size)
 
 
 def _in_random_cells(

@@ -32,7 +32,10 @@ def local_frames(grid: NeighbourGrid, keypoints: Tensor, radius: float, outer: f
     return LocalFrames(frames, reliable)
 
 
-@kernel
+@kernel(
+    types="int64, int64, float32[:, ::1], float32[:, ::1], float32[::1], float32[:, ::1], float32[::1], "
+    "float32[:, ::1], float32, float32, float32[:, :, ::1], boolean[::1]",
+)
 def _frames(
     start,
     stop,
@@ -53,7 +56,7 @@ def _frames(
     vec = np.empty((3, 3))
     for k in range(start, stop):
         x, y, z = keypoints[k, 0], keypoints[k, 1], keypoints[k, 2]
-        n, inner = 0, 0
+        n, inner = np.int64(0), np.int64(0)  # a literal 0 would compile `_orient` twice
         for i in range(9):
             cov[i // 3, i % 3] = 0
         for i in range(walk_leaves(centres, radii, branch_centres, branch_radii, x, y, z, outer, leaves)):

@@ -132,7 +132,11 @@ def _into_grid(
     return n
 
 
-@kernel(fastmath=True)
+@kernel(
+    types="int64, int64, float32[:, ::1], float32[:, ::1], float32[::1], float32[:, ::1], float32[::1], "
+    "float32[:, ::1], float32[:, :, ::1], float32[::1], float64, float64, int64, float32[:, ::1]",
+    fastmath=True,
+)
 def _forward(
     start, stop, points, centres, radii, branch_centres, branch_radii,
     keypoints, frames, support, sigma, band, h, values,

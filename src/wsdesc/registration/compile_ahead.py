@@ -1,0 +1,62 @@
+"""Compile the kernels of `wsdesc register` in further processes.
+
+Numba compiles one function at a time per process. At the first start after an installation, helper processes
+compile from the last step of a registration to the first, while the main process imports libraries and
+compiles what it needs. Each kernel has a lock, so no two processes compile it. If a helper fails, the main
+process compiles the kernel itself. This module imports neither torch nor numba.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+from wsdesc.core.kernel_cache import COMPLETE, compile_lock, kernel_folder
+
+_MAX_HELPERS = 3
+_STEPS = ("alignment", "descriptor", "core", "cloud")  # packages, in the order in which helpers compile
+
+
+def start_helpers() -> None:
+    """Start helper processes if kernels of `wsdesc register` are missing in the cache."""
+    folder = kernel_folder()
+    helpers = min(_MAX_HELPERS, _usable_cores() - 1)
+    if folder is None or helpers < 1 or (folder / COMPLETE).exists():
+        return
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+    for _ in range(helpers):
+        try:
+            subprocess.Popen(
+                [sys.executable, "-c", f"from {__name__} import compile_all; compile_all()"],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
+        except OSError:
+            return
+
+
+def _usable_cores() -> int:
+    """Return the number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def compile_all() -> None:
+    """Compile the kernels with declared types that are neither cached nor being compiled elsewhere."""
+    import wsdesc.registration.pipeline  # noqa: F401  # declares the kernels
+    from wsdesc.core.kernels import declared_kernels
+
+    step = {package: number for number, package in enumerate(_STEPS)}
+    ordered = sorted(declared_kernels(), key=lambda kernel: step.get(kernel.name.split(".")[1], len(step)))
+    for kernel in ordered:
+        with compile_lock(kernel.name, wait=False) as held:
+            if held:
+                kernel.compile_declared()
+    for kernel in ordered:  # those that other processes compile
+        with compile_lock(kernel.name):
+            pass
+    folder = kernel_folder()
+    if folder is not None:
+        (folder / COMPLETE).touch()
