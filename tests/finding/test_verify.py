@@ -48,11 +48,15 @@ def test_figures_of_the_right_pose():
     assert measure(p, q, None, T).violation is None
 
 
-def test_pose_improves():
+def test_poses_improve_alone_and_together():
     p, q, _, T = prepared(pose(0.1, -0.15, yaw=0.4))
     off = T.copy()
     off[:3, 3] += (0.04, -0.03, 0.04)  # of an object of 1.25
-    better = improve(p, q, off[None], p.coarse)[0]
+    far = T.copy()
+    far[:3, 3] += 100.0  # without contacts a pose stays as it is
+    better, stays = improve(p, q, np.stack([off, far]), p.coarse)
+    np.testing.assert_allclose(stays, far)
+    np.testing.assert_allclose(better, improve(p, q, off[None], p.coarse)[0], atol=1e-9)
     assert np.linalg.norm(better[:3, 3] - T[:3, 3]) < 0.3 * np.linalg.norm(off[:3, 3] - T[:3, 3])
 
 

@@ -6,7 +6,7 @@ from scipy.spatial.transform import Rotation
 
 from wsdesc.mapping.index import DescriptorIndex
 from wsdesc.mapping.pieces import pack_descriptors, pack_frames, unpack_frames
-from wsdesc.mapping.places import centre_and_radius, vote
+from wsdesc.mapping.places import _agreeing, centre_and_radius, vote
 from wsdesc.mapping.tiles import TileGrid
 
 
@@ -25,6 +25,22 @@ def test_right_matches_outvote_many_scattered_ones():
     best, *others = vote(keypoints, frames, matched, positions, map_frames, 5)
     assert np.linalg.norm(best.centre - (R.apply(keypoints.mean(axis=0)) + t)) < 1.0
     assert all(other.votes < best.votes / 2 for other in others)
+
+
+def test_agreeing_poses_are_those_of_a_plain_loop():
+    rng = np.random.default_rng(0)
+    count, reach = 300, 0.8
+    centres = rng.uniform(-2, 2, (count, 3))
+    turns = Rotation.from_rotvec(rng.normal(0, 0.4, (count, 3)))
+    source, weights = rng.integers(0, 60, count), rng.uniform(0.1, 1, count)
+    expected = np.zeros(count)
+    for i in range(count):
+        angle = (turns[i].inv() * turns).magnitude()
+        near = np.linalg.norm(centres - centres[i], axis=1) <= reach
+        expected[i] = weights[near & (angle < np.radians(30)) & (source != source[i])].sum()
+    found = _agreeing(centres, turns.as_matrix(), source, weights, reach)
+    np.testing.assert_allclose(found, expected, atol=1e-9)
+    assert expected.max() > 1
 
 
 def test_no_votes_give_no_places():

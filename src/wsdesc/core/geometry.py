@@ -118,9 +118,10 @@ def check_length(length: float, name: str) -> None:
 def pack_cell(x: Any, y: Any, z: Any) -> Any:
     """Pack three integers in [0, 2²¹) into one key; keys sort as (x, y, z) do.
 
-    Takes integers, arrays and tensors. Kernels compile it with `kernels.inline`.
+    Keys add up as cells do, also those of steps between cells, which may be negative. Takes integers, arrays
+    and tensors. Kernels compile it with `kernels.inline`.
     """
-    return (x << 2 * CELL_BITS) | (y << CELL_BITS) | z
+    return (x << 2 * CELL_BITS) + (y << CELL_BITS) + z
 
 
 @overload

@@ -170,7 +170,7 @@ def _in_planes(points: Floats, size: float) -> NDArray[np.bool_]:
     sums = np.stack([np.bincount(cell, column, len(keys)) for column in columns.T], axis=1)  # (cells, 13)
     total = np.zeros_like(sums)
     for offset in _STEPS:
-        beside = keys + offset @ np.array([1 << 42, 1 << 21, 1])
+        beside = keys + cell_keys(offset)
         at = np.minimum(np.searchsorted(keys, beside), len(keys) - 1)
         total += np.where((keys[at] == beside)[:, None], sums[at], 0.0)
     mean = total[:, 1:4] / total[:, :1]

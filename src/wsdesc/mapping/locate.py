@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from scipy.spatial import cKDTree
 
 from wsdesc.alignment.consensus import consensus
 from wsdesc.alignment.hypotheses import Hypothesis
@@ -49,7 +48,6 @@ _MATCHES, _FEW = 2, 600  # of each keypoint in a place, if the scan has so few k
 _SECOND_WEIGHT = 0.5  # of a match that is not the best one of its keypoint
 _HYPOTHESES = 3  # of each place
 _WIDER = 1.3  # radii of the scan in which keypoints of a place are matched
-_NEAR = 0.15  # distance of a scan point from the map that counts as overlap of a hypothesis
 _SAMPLE = 600  # points of the scan that measure it
 _CELL = 0.5  # side of the cells in which the map is cut out around a scan
 _STEPS = np.stack(np.meshgrid(*[(-1, 0, 1)] * 3, indexing="ij"), -1).reshape(-1, 3)  # to the cells around one
@@ -149,15 +147,9 @@ def _best_overlaps(site: Map, p: Description, hypotheses: Sequence[Hypothesis], 
     sample = points[:: max(1, len(points) // _SAMPLE)]
 
     def overlap(hypothesis: Hypothesis) -> float:
-        moved = transform(sample, hypothesis.T_target_source.numpy())
-        nearby = site.points_within(moved.min(axis=0) - _NEAR, moved.max(axis=0) + _NEAR)
-        if len(nearby) == 0:
-            return 0.0
-        tree = cKDTree(nearby, balanced_tree=False, compact_nodes=False)  # for few queries
-        distance, _ = tree.query(moved, distance_upper_bound=_NEAR)
-        return float(np.isfinite(distance).mean())
+        return float(site.at_surface(transform(sample, hypothesis.T_target_source.numpy())).mean())
 
-    overlaps = np.array(kernels.run_each(overlap, hypotheses))
+    overlaps = np.array([overlap(hypothesis) for hypothesis in hypotheses])
     votes = np.array([h.votes for h in hypotheses])
     poses = np.reshape([h.T_target_source.numpy() for h in hypotheses], (-1, 4, 4))
     centres = transform(sample.mean(axis=0, keepdims=True), poses)[:, 0]  # (H, 3)

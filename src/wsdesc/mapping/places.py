@@ -6,15 +6,19 @@ over the map; those of right ones agree. Lengths are in metres of the model.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import math
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.spatial import cKDTree
+from scipy.spatial.transform import Rotation
 
-from wsdesc.core.geometry import Floats
+from wsdesc.core.geometry import Floats, cell_keys
+from wsdesc.core.kernels import kernel, run_in_chunks
 
-_SAME_COSINE = np.cos(np.radians(30.0))  # rotations of matches that agree
+_SAME_HALF_COSINE = math.cos(math.radians(30.0) / 2)  # rotations of matches that agree, as quaternions
+_MAX_CELL = (1 << 21) - 2
+_STEPS = np.stack(np.meshgrid(*[(-1, 0, 1)] * 3, indexing="ij"), -1).reshape(-1, 3)  # to the cells around one
 _SAME_CENTRE = 0.25  # distance of the centres of poses that agree, in radii of the scan,
 _CLOSEST = 0.5  # but at least this
 
@@ -54,13 +58,7 @@ def vote(
     rotations = np.einsum("mij,mkj->mik", map_frames[target], frames[source])
     centres = positions[target] + np.einsum("mij,mj->mi", rotations, centre - keypoints[source])
     reach = max(_CLOSEST, _SAME_CENTRE * radius)
-    pairs = cKDTree(centres).query_pairs(reach, output_type="ndarray")  # (P, 2)
-    a, b = pairs[:, 0], pairs[:, 1]
-    cosine = (np.einsum("pij,pij->p", rotations[a], rotations[b]) - 1) / 2
-    agree = (cosine > _SAME_COSINE) & (source[a] != source[b])
-    a, b = a[agree], b[agree]
-    agreeing = np.bincount(a, weights[b], len(target)) + np.bincount(b, weights[a], len(target))
-    votes = weights * agreeing
+    votes = weights * _agreeing(centres, rotations, source, weights, reach)
     remaining = np.argsort(-votes, kind="stable")
     places: list[Place] = []
     while len(remaining) and len(places) < count and votes[remaining[0]] > 0:
@@ -69,6 +67,50 @@ def vote(
         far = np.linalg.norm(centres[remaining] - centres[best], axis=1) > reach
         remaining = remaining[far]
     return places
+
+
+def _agreeing(
+    centres: Floats, rotations: Floats, source: NDArray[np.int64], weights: Floats, reach: float
+) -> Floats:
+    """Add the weights (M,) of the poses of other keypoints that agree with each pose."""
+    cells = np.floor((centres - centres.min(axis=0)) / reach).astype(np.int64) + 1
+    keys = cell_keys(np.minimum(cells, _MAX_CELL))
+    order = np.argsort(keys, kind="stable")
+    distinct, starts = np.unique(keys[order], return_index=True)
+    near = distinct[:, None] + cell_keys(_STEPS)  # keys add up as cells do
+    at = np.minimum(np.searchsorted(distinct, near), len(distinct) - 1)
+    first = np.where(distinct[at] == near, starts[at], 0)  # (C, 27) ranges of the poses in cells around
+    last = np.where(distinct[at] == near, np.append(starts[1:], len(keys))[at], 0)
+    cell = np.repeat(np.arange(len(distinct)), np.diff(np.append(starts, len(keys))))
+    quaternions = Rotation.from_matrix(rotations[order]).as_quat()
+    total = np.zeros(len(order))
+    run_in_chunks(
+        _add_agreeing, len(order), centres[order], quaternions, source[order], weights[order], cell, first,
+        last, reach**2, total,
+    )  # fmt: skip
+    agreeing = np.empty(len(order))
+    agreeing[order] = total
+    return agreeing
+
+
+@kernel
+def _add_agreeing(
+    start: int, stop: int, centres: Any, quaternion: Any, source: Any, weights: Any, cell: Any, first: Any,
+    last: Any, limit: float, total: Any,
+) -> None:  # fmt: skip
+    """Add the weights of agreeing poses, for the poses of a range."""
+    for i in range(start, stop):
+        x, y, z = centres[i, 0], centres[i, 1], centres[i, 2]
+        a, b, c, d = quaternion[i, 0], quaternion[i, 1], quaternion[i, 2], quaternion[i, 3]
+        for k in range(first.shape[1]):
+            for j in range(first[cell[i], k], last[cell[i], k]):
+                dot = abs(
+                    a * quaternion[j, 0] + b * quaternion[j, 1] + c * quaternion[j, 2] + d * quaternion[j, 3]
+                )
+                if dot > _SAME_HALF_COSINE and source[i] != source[j]:
+                    dx, dy, dz = centres[j, 0] - x, centres[j, 1] - y, centres[j, 2] - z
+                    if dx * dx + dy * dy + dz * dz <= limit:
+                        total[i] += weights[j]
 
 
 def centre_and_radius(keypoints: Floats) -> tuple[Floats, float]:

@@ -19,6 +19,7 @@ from wsdesc.core.progress import ProgressHook
 from wsdesc.descriptor.options import DEFAULT_MODEL
 from wsdesc.mapping.index import DescriptorIndex
 from wsdesc.mapping.inputs import MapScans, collect
+from wsdesc.mapping.occupancy import Occupancy
 from wsdesc.mapping.options import LocateOptions, MapOptions
 from wsdesc.mapping.pieces import unpack_frames
 from wsdesc.mapping.result import Location
@@ -258,6 +259,16 @@ class Map:
         rows = self._rows(self._arrays["point_starts"], low, high)
         points = self._positions("points", "point_starts", rows)
         return points[((points >= low) & (points <= high)).all(axis=1)]
+
+    def at_surface(self, points: Floats) -> NDArray[np.bool_]:
+        """Return whether points (N, 3), in metres of the model from the map's origin, are at its surface."""
+        return self._occupancy.at(points * (self.unit / self._manifest.tile))
+
+    @cached_property
+    def _occupancy(self) -> Occupancy:
+        starts, points = self._arrays["point_starts"], self._arrays["points"]
+        tile = self._manifest.tile
+        return Occupancy(self._arrays["cells"], lambda row: points[starts[row] : starts[row + 1]] / tile)
 
     @cached_property
     def _corners(self) -> Floats:
