@@ -12,7 +12,6 @@ from scipy.spatial.transform import Rotation
 from torch import Tensor
 
 from wsdesc import peers, write_points
-from wsdesc.cloud.neighbours import NeighbourGrid
 from wsdesc.core.errors import InputError
 from wsdesc.core.geometry import inverse, transform
 from wsdesc.peers.threedmatch import (
@@ -54,7 +53,7 @@ def posed(tmp_path: Path) -> Path:
 def test_fields_agree_with_brute_force() -> None:
     points = bumps()
     keys = points[[0, 17]]
-    fields = distance_fields(NeighbourGrid.of(points), keys)
+    fields = distance_fields(points, keys)
     axis = torch.arange(SIDE) - SIDE // 2.0
     centres = torch.stack(torch.meshgrid(axis, axis, axis, indexing="ij"), -1).reshape(-1, 3)
     for key, field in zip(keys, fields, strict=True):
@@ -65,7 +64,7 @@ def test_fields_agree_with_brute_force() -> None:
 
 
 def test_a_keypoint_far_from_all_points_has_an_empty_field() -> None:
-    fields = distance_fields(NeighbourGrid.of(bumps()), torch.tensor([[5.0, 5.0, 5.0]]))
+    fields = distance_fields(bumps(), torch.tensor([[5.0, 5.0, 5.0]]))
     assert float(fields.abs().max()) == 0
 
 

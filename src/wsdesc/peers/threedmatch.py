@@ -18,7 +18,6 @@ from pydantic import Field
 from scipy.spatial import cKDTree
 from torch import Tensor, nn
 
-from wsdesc.cloud.neighbours import NeighbourGrid
 from wsdesc.core.errors import InputError
 from wsdesc.core.geometry import transform
 from wsdesc.peers.base import to_metres
@@ -29,7 +28,7 @@ from wsdesc.peers.weights import load_network
 
 CELL, SIDE, TRUNCATION = 0.01, 30, 5  # metres, cells, cells
 _PADDED = SIDE + 2 * TRUNCATION
-_CHUNK = {"cuda": 256, "cpu": 16}  # keypoints at once
+_CHUNK = {"cuda": 128, "cpu": 16}  # keypoints at once
 _SAMPLED = 1500  # points of a scan that are matched with those of another one
 _GROUP = 8  # matches of a batch from the same two scans
 
@@ -43,24 +42,26 @@ class TdfOptions(PeerTrainOptions):
     margin: float = Field(1.0, gt=0, description="Distance up to which other descriptors are pushed away.")
 
 
-def distance_fields(grid: NeighbourGrid, keypoints: Tensor) -> Tensor:
-    """Compute truncated distance fields (K, 30, 30, 30) around keypoints (K, 3): 1 at points, 0 from 5 cm on.
+def distance_fields(points: Tensor, keypoints: Tensor) -> Tensor:
+    """Compute truncated distance fields (K, 30, 30, 30) of points (N, 3) around keypoints (K, 3).
 
-    The first axis is x. Distances are those between the centres of cells.
+    They are 1 at points and 0 from 5 cm on. The first axis is x. Distances are those between cells.
     """
-    near = grid.within(keypoints, 3**0.5 * _PADDED / 2 * CELL)
-    query = torch.repeat_interleave(torch.arange(len(keypoints), device=keypoints.device), near.starts.diff())
-    points = torch.empty_like(grid.points)
-    points[grid.order] = grid.points
-    cells = ((points[near.indices] - keypoints[query]) / CELL).floor().long() + _PADDED // 2
-    inside = ((cells >= 0) & (cells < _PADDED)).all(1)
+    near = ((points - keypoints.mean(0)).abs() <= _reach(keypoints)).all(1)
+    cells = ((points[near] - keypoints[:, None]) / CELL).floor().int() + _PADDED // 2  # (K, M, 3)
+    key, point = ((cells >= 0) & (cells < _PADDED)).all(-1).nonzero(as_tuple=True)
     far = float(TRUNCATION**2)
     squared = keypoints.new_full((len(keypoints), _PADDED, _PADDED, _PADDED), far)
-    squared[(query[inside], *cells[inside].unbind(1))] = 0.0
+    squared[(key, *cells[key, point].long().unbind(1))] = 0.0
     steps = torch.arange(-TRUNCATION, TRUNCATION + 1, device=keypoints.device).to(squared).square()
     for axis in (1, 2, 3):  # the smallest sum of squares, one axis after the other
         squared = (squared.unfold(axis, len(steps), 1) + steps).amin(-1)
     return 1 - squared.clamp(max=far).sqrt() / TRUNCATION
+
+
+def _reach(keypoints: Tensor) -> Tensor:
+    """Return the half sides (3,) of a box about the mean of keypoints (K, 3) that holds all their fields."""
+    return (keypoints - keypoints.mean(0)).abs().amax(0) + _PADDED / 2 * CELL
 
 
 class TdfNetwork(nn.Module):
@@ -96,9 +97,9 @@ class ThreeDMatch:
     def __call__(self, points: Tensor, keypoints: Tensor, unit: float = 1.0) -> Tensor:
         """Compute descriptors (K, 512) float32 of `keypoints` (K, 3) in `points` (N, 3)."""
         points, keypoints = to_metres(points, keypoints, unit)
-        network, grid = self.network.to(points.device), NeighbourGrid.of(points)
+        network = self.network.to(points.device)
         chunks = keypoints.split(_CHUNK[points.device.type])
-        return torch.cat([network(distance_fields(grid, chunk)) for chunk in chunks])
+        return torch.cat([network(distance_fields(points, chunk)) for chunk in chunks])
 
 
 class PosedMatches(NamedTuple):
@@ -149,7 +150,7 @@ class ThreeDMatchTask(PeerTask):
         self.matches = [
             m._replace(points_p=m.points_p.to(device), points_q=m.points_q.to(device)) for m in matches
         ]
-        self.grids = [NeighbourGrid.of(cloud.to(device)) for cloud in clouds.clouds]
+        self.clouds = [cloud.to(device) for cloud in clouds.clouds]
         self.network = TdfNetwork().to(device)
 
     def batch(self, generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -160,8 +161,8 @@ class ThreeDMatchTask(PeerTask):
         for which, *rows in (draw.double().cpu()).tolist():
             match = self.matches[int(which * len(self.matches))]
             index = [int(row * len(match.points_p)) for row in rows]
-            fields[0].append(distance_fields(self.grids[match.p], match.points_p[index]))
-            fields[1].append(distance_fields(self.grids[match.q], match.points_q[index]))
+            fields[0].append(distance_fields(self.clouds[match.p], match.points_p[index]))
+            fields[1].append(distance_fields(self.clouds[match.q], match.points_q[index]))
         return torch.cat(fields[0]), torch.cat(fields[1])
 
     def loss(self, batch: tuple[Tensor, Tensor], generator: torch.Generator) -> Tensor:

@@ -40,10 +40,11 @@ def register_prepared(
         p, q = p.with_keypoints(count, o.seed), q.with_keypoints(count, o.seed)
         with timer("describe", p.missing(count) + q.missing(count)) as advance:
             p, q = p.extend(network, count, advance), q.extend(network, count, advance)
-        last = len(o.keypoints) > 1 and number == len(counts) - 1
-        result = register_round(p, q, surfaces, o, timer, thorough=last, prior=prior, near=near)
-        complete = max(len(p.descriptors), len(q.descriptors)) < count
-        if result.success or (complete and (prior is None or number >= first_search)):
+        complete = max(len(p.descriptors), len(q.descriptors)) < count  # small scans have no more keypoints
+        last = number == len(counts) - 1 or (complete and (prior is None or number >= first_search))
+        thorough = last and len(o.keypoints) > 1
+        result = register_round(p, q, surfaces, o, timer, thorough=thorough, prior=prior, near=near)
+        if result.success or last:
             break
     explain_prior(result, prior, p, q, surfaces, o, timer)
     return result
