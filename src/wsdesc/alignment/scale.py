@@ -144,10 +144,10 @@ def _pairs_on_cpu(
     A, t = S[:3, :3], S[:3, 3]
     p_sample, q_sample = (x.coarse_sample if coarse else x.full_sample for x in (source, target))
     p = np.einsum("ij,nj->ni", A, p_sample.points) + t  # (S, 3)
-    near_p, at_q = target.tree.query(p, distance_upper_bound=distance)
+    near_p, at_q = target.nearest(p, distance)
     q = q_sample.points
     in_source = np.einsum("ji,nj->ni", A, q - t) / scale**2  # AᵀA = scale² I
-    near_q, at_p = source.tree.query(in_source, distance_upper_bound=distance / scale)
+    near_q, at_p = source.nearest(in_source, distance / scale)
     forth, back = np.isfinite(near_p), np.isfinite(near_q)
     at_q, at_p = at_q[forth], at_p[back]
     return _compatible(

@@ -27,7 +27,7 @@ def sum_equations(
         for sampled, searched, T_searched_sampled in ((source, target, T), (target, source, inverse(T))):
             sample = sampled.coarse_sample if generalised else sampled.full_sample
             moved = move_points(sample.points, T_searched_sampled)
-            _, partner = searched.tree.query(moved, distance_upper_bound=distance)
+            _, partner = searched.nearest(moved, distance)
             arrays = (sample.points, sample.normals, partner, searched.points, searched.normals)
             _add_pairs(*arrays, T, sampled is source, distance, share / len(moved), generalised, sums)
         return sums

@@ -1,4 +1,4 @@
-"""Surface on the CPU: a k-d tree, one pose at a time."""
+"""Surface on the CPU: a grid and a k-d tree, one pose at a time."""
 
 from __future__ import annotations
 
@@ -17,9 +17,12 @@ from wsdesc.alignment.surface.base import (
     Backend,
     choose_samples,
 )
+from wsdesc.alignment.surface.nearest import NearestGrid
 from wsdesc.core.errors import InputError
 from wsdesc.core.geometry import Floats
 from wsdesc.core.planes import local_planes
+
+_SPACING_SAMPLE = 256  # points whose neighbours are measured
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,6 +33,7 @@ class CpuSurface:
     normals: Floats  # (N, 3)
     curvature: Floats  # (N,)
     tree: Any  # cKDTree of the points
+    grid: NearestGrid  # of the points
     sample: NDArray[np.intp]  # (S,)
     coarse: NDArray[np.intp]  # (C,)
     direction_weights: Floats  # (S,)
@@ -50,7 +54,19 @@ class CpuSurface:
         normals, curvature = local_planes(points, tree)
         sample, coarse, reference = choose_samples(points)
         weights = _direction_weights(normals[sample], normals[reference])
-        return cls(points, normals, curvature, tree, sample, coarse, weights)
+        grid = NearestGrid.of(points, _spacing(points, tree))
+        return cls(points, normals, curvature, tree, grid, sample, coarse, weights)
+
+    def nearest(self, points: Floats, max_distance: float) -> tuple[Floats, NDArray[np.intp]]:
+        """Find the nearest point of the surface of each of `points` (M, 3), nearer than `max_distance`.
+
+        Returns:
+            distances (M,), infinite where there is none, and indices (M,), N where there is none.
+        """
+        if max_distance <= self.grid.reach:
+            return self.grid.query(points, max_distance)
+        distance, index = self.tree.query(points, distance_upper_bound=max_distance)
+        return distance, index
 
     @cached_property
     def full_sample(self) -> Sample:
@@ -98,7 +114,7 @@ def find_contacts(
 ) -> Contacts:
     """Transform the sample of one surface and find its nearest points in the other."""
     points, normals = move_sample(sampled.full_sample, T_searched_sampled)
-    distance, partner = searched.tree.query(points, distance_upper_bound=max_distance)
+    distance, partner = searched.nearest(points, max_distance)
     near = np.isfinite(distance)
     partner = np.where(near, partner, 0)
     partner_normals = searched.normals[partner]
@@ -117,6 +133,14 @@ def move_points(points: Floats, T: Floats) -> Floats:
     """Transform points (S, 3)."""
     # einsum, not core.geometry.transform: results must keep their bits on any number of threads.
     return np.asarray(np.einsum("ij,nj->ni", T[:3, :3], points) + T[:3, 3])
+
+
+def _spacing(points: Floats, tree: Any) -> float:
+    """Measure the median distance between neighbours, at some of the points."""
+    if len(points) < 2:
+        return 1.0
+    some = points[:: -(-len(points) // _SPACING_SAMPLE)]
+    return float(np.median(tree.query(some, 2)[0][:, 1]))
 
 
 def _direction_weights(normals: Floats, reference: Floats) -> Floats:

@@ -39,7 +39,7 @@ def _sum_side(
 ) -> SideSums:
     sample = sampled.coarse_sample if coarse else sampled.full_sample
     points, normals = move_sample(sample, T_searched_sampled)
-    found, partner = searched.tree.query(points, distance_upper_bound=HOVER_DISTANCE * distance)
+    found, partner = searched.nearest(points, HOVER_DISTANCE * distance)
     sums = np.zeros(len(SideSums._fields))
     surface = (searched.points, searched.normals, searched.curvature)
     _add_points(points, normals, sample.curvature, sample.weights, found, partner, *surface, distance, sums)

@@ -1,0 +1,123 @@
+"""Nearest points within a small distance, by a grid of cells and a compiled kernel.
+
+A k-d tree finds nearest points at any distance. Poses are compared within a few resolutions only, for which a
+grid takes a third of the time. Each cell knows how many rings of cells around it are empty, so that queries
+in empty space end at once. Points of neighbouring cells along z are contiguous in memory.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wsdesc.core.geometry import Floats
+from wsdesc.core.kernels import kernel
+
+RINGS = 5  # largest distance of a query, in cells
+_SPACINGS = 4.5  # side of a cell over the spacing of the points
+_CELLS_PER_POINT = 100  # larger grids get larger cells
+
+
+class NearestGrid(NamedTuple):
+    """Points in cells of a grid, with a border of `RINGS` empty cells."""
+
+    points: Floats  # (N, 3) by cell
+    order: NDArray[np.int64]  # (N,) index of each of them in the given points
+    low: Floats  # (3,) corner of the grid
+    size: float  # side of a cell
+    starts: NDArray[np.int64]  # (cells + 1,) first point of each cell
+    empty_rings: NDArray[np.uint8]  # (X, Y, Z) rings around a cell, itself the first, without points
+
+    @classmethod
+    def of(cls, points: Floats, spacing: float) -> Self:
+        """Build the grid of points (N, 3), N ≥ 1, finite, with their typical spacing."""
+        low, high = points.min(axis=0), points.max(axis=0)
+        size = max(_SPACINGS * spacing, float((high - low).max()) / 1e5, 1e-300)
+        while True:
+            shape = np.floor((high - low) / size) + 1 + 2 * RINGS
+            if shape.prod() <= max(_CELLS_PER_POINT * len(points), 1 << 16):
+                break
+            size *= 1.5
+        low = low - RINGS * size
+        X, Y, Z = (int(side) for side in shape)
+        x, y, z = np.minimum(np.floor((points - low) / size).T.astype(np.int64), [[X - 1], [Y - 1], [Z - 1]])
+        cells = (x * Y + y) * Z + z  # (N,)
+        order = np.argsort(cells, kind="stable")
+        counts = np.bincount(cells, minlength=X * Y * Z)
+        starts = np.concatenate([[0], np.cumsum(counts)])
+        rings = _empty_rings(counts.reshape(X, Y, Z) > 0)
+        return cls(np.ascontiguousarray(points[order]), order, low, size, starts, rings)
+
+    @property
+    def reach(self) -> float:
+        """Largest distance of a query."""
+        return RINGS * self.size
+
+    def query(self, points: Floats, max_distance: float) -> tuple[Floats, NDArray[np.int64]]:
+        """Find the nearest point of each of `points` (M, 3), nearer than `max_distance`.
+
+        Returns:
+            distances (M,), infinite where there is none, and indices (M,), N where there is none, as the
+            k-d tree of scipy returns them. `max_distance` is at most `reach`.
+        """
+        distance, index = np.empty(len(points)), np.empty(len(points), np.int64)
+        _find_nearest(np.ascontiguousarray(points), *self, max_distance, distance, index)
+        return distance, index
+
+
+def _empty_rings(occupied: NDArray[np.bool_]) -> NDArray[np.uint8]:
+    """Count the rings of cells around each cell (X, Y, Z) without points, up to RINGS + 1."""
+    rings = np.zeros(occupied.shape, np.uint8)
+    for _ in range(RINGS + 1):
+        rings += ~occupied
+        for axis in range(3):
+            before = np.moveaxis(occupied, axis, 0)
+            grown = before.copy()
+            grown[1:] |= before[:-1]
+            grown[:-1] |= before[1:]
+            occupied = np.moveaxis(grown, 0, axis)
+    return rings
+
+
+@kernel(
+    types="float64[:, ::1], float64[:, ::1], int64[::1], float64[::1], float64, int64[::1], "
+    "uint8[:, :, ::1], float64, float64[::1], int64[::1]",
+)
+def _find_nearest(  # type: ignore[no-untyped-def]
+    queries, points, order, low, size, starts, empty_rings, max_distance, distance, index
+):
+    X, Y, Z = empty_rings.shape
+    for m in range(len(queries)):
+        qx, qy, qz = queries[m, 0], queries[m, 1], queries[m, 2]
+        fx, fy, fz = (qx - low[0]) / size, (qy - low[1]) / size, (qz - low[2]) / size
+        distance[m], index[m] = np.inf, len(points)
+        if not (fx >= 0 and fy >= 0 and fz >= 0 and fx < X and fy < Y and fz < Z):
+            continue
+        x, y, z = int(fx), int(fy), int(fz)
+        best, best_at = max_distance * max_distance, -1
+        searched = -1  # rings up to this one
+        ring = max(int(empty_rings[x, y, z]), 1)  # the next one to search
+        while ring <= RINGS and ((ring - 1) * size) ** 2 < best:
+            for i in range(max(x - ring, 0), min(x + ring + 1, X)):
+                gap_x = max(i - fx, fx - (i + 1), 0.0) * size
+                for j in range(max(y - ring, 0), min(y + ring + 1, Y)):
+                    gap_y = max(j - fy, fy - (j + 1), 0.0) * size
+                    if gap_x * gap_x + gap_y * gap_y > best * (1 + 1e-9):  # rounding decides nothing
+                        continue
+                    row, top = (i * Y + j) * Z, min(z + ring, Z - 1)
+                    only_ends = abs(i - x) <= searched and abs(j - y) <= searched
+                    for part in range(2 if only_ends else 1):
+                        first = max(z - ring, 0) if part == 0 else top
+                        last = first if only_ends else top
+                        for p in range(starts[row + first], starts[row + last + 1]):
+                            dx, dy, dz = qx - points[p, 0], qy - points[p, 1], qz - points[p, 2]
+                            squared = dx * dx + dy * dy + dz * dz
+                            if squared < best:
+                                best, best_at = squared, p
+            searched = ring
+            ring += 1
+        if best_at >= 0:
+            distance[m], index[m] = math.sqrt(best), order[best_at]
