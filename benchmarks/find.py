@@ -2,7 +2,7 @@
 
     python -m benchmarks.find DATA --shapes test --scenes 60
     python -m benchmarks.find DATA --shapes train --scenes 200 -o searches.jsonl    evidence for `find_fit`
-    python -m benchmarks.find --read a.jsonl b.jsonl                                table of finished searches
+    python -m benchmarks.find --read a.jsonl b.jsonl          finished searches, by the present confidence
 
 DATA is the folder of ModelNet40's HDF5 files, which hold points and no meshes: squares around the points are
 the surface of a shape. The object that is searched is that surface, sampled as `wsdesc.find` samples meshes,
@@ -43,7 +43,8 @@ from wsdesc.datasets.synthetic.object_scenes import ObjectScene, diameter, objec
 from wsdesc.datasets.synthetic.shapes import Triangles
 from wsdesc.datasets.synthetic.sites.objects import objects
 from wsdesc.evaluation.provenance import machine
-from wsdesc.finding.candidates import distinct, find_candidates
+from wsdesc.finding.candidates import find_candidates, overlapping_places
+from wsdesc.finding.evidence import Evidence, confidences
 from wsdesc.finding.options import FindOptions
 from wsdesc.finding.prepare import choose_resolution, prepare_object, prepare_scene
 from wsdesc.finding.prepare import diameter as search_diameter
@@ -74,9 +75,10 @@ class Pose(NamedTuple):
     """A candidate of a search."""
 
     error: float  # ADD-S in diameters; infinite if the object is not there
-    kept: bool  # whether no more probable candidate covers the same place
     probability: float
     evidence: dict[str, float | None]
+    number: int
+    covers: list[int]  # numbers of the candidates of the same place
 
 
 class Search(NamedTuple):
@@ -93,8 +95,12 @@ class Search(NamedTuple):
 
     @property
     def called(self) -> list[Pose]:
-        """Instances."""
-        return [pose for pose in self.poses if pose.kept and pose.probability >= SUCCESS]
+        """Instances: of the candidates of one place, the most probable one."""
+        kept: list[Pose] = []
+        for pose in self.poses:
+            if pose.probability >= SUCCESS and not {other.number for other in kept} & set(pose.covers):
+                kept.append(pose)
+        return kept
 
     @property
     def recalled(self) -> bool:
@@ -134,9 +140,16 @@ def _searches(arguments: argparse.Namespace) -> Iterator[Search]:
 
 
 def read(path: Path) -> list[Search]:
-    """Read searches that `-o` wrote."""
+    """Read searches that `-o` wrote, and compute the probabilities of their poses anew."""
     rows: list[dict[str, Any]] = [json.loads(line) for line in path.read_text().splitlines()]
-    return [Search(**{**row, "poses": [Pose(**pose) for pose in row["poses"]]}) for row in rows]
+    searches = []
+    for row in rows:
+        poses = [Pose(**pose) for pose in row["poses"]]
+        probabilities = confidences([Evidence(**pose.evidence) for pose in poses])
+        order = np.argsort(-probabilities, kind="stable")
+        poses = [poses[k]._replace(probability=float(probabilities[k])) for k in order]
+        searches.append(Search(**{**row, "poses": poses}))
+    return searches
 
 
 def queries(shapes: Shapes, first: int, count: int, form: ObjectForm, mixed: bool) -> Iterator[Query]:
@@ -204,16 +217,16 @@ def answer(query: Query) -> Search:
     candidates = find_candidates(p, q, view, hypotheses=o.hypotheses, refined=o.refined)
     seconds = time.perf_counter() - start
     errors = np.full(len(candidates), np.inf)
+    poses = np.reshape([c.refined.T_target_source for c in candidates], (-1, 4, 4))
     if query.present and candidates:
-        poses = np.stack([c.refined.T_target_source for c in candidates])
         errors = _errors(poses, query.scene.poses, thing, scene, unit, p.points) / p.diameter
-    places = distinct(p, candidates)
-    poses = [
-        Pose(float(error), candidate in places, candidate.probability, candidate.evidence._asdict())
-        for candidate, error in zip(candidates, errors, strict=True)
+    covers = overlapping_places(p, poses) if candidates else np.empty((0, 0), bool)
+    rows = [
+        Pose(float(error), c.probability, c.evidence._asdict(), k, np.flatnonzero(covers[k]).tolist())
+        for k, (c, error) in enumerate(zip(candidates, errors, strict=True))
     ]
     visible = float(query.scene.visible[0])
-    return Search(*query[:4], query.present, visible, seconds, poses)
+    return Search(*query[:4], query.present, visible, seconds, rows)
 
 
 def _errors(

@@ -16,11 +16,13 @@ from wsdesc.core.geometry import Floats, transform
 from wsdesc.finding.evidence import MIN_CONDITIONING, Evidence, confidences
 from wsdesc.finding.hypotheses import SAME_ANGLE, SAME_DISTANCE, propose, suppress
 from wsdesc.finding.improve import improve
+from wsdesc.finding.pair_features import Votes
 from wsdesc.finding.prepare import SearchCloud, SearchObject
-from wsdesc.finding.verify import CONTACT, measure, quick_features, rank
+from wsdesc.finding.verify import CONTACT, contact_shares, measure, quick_features, rank
 from wsdesc.finding.view import View
 
-_QUICK_POINTS, _POINTS = 120, 500  # of the object, that verify all hypotheses, and the best ones
+_PROPOSED = 5  # times as many hypotheses are proposed as verified
+_FEW_POINTS, _QUICK_POINTS, _POINTS = 40, 120, 500  # of the object, for more and more certain hypotheses
 _IMPROVED = 12  # times as many hypotheses are improved as refined
 _ROUGH_DISTANCES = (6.0, 5.0, 4.0)  # resolutions: contacts of the steps of all hypotheses
 _JOINED = 0.3  # object radii between poses that are refined in one part of the scene
@@ -44,9 +46,10 @@ def find_candidates(
     thing: SearchObject, scene: SearchCloud, view: View | None, *, hypotheses: int, refined: int
 ) -> list[Candidate]:
     """Propose poses, verify them, and refine the best; most probable first. Several may be of one place."""
-    proposed = propose(thing, scene, hypotheses)
+    proposed = propose(thing, scene, _PROPOSED * hypotheses)
     if len(proposed.votes) == 0:
         return []
+    proposed = _promising(thing, scene, proposed, hypotheses)
     sample = _sample(thing, _QUICK_POINTS)
     poses = improve(thing, scene, proposed.poses, sample, _ROUGH_DISTANCES)
     scores = rank(quick_features(thing, scene, view, poses, sample), improved=False)
@@ -57,6 +60,18 @@ def find_candidates(
     results = _refine(thing, scene, poses[kept])
     votes = (proposed.votes[best] / proposed.votes.max())[kept]
     return _with_evidence(thing, scene, view, results, votes)
+
+
+def _promising(thing: SearchObject, scene: SearchCloud, proposed: Votes, count: int) -> Votes:
+    """Choose `count` hypotheses: half of them by votes, the others by contacts with the scene."""
+    half = count // 2
+    others = proposed.poses[half:]
+    if len(others) <= count - half:
+        return proposed
+    shares = contact_shares(thing, scene, others, _sample(thing, _FEW_POINTS), _ROUGH_DISTANCES[0])
+    by_contacts = half + np.argsort(-shares, kind="stable")[: count - half]
+    chosen = np.concatenate([np.arange(half), by_contacts])
+    return Votes(proposed.poses[chosen], proposed.votes[chosen])
 
 
 def _sample(thing: SearchObject, count: int) -> NDArray[np.int64]:
@@ -103,7 +118,7 @@ def _with_evidence(
     poses = np.stack([result.T_target_source for result in results])
     quick = quick_features(thing, scene, view, poses, thing.fine)
     scores = rank(quick)
-    overlapping = _overlapping(thing, poses)
+    overlapping = overlapping_places(thing, poses)
     # No contacts determine the pose of a symmetric object. Its poses are right up to the symmetry.
     itself = evaluate(thing.surface, thing.surface, np.eye(4)[None], INDOOR_RESOLUTION)[0]
     least = MIN_CONDITIONING if _conditioning(itself) < MIN_CONDITIONING else 0.0
@@ -140,7 +155,7 @@ def _conditioning(result: RefinedPose) -> float:
     return find_degeneracy(result.information, OVERLAP_DISTANCE * INDOOR_RESOLUTION).conditioning
 
 
-def _overlapping(thing: SearchObject, poses: Floats) -> NDArray[np.bool_]:
+def overlapping_places(thing: SearchObject, poses: Floats) -> NDArray[np.bool_]:
     """Return (K, K): whether an object in one pose covers much of the same object in the other."""
     points = thing.points[_sample(thing, 2 * _QUICK_POINTS)]
     shares = np.zeros((len(poses), len(poses)))
@@ -156,7 +171,7 @@ def distinct(thing: SearchObject, candidates: list[Candidate]) -> list[Candidate
     """Keep the candidates that do not overlap a more probable one."""
     if not candidates:
         return []
-    overlapping = _overlapping(thing, np.stack([c.refined.T_target_source for c in candidates]))
+    overlapping = overlapping_places(thing, np.stack([c.refined.T_target_source for c in candidates]))
     kept: list[int] = []
     for k in range(len(candidates)):
         if not overlapping[k, kept].any():

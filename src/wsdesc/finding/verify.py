@@ -46,6 +46,16 @@ def quick_features(
     return np.column_stack([cosine.mean(axis=1), violating, _explained(thing, scene, poses)])
 
 
+def contact_shares(
+    thing: SearchObject, scene: SearchCloud, poses: Floats, sample: NDArray[np.int64], resolutions: float
+) -> Floats:
+    """Return the share (H,) of the object's points near the scene, weighted by the similarity of normals."""
+    points = transform(thing.points[sample][None], poses)
+    normals = rotate(thing.normals[sample][None], poses)
+    cosine = contacts(scene, points.reshape(-1, 3), normals.reshape(-1, 3), resolutions)[1]
+    return np.asarray(cosine.reshape(points.shape[:2]).mean(axis=1))
+
+
 def _explained(thing: SearchObject, scene: SearchCloud, poses: Floats) -> Floats:
     """Return the share (H,) of the scene's coarse points around the object that touch it."""
     points = scene.points[scene.coarse]
