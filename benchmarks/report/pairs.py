@@ -54,7 +54,7 @@ def pair_section(results: BenchmarkResults) -> Section:
         results.samples,
         [*results.notes, *notes],
         [table for table in tables if table is not None],
-        [*_plots(title, results.records), *success_over_time(title, shown)],
+        [*_plots(title, results.records, records), *success_over_time(title, shown)],
     )
 
 
@@ -84,9 +84,12 @@ def eth_table(results: Results, models: Sequence[str]) -> Table:
     return with_published(table, title, heading, published.OUTDOOR, (2, 3, 4, 5, 6), models)
 
 
-def _plots(title: str, results: Results) -> list[Plot]:
-    """Plot FMR over τ2, RR over keypoints by both definitions, and the distributions of both errors."""
-    largest = {name: _largest_count(records) for name, records in results.items()}
+def _plots(title: str, results: Results, common: Results) -> list[Plot]:
+    """Plot FMR over τ2, RR over keypoints by both definitions, and the distributions of both errors.
+
+    `common` are the records with a number of keypoints that all methods have, where there is one.
+    """
+    largest = {name: _largest_count(records) for name, records in common.items()}
     curves: dict[str, Curve] = {}
     for name, records in largest.items():
         if (curve := mean_recall_curve(records)) is not None:
