@@ -26,12 +26,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import nullcontext
 from itertools import repeat
 from multiprocessing import get_context
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -97,10 +98,12 @@ def make_survey(
     others.mkdir()
     total, number = 0, 0
     mapped: list[tuple[Path, Floats | None]] = []
-    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+    several = processes > 1
+    with ProcessPoolExecutor(processes, get_context("spawn")) if several else nullcontext() as pool:
+        run: Callable[..., Iterator[Any]] = map if pool is None else pool.map
         while total < points:
             numbers = range(number, number + processes)
-            for files in pool.map(_scan_site, repeat(folder), repeat(kinds), numbers):
+            for files in run(_scan_site, repeat(folder), repeat(kinds), numbers):
                 mapped += files.queries if total < points else []
                 for path, count in files.scans:
                     if total < points:
@@ -108,7 +111,7 @@ def make_survey(
                     else:
                         path.unlink()
             number += processes
-        found = pool.map(_scan_stranger, repeat(others), repeat(kinds), range(max(1, queries // 2)))
+        found = run(_scan_stranger, repeat(others), repeat(kinds), range(max(1, queries // 2)))
         strangers: list[tuple[Path, Floats | None]] = [(path, None) for path in found]
     chosen = np.unique(np.linspace(0, len(mapped) - 1, min(queries, len(mapped))).astype(int))
     return Survey(scans, total, [*(mapped[k] for k in chosen), *strangers])
