@@ -90,6 +90,7 @@ class Kernel:
     def __init__(self, function: Callable[..., Any], types: str | None = None, **options: Any) -> None:
         folder = kernel_folder()
         options = {"nogil": True, "cache": folder is not None, "error_model": "numpy", **options}
+        options["no_cfunc_wrapper"] = True  # nothing calls it, and it takes time to compile
         if folder is None:
             self.compiled = numba.njit(**options)(function)
         else:
@@ -151,7 +152,8 @@ def kernel(function: Callable[..., Any] | None = None, *, types: str | None = No
 
 def inline(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     """Decorate a helper that only kernels call; it is compiled and cached as part of them."""
-    decorate = numba.njit(nogil=True, error_model="numpy", **options)
+    wrappers = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}  # Python does not call it
+    decorate = numba.njit(nogil=True, error_model="numpy", **wrappers, **options)
     return decorate if function is None else decorate(function)
 
 
