@@ -39,7 +39,7 @@ from wsdesc.core.geometry import inverse, transform
 from wsdesc.datasets.synthetic import room_scans
 from wsdesc.datasets.synthetic.floor import floor_scans
 from wsdesc.datasets.threedmatch import find_fragments, read_log, read_pose
-from wsdesc.reconstruction.result import EdgeResult
+from wsdesc.reconstruction.edge_result import EdgeResult
 
 PlacedScan = tuple[str, np.ndarray | None, np.ndarray]  # place, T_world_scan, points (N, 3)
 

@@ -16,7 +16,8 @@ from wsdesc.descriptor.pretrained import RUN_WEIGHTS
 from wsdesc.learning.overlap import OverlapOptions
 from wsdesc.learning.self_training import MatchProposer
 from wsdesc.learning.synthetic_scenes import SceneScan
-from wsdesc.reconstruction.result import EdgeResult, Reconstruction
+from wsdesc.reconstruction.edge_result import EdgeResult
+from wsdesc.reconstruction.result import Reconstruction
 
 RESOLUTION = 0.06
 

@@ -17,7 +17,8 @@ from wsdesc.cli.app import app
 from wsdesc.core.errors import FileFormatError
 from wsdesc.core.geometry import inverse, transform
 from wsdesc.datasets.synthetic import room_pair
-from wsdesc.reconstruction.result import EdgeResult, Reconstruction
+from wsdesc.reconstruction.edge_result import EdgeResult
+from wsdesc.reconstruction.result import Reconstruction
 from wsdesc.registration.result import Registration
 from wsdesc.view.pose_file import read_pose
 

@@ -9,8 +9,9 @@ from scipy.spatial.transform import Rotation
 from wsdesc import read_points, write_points
 from wsdesc.cloud.merge import VoxelMerge
 from wsdesc.core.errors import FileFormatError, InputError
+from wsdesc.reconstruction.edge_result import EdgeResult
 from wsdesc.reconstruction.known import KnownResult
-from wsdesc.reconstruction.result import EdgeResult, Reconstruction
+from wsdesc.reconstruction.result import Reconstruction
 
 NAMES = ["a.ply", "b.ply", "c|d.ply"]
 

@@ -8,9 +8,10 @@ import pytest
 
 from wsdesc import write_points
 from wsdesc.core.geometry import inverse, transform
+from wsdesc.reconstruction.edge_result import EdgeResult
 from wsdesc.reconstruction.known import KnownResult
 from wsdesc.reconstruction.report_svg import deviation_colour
-from wsdesc.reconstruction.result import EdgeResult, Reconstruction
+from wsdesc.reconstruction.result import Reconstruction
 
 VOID = {"meta", "link", "br", "img", "input"}
 STRANGE = 'a<script>alert("1")</script>&.ply'

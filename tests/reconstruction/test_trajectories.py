@@ -5,9 +5,10 @@ from scipy.spatial.transform import Rotation
 
 from reconstruction_sites import make_site
 from wsdesc.core.geometry import inverse
+from wsdesc.reconstruction.edge_result import EdgeResult
 from wsdesc.reconstruction.georeference import georeference
 from wsdesc.reconstruction.known import Known
-from wsdesc.reconstruction.result import EdgeResult, Reconstruction
+from wsdesc.reconstruction.result import Reconstruction
 from wsdesc.reconstruction.trajectories import g2o_text, tum_text
 
 

@@ -5,7 +5,8 @@ import pytest
 
 from view_helpers import corner
 from wsdesc import write_points
-from wsdesc.reconstruction.result import EdgeResult, Reconstruction
+from wsdesc.reconstruction.edge_result import EdgeResult
+from wsdesc.reconstruction.result import Reconstruction
 
 
 @pytest.mark.slow

@@ -14,7 +14,8 @@ from wsdesc.core.geometry import transform
 from wsdesc.datasets.synthetic import room_pair
 from wsdesc.descriptor.description import load_model, prepare_scan
 from wsdesc.descriptor.options import DEFAULT_MODEL
-from wsdesc.reconstruction.result import EdgeResult, Reconstruction
+from wsdesc.reconstruction.edge_result import EdgeResult
+from wsdesc.reconstruction.result import Reconstruction
 from wsdesc.registration.pipeline import register
 from wsdesc.registration.result import AlternativePose, Registration
 from wsdesc.view import keypoints, results

@@ -9,7 +9,8 @@ import numpy as np
 from scipy.spatial import cKDTree
 
 from wsdesc.core.geometry import Floats, inverse, transform
-from wsdesc.reconstruction.result import EdgeResult, Reconstruction
+from wsdesc.reconstruction.edge_result import EdgeResult
+from wsdesc.reconstruction.result import Reconstruction
 
 SAMPLE = 20_000  # points of each scan
 _QUERIES = 1000  # points per edge

@@ -22,10 +22,11 @@ from wsdesc.core.json_file import read_object
 from wsdesc.core.progress import ProgressHook, no_progress
 from wsdesc.reconstruction import model_file
 from wsdesc.reconstruction.distances import ScanSample
+from wsdesc.reconstruction.edge_result import EdgeResult
 from wsdesc.reconstruction.known import KnownResult
 from wsdesc.reconstruction.model_file import MODEL
 from wsdesc.reconstruction.report_html import report_html
-from wsdesc.reconstruction.result import EdgeResult, Reconstruction
+from wsdesc.reconstruction.result import Reconstruction
 from wsdesc.reconstruction.scan_export import frame_crs, read_scan
 from wsdesc.reconstruction.trajectories import g2o_text, tum_text
 

@@ -15,6 +15,7 @@ from wsdesc.core.atomic import atomic_write
 from wsdesc.core.errors import InputError
 from wsdesc.core.journal import content_of
 from wsdesc.reconstruction.assembly import Assembly, Member, assemble, known_pairs
+from wsdesc.reconstruction.edge_result import EdgeResult
 from wsdesc.reconstruction.inputs import Scans, as_files
 from wsdesc.reconstruction.jobs import CandidatePose, DescribeSettings, HashedScan
 from wsdesc.reconstruction.known import Known
@@ -29,7 +30,7 @@ from wsdesc.reconstruction.members import (
 )
 from wsdesc.reconstruction.model_file import ModelPair, ModelState
 from wsdesc.reconstruction.places import SavedPlaces
-from wsdesc.reconstruction.result import EdgeResult, Reconstruction
+from wsdesc.reconstruction.result import Reconstruction
 from wsdesc.reconstruction.runner import CACHE, Runner
 
 _DIGITS = 12  # of a hash, in the name of a scan

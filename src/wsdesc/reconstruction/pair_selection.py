@@ -20,7 +20,7 @@ from wsdesc.reconstruction.signature import similar_pairs
 ALL_PAIRS = 25  # scans up to which all pairs are registered
 MIN_LOOP_OVERLAP = 0.2  # predicted for pairs that close loops
 GOOD_PARTNERS = 5  # per scan, through which other pairs are found
-NEIGHBOURS_WEIGHT = 0.5  # of the score through a common partner
+NEIGHBOURS_WEIGHT = 1.0  # of the score through a common partner
 SHORTLIST = 4  # similar scans per scan to pair with
 _SIMILAR_PAIRS = 20  # similar pairs that are examined per pair to select
 

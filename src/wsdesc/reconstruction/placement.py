@@ -18,7 +18,8 @@ from wsdesc.reconstruction.disambiguation import (
     choose_candidates,
     displacements,
 )
-from wsdesc.reconstruction.layout import Checker, edges_in_view, join_groups, separate, usual_violation
+from wsdesc.reconstruction.joining import join_groups
+from wsdesc.reconstruction.layout import Checker, edges_in_view, separate, usual_violation
 from wsdesc.reconstruction.loop_closure import MIN_CONFIDENCE_UNCONFIRMED, check_with_certain
 from wsdesc.reconstruction.pose_graph import OUTLIER, Edge, PoseGraph, connected_scans, solve
 from wsdesc.reconstruction.rigid_frames import RigidFrame, RigidFrames

@@ -10,8 +10,9 @@ import numpy as np
 
 from wsdesc.core.geometry import Floats, transform
 from wsdesc.reconstruction.distances import BINS, EdgeDistances, ScanSample, measure_distances
+from wsdesc.reconstruction.edge_result import EdgeResult
 from wsdesc.reconstruction.report_svg import histogram, legend, plan_view, small_histogram
-from wsdesc.reconstruction.result import EdgeResult, Reconstruction
+from wsdesc.reconstruction.result import Reconstruction
 
 _MAX_ROWS = 3000  # of a table; graph.json has all
 _MAX_FRAMES = 10  # that are drawn

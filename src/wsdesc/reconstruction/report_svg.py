@@ -8,7 +8,7 @@ from html import escape
 import numpy as np
 
 from wsdesc.core.geometry import Floats
-from wsdesc.reconstruction.result import EdgeResult
+from wsdesc.reconstruction.edge_result import EdgeResult
 
 _WIDTH, _MARGIN, _MIN_HEIGHT, _MAX_HEIGHT = 960, 40, 180, 640
 # Colour blind people can tell these apart, and they differ in lightness: little, medium, large deviation.
