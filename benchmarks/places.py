@@ -48,7 +48,7 @@ from wsdesc.reconstruction.signature import aggregate, codebook, similar_pairs
 MIN_OVERLAP = 0.2  # share of the points of both scans
 ACCEPTED = 0.3  # overlap of pairs whose edges are accepted
 NEAR = 3.0  # resolutions between points of an overlap
-NEIGHBOURS = (4, 6, 8, 10, 15, 20)
+NEIGHBOURS = (4, 6, 8, 10, 14, 20)
 
 
 def make_site(kind: str, seed: int, count: int) -> list[SyntheticScan]:

@@ -98,9 +98,13 @@ def first_pairs(
     if score_pairs is None:
         return similar_pairs(signatures, neighbours, searching, origins)
     shortlist = similar_pairs(signatures, SHORTLIST * neighbours, searching, origins)
-    scores = add_neighbours_of_neighbours(dict(zip(shortlist, score_pairs(shortlist).tolist(), strict=True)))
-    pairs = sorted(pair for pair in scores if _is_new(pair, origins))
-    return best_pairs(pairs, np.array([scores[pair] for pair in pairs]), neighbours, searching)
+    own = dict(zip(shortlist, score_pairs(shortlist).tolist(), strict=True))
+    selected: set[Pair] = set()
+    # Scans of equal bays have many partners in common that do not overlap: both scores select pairs.
+    for scores in (own, add_neighbours_of_neighbours(own)):
+        pairs = sorted(pair for pair in scores if _is_new(pair, origins))
+        selected.update(best_pairs(pairs, np.array([scores[p] for p in pairs]), neighbours, searching))
+    return sorted(selected)
 
 
 def add_neighbours_of_neighbours(scores: Mapping[Pair, float]) -> dict[Pair, float]:
