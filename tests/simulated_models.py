@@ -68,7 +68,7 @@ def find_places(names, jobs, seed, saved):
 def check_poses(job):
     """Check nothing: no viewpoint is known."""
     count = len(job.poses)
-    return PoseChecks((0,) * count, (0,) * count, (0.0,) * count)
+    return PoseChecks((0,) * count, (0,) * count, (0.0,) * count, (1.0,) * count)
 
 
 def simulate(monkeypatch):

@@ -34,13 +34,15 @@ def check(poses):
     found = {}
     for (i, j), stacked in poses.items():
         off = np.linalg.norm((stacked - inverse(TRUE[i]) @ TRUE[j])[:, :3, 3], axis=1)
-        found[i, j] = [Visibility(1000, 100 if d > 0.5 else 0, 0.1 if d > 0.5 else 0.0) for d in off]
+        found[i, j] = [
+            Visibility(1000, 100, 0.1, 0.4) if d > 0.5 else Visibility(1000, 0, 0.0, 0.4) for d in off
+        ]
     return found
 
 
 def blind(poses):
     """Measure nothing: no viewpoint is known."""
-    return {pair: [Visibility(0, 0, 0.0)] * len(stacked) for pair, stacked in poses.items()}
+    return {pair: [Visibility(0, 0, 0.0, 0.4)] * len(stacked) for pair, stacked in poses.items()}
 
 
 def right_chain(confidence=0.97):
@@ -110,7 +112,7 @@ def test_low_violations_everywhere_are_usual():
     """In a street with moving things, all right poses violate free space a little."""
 
     def busy(poses):
-        return {pair: [Visibility(1000, 10, 0.01)] * len(T) for pair, T in poses.items()}
+        return {pair: [Visibility(1000, 10, 0.01, 0.4)] * len(T) for pair, T in poses.items()}
 
     pairs = right_chain()
     assert accepted(verify_layout(place_scans(pairs, RADII), pairs, RADII, busy)) == [0, 1, 2, 3]
@@ -120,6 +122,31 @@ def test_cheapest_edge_is_cut():
     edges = [edge(0, 1, 1, 0.99), edge(1, 2, 0, 0.91), edge(2, 3, 1, 0.99), edge(3, 4, 1, 0.99)]
     T = np.stack([at(BAY * x) for x in (0, 1, 1, 2, 3)])
     assert list(separate(edges, [list(range(COUNT))], T, RADII, check)) == [1]
+
+
+def weak_check(contradicts):
+    """Measure overlaps: that of scan 4 is small at every bay; free space may contradict wrong bays."""
+
+    def check(poses):
+        found = {}
+        for (i, j), stacked in poses.items():
+            weak = 4 in (i, j)
+            off = np.linalg.norm((stacked - inverse(TRUE[i]) @ TRUE[j])[:, :3, 3], axis=1) > 0.5
+            shares = [0.05 if wrong and contradicts else 0.0 for wrong in off]
+            found[i, j] = [Visibility(1000, int(1000 * s), s, 0.2 if weak else 0.5) for s in shares]
+        return found
+
+    return check
+
+
+@pytest.mark.parametrize("contradicts", [True, False])
+def test_weak_link_is_challenged_by_other_bays(contradicts):
+    pairs = [[*own, edge(k, k + 1, 2, 0.02, True)] for k, own in enumerate(right_chain())]
+    pairs[3] = pairs[3][:1]  # the pair of scan 4 has one candidate, and is confident
+    placement = place_scans(pairs, RADII)
+    assert accepted(placement) == [0, 1, 2, 3]
+    verified = verify_layout(placement, pairs, RADII, weak_check(contradicts))
+    assert accepted(verified) == ([0, 1, 2, 3] if contradicts else [0, 1, 2])
 
 
 @pytest.mark.parametrize("count", [1, 2, 30])

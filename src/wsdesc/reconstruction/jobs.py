@@ -141,6 +141,7 @@ class PoseChecks:
     visible: tuple[int, ...]  # at the other scan's surface, or in its free space
     violating: tuple[int, ...]  # of these, in its free space
     share: tuple[float, ...]  # of visible points that violate, 0 … 1
+    overlap: tuple[float, ...]  # of the scan where it is smaller, within four resolutions
 
 
 Result = FailedScan | ScanSurvey | DescribedScan | PairRegistration | PoseChecks

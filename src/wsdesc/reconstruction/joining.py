@@ -24,7 +24,7 @@ from wsdesc.reconstruction.disambiguation import (
 from wsdesc.reconstruction.layout import CONTRADICTION, MIN_VISIBLE, Checker, Pair, near_pairs
 from wsdesc.reconstruction.pose_graph import Edge
 
-MIN_JOIN = 5.0  # log odds of a pose that joins two groups
+MIN_JOIN = 5.3  # log odds of a pose that joins two groups; a single edge reaches it at a confidence of 0.9
 MIN_JOIN_MARGIN = 3.0  # log odds of that pose against the second best
 _MIN_GAIN = 2.5  # log odds of the edges of a pose that is checked
 _MAX_EDGES = 300  # between two groups that propose poses, those of the highest confidence

@@ -47,6 +47,7 @@ class Visibility(NamedTuple):
     visible: int  # at the other scan's surface, or in its free space
     violating: int  # of these, in its free space
     share: float  # of visible points that violate, 0 … 1
+    overlap: float = 0.0  # of the scan where it is smaller, within four resolutions
 
     def log_odds(self, usual: float) -> float:
         """Return the log odds that the pose is right; 0 if hardly a point is visible.
@@ -92,7 +93,7 @@ def near_pairs(first: Sequence[int], second: Sequence[int], T: Floats, radii: Fl
 
 def edges_in_view(edges: Sequence[Edge], check: Checker) -> list[bool]:
     """Return for each edge whether free space was checked: its scans see enough of each other."""
-    return [visibility.visible >= MIN_VISIBLE for visibility in _check_edges(edges, check)]
+    return [visibility.visible >= MIN_VISIBLE for visibility in check_edges_of(edges, check)]
 
 
 def usual_violation(edges: Sequence[Edge], check: Checker) -> float:
@@ -101,7 +102,7 @@ def usual_violation(edges: Sequence[Edge], check: Checker) -> float:
     Wrong edges with a high confidence have a small overlap.
     """
     confident = [edge for edge in edges if edge.confidence >= MIN_CONFIDENCE]
-    found = [v for v in _check_edges(confident, check) if v.visible >= MIN_VISIBLE]
+    found = [v for v in check_edges_of(confident, check) if v.visible >= MIN_VISIBLE]
     if not found:
         return _UNKNOWN_USUAL
     found.sort(key=lambda visibility: visibility.share)
@@ -110,7 +111,8 @@ def usual_violation(edges: Sequence[Edge], check: Checker) -> float:
     return float(np.clip(2 * found[middle].share, _MIN_USUAL, _MAX_USUAL))
 
 
-def _check_edges(edges: Sequence[Edge], check: Checker) -> list[Visibility]:
+def check_edges_of(edges: Sequence[Edge], check: Checker) -> list[Visibility]:
+    """Check edges at their own poses."""
     poses = {}
     for edge in edges:
         T = edge.T_target_source if edge.target < edge.source else inverse(edge.T_target_source)

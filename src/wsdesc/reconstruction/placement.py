@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from wsdesc.core.geometry import Floats, inverse
+from wsdesc.reconstruction.challenge import challenge
 from wsdesc.reconstruction.disambiguation import (
     DRIFT,
     LOOP_TOLERANCE,
@@ -162,7 +163,19 @@ def verify_layout(
     groups, T = join_groups(pairs, graph.components, graph.T_world_scan, radii, check, usual)
     if len(groups) < len(placed.graph.components):
         placed = _separated(_joined(placed, pairs, radii, groups, T), radii, check)
-    return _without_doubtful(placed, pairs, radii, check)
+    return _without_doubtful(_challenged(placed, pairs, radii, check, usual), pairs, radii, check)
+
+
+def _challenged(
+    placement: Placement, pairs: Sequence[Sequence[Edge]], radii: Floats, check: Checker, usual: float
+) -> Placement:
+    """Reject weak links that fit as well at another position."""
+    graph, states = placement.graph, list(placement.edges)
+    accepted = accepted_edges(states)
+    rejected = challenge(pairs, accepted, graph.components, graph.T_world_scan, radii, check, usual)
+    for p, reason in rejected.items():
+        states[p] = PlacedEdge(accepted[p], reason, None)
+    return _solved(placement, states, len(radii)) if rejected else placement
 
 
 def _without_doubtful(

@@ -39,7 +39,7 @@ JobT = TypeVar("JobT")
 ResultT = TypeVar("ResultT", bound=Result)
 
 CACHE = "cache"  # folder of the descriptions, in the folder of a run
-_FORMAT = 4  # of results and descriptions; those of another format are computed again
+_FORMAT = 5  # of results and descriptions; those of another format are computed again
 
 
 class Runner:
@@ -120,7 +120,7 @@ class Runner:
         ]
         results: list[PoseChecks] = self._run("check layout", check_poses, jobs, identities)
         return {
-            pair: [Visibility(*values) for values in zip(r.visible, r.violating, r.share, strict=True)]
+            pair: list(map(Visibility, r.visible, r.violating, r.share, r.overlap))
             for pair, r in zip(poses, results, strict=True)
         }
 

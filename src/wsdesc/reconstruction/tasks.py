@@ -13,7 +13,8 @@ import numpy as np
 
 from wsdesc.alignment.free_space import FreeSpace, measure_free_space
 from wsdesc.alignment.surface import Surface, make_surface
-from wsdesc.cloud.units import extent, spacing
+from wsdesc.alignment.verify import verify
+from wsdesc.cloud.units import INDOOR_RESOLUTION, extent, spacing
 from wsdesc.core.devices import choose_device
 from wsdesc.core.errors import InputError, WSDescError
 from wsdesc.core.journal import content_of
@@ -37,6 +38,7 @@ _SCANS_IN_MEMORY = 64  # described scans that a worker keeps: each one is part o
 
 # Hypotheses that are proposed and refined. In repetitive structure, few hypotheses miss the right pose.
 _QUICK, _THOROUGH = (12, 4), (60, 12)
+_CHECK_DISTANCE = 4 * INDOOR_RESOLUTION  # of an overlap at poses that are not refined
 _SELF_MOTIONS = 4  # motions of a scan onto itself that are refined
 _MIN_SELF_OVERLAP = 0.4  # share of the points of a scan that such a motion puts onto others
 
@@ -97,20 +99,25 @@ def register_pair(job: RegisterJob) -> PairRegistration:
 
 
 def check_poses(job: CheckJob) -> PoseChecks:
-    """Count the points of two scans in each other's free space, for each pose.
+    """Measure the overlap of two scans, and their points in each other's free space, for each pose.
 
-    Nothing counts if neither scan has a viewpoint, or if a scan of an earlier model is not there any more.
+    No point counts without any viewpoint, or if a scan of an earlier model is not there any more.
     """
     found = [FreeSpace()] * len(job.poses)
+    overlaps = [0.0] * len(job.poses)
+    poses = np.array(job.poses)
     with suppress(InputError):
         (p, source), (q, target) = _with_surface(job.source), _with_surface(job.target)
+        scores = verify(source, target, poses, _CHECK_DISTANCE, coarse=True)
+        overlaps = [min(score.overlap_source, score.overlap_target) for score in scores]
         images = p.range_image, q.range_image
         if any(image is not None for image in images):
-            found = list(measure_free_space(source, target, images, np.array(job.poses)))
+            found = list(measure_free_space(source, target, images, poses))
     return PoseChecks(
         tuple(free.visible for free in found),
         tuple(free.violating for free in found),
         tuple(free.violation for free in found),
+        tuple(overlaps),
     )
 
 
