@@ -53,9 +53,6 @@ def read_groups(path: Path) -> list[Group]:
     """Read the rows of `judge`, grouped by pair and round."""
     with np.load(path) as arrays:
         columns = {name: arrays[name] for name in arrays.files}
-    if "combined" in columns:  # candidates that `wsdesc.register` does not have
-        own = ~columns["combined"]
-        columns = {name: values[own] for name, values in columns.items()}
     keys = [columns[name] for name in ("domain", "unit", "source", "target", "round")]
     changed = np.flatnonzero(np.logical_or.reduce([key[1:] != key[:-1] for key in keys])) + 1
     groups = []
@@ -212,7 +209,7 @@ def table(answers: list[Judged]) -> list[list[str]]:
         own = [a for a in answers if name in (a.domain, "all")]
         row = [name, str(len(own))]
         for low, high in ((HIGH_OVERLAP, 2.0), (MIN_OVERLAP, HIGH_OVERLAP)):
-            row += _shares([a for a in own if low <= a.overlap < high])
+            row += summarise([a for a in own if low <= a.overlap < high])
         if own:
             row.append(
                 f"{reliability([a.confidence for a in own], [a.right for a in own]).calibration_error:.3f}"
@@ -224,7 +221,8 @@ def table(answers: list[Judged]) -> list[list[str]]:
     return rows
 
 
-def _shares(answers: list[Judged]) -> list[str]:
+def summarise(answers: list[Judged]) -> list[str]:
+    """Return the share of right poses with the number of pairs, successes, their precision and recall."""
     if not answers:
         return ["–"] * 4
     called = [a for a in answers if a.confidence >= SUCCESS]

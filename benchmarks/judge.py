@@ -20,7 +20,7 @@ import multiprocessing
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -34,9 +34,7 @@ from wsdesc.core.geometry import inverse
 
 ROUNDS = ((300, 12, 4), (1200, 12, 4), (4000, 60, 12))  # keypoints, hypotheses, refined
 SCANS, STRANGERS = 5, 2  # per site
-MAX_SELF_KEYPOINTS = 1200  # of a scan that is matched with itself
 MAX_SYMMETRY_ERROR = 5.0, 2.0  # degrees and metres by which a pose may differ from a symmetry of the site
-DENSE_MARGINS = ((4.0, 0.05), (2.0, 0.02), (1.5, 0.01))  # resolutions, and share of the range
 MIN_POINTS = 1500  # of a scan that is used
 INDOOR_WINDOW = 7  # successive fragments that are paired with each other
 
@@ -77,12 +75,7 @@ class Row(NamedTuple):
     scale_deviation: float
     information: list[float]  # eigenvalues (6,) of the information matrix, and its number of pairs
     evidence: list[float]
-    free_space: list[int]  # the fields of `ViewCounts`, of the source and the target; zeros if unknown
-    dense_free_space: list[list[int]]  # the same of all points, not a sample, for each of DENSE_MARGINS
     symmetric: bool  # the error of the pose is a symmetry of the site, within 5° and 2 m
-    counterpart: float  # least distance of one station from a counterpart of the other, metres; NaN: none
-    combined: bool  # a pose of the round combined with a self-motion
-    self_evidence: list[list[float]]  # of the best self-motions: two of the source, two of the target
 
 
 def make_scans(unit: Unit) -> list[Scan]:
@@ -121,48 +114,44 @@ def judge_unit(unit: Unit, device: str, network: str) -> list[Row]:
     import torch
 
     from wsdesc.alignment.surface import make_surface
-    from wsdesc.cloud.units import working_resolution
-    from wsdesc.descriptor.description import describe
 
     scans = make_scans(unit)
     if len(scans) < 2:
         return []
-    resolution = working_resolution(*(scan.points for scan in scans))
-    described = [
-        describe(scan.points, keypoints=ROUNDS[-1][0], resolution=resolution, device=network).to(device)
-        for scan in scans
-    ]
+    described = describe_scans(scans, device, network)
     surfaces = [make_surface(d.points) for d in described]
-    motions = [_self_motions(d, surface) for d, surface in zip(described, surfaces, strict=True)]
     rows = []
     for a, b in itertools.combinations(range(len(scans)), 2):
         if scans[a].place != scans[b].place and (a + b) % 2:  # as many strangers as pairs of one place
             continue
-        rows += _judge_pair(unit, scans, described, surfaces, motions, a, b)
+        rows += judge_pair(unit, scans, described, surfaces, a, b)
     if "cuda" in (device, network):
         torch.cuda.empty_cache()
     return rows
 
 
-def _self_motions(description: Any, surface: Any) -> list[list[Any]]:
-    """Find the self-motions of a scan at the keypoints of each round."""
-    from wsdesc.registration.self_similarity import find_self_motions
+def describe_scans(
+    scans: Sequence[Any], device: str, network: str, viewpoint: tuple[float, float, float] | None = None
+) -> list[Any]:
+    """Describe scans for all rounds; the viewpoints are detected if none is given."""
+    from wsdesc.cloud.units import working_resolution
+    from wsdesc.descriptor.description import describe
 
-    counts = [min(keypoints, MAX_SELF_KEYPOINTS) for keypoints, _, _ in ROUNDS]
-    found = {count: find_self_motions(first_keypoints(description, count), surface) for count in set(counts)}
-    return [found[count] for count in counts]
+    resolution = working_resolution(*(scan.points for scan in scans))
+    options: dict[str, Any] = {"keypoints": ROUNDS[-1][0], "resolution": resolution, "viewpoint": viewpoint}
+    return [describe(scan.points, device=network, **options).to(device) for scan in scans]
 
 
-def _judge_pair(
+def judge_pair(
     unit: Unit,
     scans: list[Scan],
     described: list[Any],
     surfaces: list[Any],
-    motions: list[list[list[Any]]],
     a: int,
     b: int,
+    overlaps: tuple[float, float] = (-1.0, 2.0),
 ) -> Iterator[Row]:
-    from wsdesc.alignment.free_space import FreeSpace
+    """Register scans a and b in all rounds, and judge the candidates; only pairs with these true overlaps."""
     from wsdesc.datasets.synthetic import overlap
     from wsdesc.evaluation.metrics import rotation_error_deg, translation_error
     from wsdesc.registration.candidates import find_candidates
@@ -177,10 +166,9 @@ def _judge_pair(
         T_true[:3, 3] /= p.unit
         points = [d.points.cpu().numpy() for d in (p, q)]
         shared = min(overlap(*points, T_true), overlap(*points[::-1], inverse(T_true)))
+    if not overlaps[0] <= shared < overlaps[1]:
+        return
     symmetries = _symmetries(scans[a].place) if same and unit.folder is None else []
-    stations = [scans[k].T_world_scan[:3, 3] for k in (a, b)]
-    distances = [np.linalg.norm(S[:3, :3] @ stations[0] + S[:3, 3] - stations[1]) for S in symmetries]
-    counterpart = float(min(distances, default=math.nan))
     for number, (keypoints, hypotheses, refined) in enumerate(ROUNDS):
         found = find_candidates(
             first_keypoints(p, keypoints),
@@ -188,13 +176,10 @@ def _judge_pair(
             (surfaces[a], surfaces[b]),
             hypotheses=hypotheses,
             refined=refined,
-            self_motions=(motions[a][number], motions[b][number]),
         )
-        of_scans = [_self_evidence(motions[k][number]) for k in (a, b)]
         for rank, candidate in enumerate(found.ranked):
             T = candidate.refined.T_target_source
             scale = candidate.scale if rank < 2 else None
-            free = candidate.free_space or FreeSpace()
             information = candidate.refined.information
             yield Row(
                 unit.domain,
@@ -211,42 +196,9 @@ def _judge_pair(
                 scale.factor if scale else 1.0,
                 scale.deviation if scale else float("inf"),
                 [*np.linalg.eigvalsh(information.matrix), float(information.pairs)],
-                _figures(candidate),
-                [*free.source, *free.target],
-                _dense_free_space(candidate, (p, q)) if rank < 2 else [[0] * 6] * len(DENSE_MARGINS),
+                [math.nan if figure is None else float(figure) for figure in candidate.evidence],
                 same and _is_symmetry(_world_error(T, p, q, scans[a], scans[b]), symmetries),
-                counterpart,
-                candidate.combined,
-                of_scans[0] + of_scans[1],
             )
-
-
-def _dense_free_space(candidate: Any, pair: tuple[Any, Any]) -> list[list[int]]:
-    """Count all points of both scans in the free space of the other one, with several margins."""
-    from wsdesc.alignment.free_space.cpu import count_points
-    from wsdesc.cloud.units import INDOOR_RESOLUTION
-
-    if candidate.surfaces[0].backend != "cpu":
-        return [[0] * 6] * len(DENSE_MARGINS)
-    T = candidate.refined.T_target_source[None]
-    rows = []
-    for margin, relative in DENSE_MARGINS:
-        row: list[int] = []
-        for scan, viewer, pose in ((0, 1, T), (1, 0, inverse(T))):
-            surface = candidate.surfaces[scan]
-            near = _neighbours(surface)
-            image = pair[viewer].range_image
-            row += count_points(surface.points, near, image, pose, margin * INDOOR_RESOLUTION, relative)[
-                0
-            ].tolist()
-        rows.append(row)
-    return rows
-
-
-@lru_cache(maxsize=20)
-def _neighbours(surface: Any) -> np.ndarray:
-    """Return the nearest other points (N, 4) of all points of a surface."""
-    return np.ascontiguousarray(surface.tree.query(surface.points, 5)[1][:, 1:])
 
 
 @lru_cache(maxsize=2)
@@ -274,18 +226,6 @@ def _is_symmetry(motion: np.ndarray, symmetries: list[np.ndarray]) -> bool:
         and translation_error(motion, S) < MAX_SYMMETRY_ERROR[1]
         for S in symmetries
     )
-
-
-def _figures(candidate: Any) -> list[float]:
-    return [math.nan if figure is None else float(figure) for figure in candidate.evidence]
-
-
-def _self_evidence(motions: list[Any]) -> list[list[float]]:
-    """Return the evidence of the two best self-motions; NaN where there are fewer."""
-    from wsdesc.alignment.evidence import Evidence
-
-    figures = [_figures(motion) for motion in motions[:2]]
-    return figures + [[math.nan] * len(Evidence._fields)] * (2 - len(figures))
 
 
 def first_keypoints(description: Any, keypoints: int) -> Any:

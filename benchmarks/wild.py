@@ -69,7 +69,7 @@ def judge(folder: Path, name: str, T: Floats, resolution: float) -> tuple[bool |
 
 def main(arguments: argparse.Namespace) -> None:
     """Register all pairs, and print one row for each."""
-    rows = [["pair", "called", "confidence", "overlap", "R °", "t", "reference", "right", "s"]]
+    rows = [["pair", "called", "confidence", "overlap", "R °", "t", "scale", "reference", "right", "s"]]
     counts = dict.fromkeys(("right", "wrong", "unknown"), 0)
     records = []
     for name, files in (PAIRS | MORE_PAIRS).items():
@@ -83,7 +83,7 @@ def main(arguments: argparse.Namespace) -> None:
         rows.append([
             name, "yes" if result.success else "no", f"{result.confidence:.3f}",
             f"{min(result.overlap, result.overlap_target):.2f}", f"{degrees:.1f}", f"{distance:.3g}",
-            reference, verdict, f"{seconds:.1f}",
+            f"{result.scale:.3f}", reference, verdict, f"{seconds:.1f}",
         ])  # fmt: skip
         records.append({"pair": name, "success": result.success, "confidence": result.confidence})
         records[-1] |= {"right": right, "reference": reference, "T_target_source": T.tolist()}

@@ -90,16 +90,32 @@ def test_rotation_about_the_viewpoint_keeps_the_counts(pair):
         assert b.violation == pytest.approx(a.violation, abs=0.03)
 
 
+def test_a_small_thing_counts_if_all_points_are_measured(pair):
+    (source, target), images, T = pair
+    thing = np.random.default_rng(0).uniform(-0.15, 0.15, (25, 3)) + np.linalg.inv(T)[:3, 3] + (0.5, 0, 0)
+    with_thing = make_surface(np.concatenate([source.points, thing]))
+    sampled, dense = (
+        measure_free_space(with_thing, target, images, T[None], dense=dense, resolution=RESOLUTION)[0]
+        for dense in (False, True)
+    )
+    plain = measure_free_space(source, target, images, T[None], dense=True, resolution=RESOLUTION)[0]
+    assert sampled.violating <= 2
+    assert 20 <= dense.violating - plain.violating <= 30
+    assert plain.violation < 0.002
+
+
+@pytest.mark.parametrize("dense", [True, False])
 @pytest.mark.parametrize("refined", [True, False])
-def test_torch_gives_the_same_counts(pair, refined):
+def test_torch_gives_the_same_counts(pair, refined, dense):
     surfaces, images, T = pair
     rng = np.random.default_rng(0)
     poses = np.stack([moved(T, rng.uniform(0, 6), tuple(rng.normal(0, 2, 3))) for _ in range(20)])
     sparse = [s.points[:: len(s.points) // 2500] for s in surfaces]  # plain torch is slow on the CPU
     on_torch = [CudaSurface.of(torch.from_numpy(points.copy())) for points in sparse]
     on_cpu = [make_surface(points) for points in sparse]
-    expected = measure_free_space(*on_cpu, images, poses, refined=refined, resolution=RESOLUTION)
-    result = measure_free_space(*on_torch, images, poses, refined=refined, resolution=RESOLUTION)
+    options = {"refined": refined, "dense": dense, "resolution": RESOLUTION}
+    expected = measure_free_space(*on_cpu, images, poses, **options)
+    result = measure_free_space(*on_torch, images, poses, **options)
     for a, b in zip(expected, result, strict=True):
         np.testing.assert_allclose(np.ravel(b), np.ravel(a), atol=3)
 

@@ -41,6 +41,14 @@ def test_factor_is_found_and_judged(room: RoomPair, factor: float):
     assert 0.014 < scale.deviation < 0.02
 
 
+@pytest.mark.parametrize(("single", "differs"), [(False, False), (True, True)])
+def test_scans_from_one_viewpoint_each_are_not_distorted(room: RoomPair, single: bool, differs: bool):
+    target = downsampled(room.target)
+    moved, T = scaled_about_the_mean(target, 1.04)
+    scale = estimate_scale(make_surface(moved), make_surface(target), T, RESOLUTION, single=single)
+    assert scale.differs == differs
+
+
 def test_swapped_surfaces_give_the_inverse_factor(room: RoomPair):
     target = downsampled(room.target)
     moved, T = scaled_about_the_mean(target, 1.04)

@@ -40,6 +40,7 @@ class Evidence(NamedTuple):
     in_view: int = 0  # points in directions in which the other scan's free space is known
     visible: int = 0  # of these, not hidden behind the other scan's surfaces
     violation: float | None = None  # share of these within free space; None if no free space is known
+    dense_violation: float | None = None  # the same of all points, not of a sample
 
     @classmethod
     def of(
@@ -51,9 +52,10 @@ class Evidence(NamedTuple):
         matches: int,
         votes: float,
         free_space: FreeSpace | None = None,
+        dense_free_space: FreeSpace | None = None,
     ) -> Self:
         """Collect the evidence of a pose."""
-        free = free_space or FreeSpace()
+        free, dense = free_space or FreeSpace(), dense_free_space or FreeSpace()
         return cls(
             overlap_min=min(score.overlap_source, score.overlap_target),
             overlap_max=max(score.overlap_source, score.overlap_target),
@@ -73,6 +75,7 @@ class Evidence(NamedTuple):
             in_view=free.in_view,
             visible=free.visible,
             violation=free.violation if free.in_view else None,
+            dense_violation=dense.violation if dense.in_view else None,
         )
 
 

@@ -25,7 +25,8 @@ from wsdesc.core.geometry import Floats
 STAGES = ((8.0, 3, True), (3.0, 3, True), (2.0, 5, False))
 # Chosen on 251 pairs of indoor training scans, whose scale is 1: their errors have a variance of about 1.
 INDEPENDENT = 15  # contact pairs with independent errors
-SYSTEMATIC = 0.015  # deviation of scans that fusion has distorted
+SYSTEMATIC = 0.015  # deviation of scans that fusion has distorted,
+SYSTEMATIC_SINGLE = 0.01  # and of scans taken from one viewpoint each
 TOLERANCE = 3.0  # standard deviations within which a scale may equal 1,
 MAX_DIFFERENCE = 0.05  # but never beyond this logarithm
 SUSPICION = 2.0  # standard deviations from which on a success has a warning
@@ -66,7 +67,7 @@ class SimilarityFit(NamedTuple):
 
 
 def estimate_scale(
-    source: Surface, target: Surface, T_target_source: Floats, resolution: float
+    source: Surface, target: Surface, T_target_source: Floats, resolution: float, *, single: bool = False
 ) -> RelativeScale:
     """Estimate the relative scale of two surfaces near a refined pose.
 
@@ -74,6 +75,7 @@ def estimate_scale(
         source, target: surfaces of one backend.
         T_target_source: (4, 4) rigid pose to start from.
         resolution: point spacing of the surfaces, in their unit.
+        single: both scans were taken from one viewpoint each, so that no fusion has distorted them.
 
     Raises:
         InputError: the surfaces are on two devices.
@@ -81,7 +83,8 @@ def estimate_scale(
     fit = fit_similarity(source, target, T_target_source, resolution)
     if fit is None:
         return RelativeScale(1.0, math.inf, 0.0)
-    deviation = math.hypot(fit.deviation / math.sqrt(INDEPENDENT), SYSTEMATIC)
+    systematic = SYSTEMATIC_SINGLE if single else SYSTEMATIC
+    deviation = math.hypot(fit.deviation / math.sqrt(INDEPENDENT), systematic)
     return RelativeScale(1 / fit.factor, deviation, fit.determinacy)
 
 

@@ -6,6 +6,7 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from wsdesc.core.geometry import Floats
 from wsdesc.core.kernels import inline, kernel, run_in_chunks
@@ -21,6 +22,7 @@ class LocalPlanes(NamedTuple):
 
     normals: Floats  # (N, 3) unit vectors of arbitrary sign; zero where the neighbours form no surface
     curvature: Floats  # (N,) from 0 on a plane to 1 where neighbours spread equally in all directions
+    near: NDArray[np.int64]  # (N, K) indices of the nearest points, the point itself first
 
 
 def local_planes(points: Floats, tree: Any = None, neighbours: int = NEIGHBOURS) -> LocalPlanes:
@@ -31,15 +33,16 @@ def local_planes(points: Floats, tree: Any = None, neighbours: int = NEIGHBOURS)
         tree: a `scipy.spatial.cKDTree` of the points; built if it is not given.
         neighbours: number of nearest points of each plane, the point itself included.
     """
-    planes = LocalPlanes(np.zeros(points.shape), np.zeros(len(points)))
     count = min(neighbours, len(points))
     if count < 3:
-        return planes
+        itself = np.arange(len(points))[:, None]
+        return LocalPlanes(np.zeros(points.shape), np.zeros(len(points)), itself)
     if tree is None:
         from scipy.spatial import cKDTree
 
         tree = cKDTree(points)
     near = tree.query(points, count)[1]  # (N, count)
+    planes = LocalPlanes(np.zeros(points.shape), np.zeros(len(points)), near)
     points = np.ascontiguousarray(points)
     run_in_chunks(_fit, len(points), points, near, planes.normals, planes.curvature, chunk=_POINTS_AT_ONCE)
     return planes

@@ -33,7 +33,6 @@ from wsdesc.registration.propose import Proposals, propose
 _SAME_DISTANCE, _SAME_COSINE = 10.0, 0.996  # resolutions and 5°: closer poses are the same
 SCALE_CHECKED = 0.3  # probability above which the scale is estimated; lower ones are no use to anybody
 _VIOLATION = 0.01  # share of points in free space that halves the rank of a hypothesis
-_COMBINED = 2  # candidates combined with self-motions that are refined
 AMBIGUOUS = 0.05  # probability from which on another candidate is plausible
 
 Images = tuple[RangeImage | None, RangeImage | None]  # of the source and the target
@@ -47,10 +46,10 @@ class Candidate:
     refined: RefinedPose
     matches: int  # of the pair, inliers or not
     surfaces: tuple[Surface, Surface] = field(repr=False)  # of the source and the target
-    free_space: FreeSpace | None = None  # None if neither viewpoint is known
+    free_space: FreeSpace | None = None  # of a sample of the points; None if neither viewpoint is known
+    dense_free_space: FreeSpace | None = None  # of all points
     probability: float = 0.0  # that this one of the pair's candidates is right, by the evidence of all
     rival: float = 0.0  # largest probability of another candidate
-    combined: bool = False  # another candidate combined with a self-motion of a scan
 
     @cached_property
     def degeneracy(self) -> Degeneracy:
@@ -67,6 +66,7 @@ class Candidate:
             matches=self.matches,
             votes=self.hypothesis.votes,
             free_space=self.free_space,
+            dense_free_space=self.dense_free_space,
         )
 
     @cached_property
@@ -79,7 +79,9 @@ class Candidate:
     @cached_property
     def scale(self) -> RelativeScale:
         """Size of the source relative to the target."""
-        return estimate_scale(*self.surfaces, self.refined.T_target_source, INDOOR_RESOLUTION)
+        T, free = self.refined.T_target_source, self.free_space
+        single = free is not None and min(free.source.in_view, free.target.in_view) > 0
+        return estimate_scale(*self.surfaces, T, INDOOR_RESOLUTION, single=single)
 
     def with_matches(self, proposals: Proposals) -> Candidate:
         """Count the inliers at the refined pose, for a candidate that no match proposed."""
@@ -130,7 +132,6 @@ def find_candidates(
     seed: int = 0,
     prior: PosePrior | None = None,
     near: Sequence[Candidate] = (),
-    self_motions: tuple[Sequence[Candidate], Sequence[Candidate]] = ((), ()),
     timer: StepTimer | None = None,
 ) -> Candidates:
     """Propose poses of p in q by matches, verify them on the surfaces, and refine the best.
@@ -145,8 +146,6 @@ def find_candidates(
         seed: seed of the solver "ransac".
         prior: what is known about the pose; candidates that contradict it are dropped.
         near: candidates from a search around a guess, which matches did not propose.
-        self_motions: motions of the source and the target under which they fit onto themselves. The best two
-            candidates, combined with them, become candidates too.
         timer: receives the steps "match and solve" and "verify and refine".
 
     Raises:
@@ -164,13 +163,6 @@ def find_candidates(
         candidates = distinct_candidates(
             [*candidates, *(candidate.with_matches(proposals) for candidate in near)]
         )
-        if any(self_motions):
-            others = combine_with_motions([c.refined.T_target_source for c in candidates[:2]], *self_motions)
-            combined = verify_hypotheses(
-                others, surfaces, images, len(pairs), refined=_COMBINED, refine=refine, prior=prior
-            )
-            combined = [replace(c.with_matches(proposals), combined=True) for c in combined]
-            candidates = distinct_candidates([*candidates, *combined])
         return Candidates(with_probabilities(candidates), pairs)
 
 
@@ -203,28 +195,12 @@ def verify_hypotheses(
         order, results = _agreeing(prior, order, results, surfaces, refined=refine)
     refined_poses = np.reshape([result.T_target_source for result in results], (-1, 4, 4))
     seen = _free_space(surfaces, images, refined_poses, refined=refine)
+    dense = _free_space(surfaces, images, refined_poses, refined=refine, dense=True)
     candidates = [
-        Candidate(proposed[k], result, matches, surfaces, free)
-        for k, result, free in zip(order, results, seen, strict=True)
+        Candidate(proposed[k], result, matches, surfaces, *free)
+        for k, result, *free in zip(order, results, seen, dense, strict=True)
     ]
     return distinct_candidates(candidates)
-
-
-def combine_with_motions(
-    poses: Sequence[Floats], source: Sequence[Candidate], target: Sequence[Candidate]
-) -> list[Hypothesis]:
-    """Combine poses T_target_source with self-motions of the source and of the target, and their inverses."""
-    of_source, of_target = (
-        [S for motion in motions for S in _both_ways(motion.refined.T_target_source)]
-        for motions in (source, target)
-    )
-    combined = [T @ S for T in poses for S in of_source] + [S @ T for T in poses for S in of_target]
-    nothing = torch.zeros(0, dtype=torch.bool)
-    return [Hypothesis(torch.from_numpy(T), nothing, 0.0) for T in combined]
-
-
-def _both_ways(T: Floats) -> tuple[Floats, Floats]:
-    return T, inverse(T)
 
 
 def _agreeing(
@@ -247,12 +223,12 @@ def _agreeing(
 
 
 def _free_space(
-    surfaces: tuple[Surface, Surface], images: Images, poses: Floats, *, refined: bool
+    surfaces: tuple[Surface, Surface], images: Images, poses: Floats, *, refined: bool, dense: bool = False
 ) -> list[FreeSpace | None]:
     """Measure how far poses (H, 4, 4) contradict the free space that the scanners saw through."""
     if all(image is None for image in images):
         return [None] * len(poses)
-    return list(measure_free_space(*surfaces, images, poses, refined=refined))
+    return list(measure_free_space(*surfaces, images, poses, refined=refined, dense=dense))
 
 
 def _agreement(free: FreeSpace | None) -> float:

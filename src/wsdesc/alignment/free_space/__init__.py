@@ -25,6 +25,7 @@ def measure_free_space(
     poses: ArrayLike,
     *,
     refined: bool = True,
+    dense: bool = False,
     resolution: float = INDOOR_RESOLUTION,
 ) -> list[FreeSpace]:
     """Count the points of each scan that lie in the free space of the other one, for each pose.
@@ -36,6 +37,7 @@ def measure_free_space(
         poses: T_target_source (H, 4, 4).
         refined: False for poses that may be wrong by one or two degrees: free space is then measured in wider
             cells, which violates less.
+        dense: count all points, not a sample, so that small things count, such as a bicycle in a court.
         resolution: working resolution, in the unit of the surfaces.
 
     Raises:
@@ -45,4 +47,4 @@ def measure_free_space(
     checked = check_poses(poses)
     implementation = for_backend(source, target, cpu=cpu.measure, cuda=cuda.measure)
     used = [image if image is None or refined else image.coarse for image in images]
-    return implementation(source, target, used, checked, MARGIN * resolution)
+    return implementation(source, target, used, checked, MARGIN * resolution, dense)

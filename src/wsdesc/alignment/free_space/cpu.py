@@ -22,56 +22,38 @@ def measure(
     images: Sequence[RangeImage | None],
     poses: Floats,
     margin: float,
+    dense: bool,
 ) -> list[FreeSpace]:
     """Measure poses T_target_source (H, 4, 4); see `measure_free_space`."""
-    source_counts = count_points(*_sample(source), images[1], poses, margin)
-    target_counts = count_points(*_sample(target), images[0], inverse(poses), margin)
+    source_counts = _count(source, images[1], poses, margin, dense)
+    target_counts = _count(target, images[0], inverse(poses), margin, dense)
     return [
         FreeSpace(ViewCounts(*s), ViewCounts(*t))
         for s, t in zip(source_counts.tolist(), target_counts.tolist(), strict=True)
     ]
 
 
-def _sample(surface: CpuSurface) -> tuple[Floats, NDArray[np.intp]]:
-    return surface.points[surface.sample], surface.sample_neighbours
-
-
-def count_points(
-    points: Floats,
-    neighbours: NDArray[np.intp],
-    image: RangeImage | None,
-    T_viewer_points: Floats,
-    margin: float,
-    relative_margin: float = RELATIVE_MARGIN,
+def _count(
+    surface: CpuSurface, image: RangeImage | None, T_viewer_surface: Floats, margin: float, dense: bool
 ) -> NDArray[np.int64]:
-    """Count points in the view of the other scan: (H, fields of `ViewCounts`).
-
-    Args:
-        points: (N, 3).
-        neighbours: (N, 4) indices of nearest other points.
-        image: range image of the other scan; without one all counts are 0.
-        T_viewer_points: poses (H, 4, 4), from the frame of the points to that of the image.
-        margin: distance in front of the surface from which on a point violates free space,
-        relative_margin: plus this share of the range.
-    """
-    counts = np.zeros((len(T_viewer_points), len(ViewCounts._fields)), np.int64)
+    """Count points in the view of the other scan: (H, fields of `ViewCounts`)."""
+    counts = np.zeros((len(T_viewer_surface), len(ViewCounts._fields)), np.int64)
     if image is not None:
         arguments = (
-            points,
-            neighbours,
-            np.ascontiguousarray(T_viewer_points),
+            surface.points if dense else surface.points[surface.sample],
+            surface.neighbours if dense else surface.sample_neighbours,
+            np.ascontiguousarray(T_viewer_surface),
             image.viewpoint,
             image.free,
             margin,
-            relative_margin,
             counts,
         )
-        run_in_chunks(_count_poses, len(counts), *arguments, chunk=_POSES_AT_ONCE)
+        run_in_chunks(_count_poses, len(counts), *arguments, chunk=1 if dense else _POSES_AT_ONCE)
     return counts
 
 
 @kernel
-def _count_poses(start, stop, points, neighbours, poses, viewpoint, free, margin, relative_margin, counts):
+def _count_poses(start, stop, points, neighbours, poses, viewpoint, free, margin, counts):
     cells = free.shape[1]
     ranges = free.ravel()
     violates = np.empty(len(points), np.bool_)
@@ -86,7 +68,7 @@ def _count_poses(start, stop, points, neighbours, poses, viewpoint, free, margin
             z = T[2, 0] * a + T[2, 1] * b + T[2, 2] * c + offset[2]
             length = np.sqrt(x * x + y * y + z * z)
             end = ranges[cell_of(x, y, z, cells)] if length > 0 else np.float32(0)
-            slack = margin + relative_margin * end
+            slack = margin + RELATIVE_MARGIN * end
             violates[k] = end > 0 and length < end - slack
             if end > 0:
                 in_view += 1

@@ -19,22 +19,27 @@ def measure(
     images: Sequence[RangeImage | None],
     poses: Floats,
     margin: float,
+    dense: bool,
 ) -> list[FreeSpace]:
     """Measure poses T_target_source (H, 4, 4); see `measure_free_space`."""
     T_target_source, T_source_target = poses_and_inverses(poses, source)
-    source_counts = _count(source, images[1], T_target_source, margin)
-    target_counts = _count(target, images[0], T_source_target, margin)
+    source_counts = _count(source, images[1], T_target_source, margin, dense)
+    target_counts = _count(target, images[0], T_source_target, margin, dense)
     rows = torch.stack([source_counts, target_counts], dim=1).tolist()  # H times two sides
     return [FreeSpace(ViewCounts(*s), ViewCounts(*t)) for s, t in rows]
 
 
-def _count(sampled: CudaSurface, image: RangeImage | None, T_viewer_sampled: Tensor, margin: float) -> Tensor:
-    """Count the sample in the view of the other scan: (H, fields of `ViewCounts`) int64."""
-    device = T_viewer_sampled.device
-    if image is None or len(T_viewer_sampled) == 0:
-        return torch.zeros(len(T_viewer_sampled), len(ViewCounts._fields), dtype=torch.int64, device=device)
+def _count(
+    surface: CudaSurface, image: RangeImage | None, T_viewer_surface: Tensor, margin: float, dense: bool
+) -> Tensor:
+    """Count points in the view of the other scan: (H, fields of `ViewCounts`) int64."""
+    device = T_viewer_surface.device
+    if image is None or len(T_viewer_surface) == 0:
+        return torch.zeros(len(T_viewer_surface), len(ViewCounts._fields), dtype=torch.int64, device=device)
     free = torch.from_numpy(image.free).to(device)
-    seen = transform(sampled.points[sampled.sample], T_viewer_sampled)
+    points = surface.points if dense else surface.points[surface.sample]  # (S, 3)
+    neighbours = surface.neighbours if dense else surface.sample_neighbours
+    seen = transform(points, T_viewer_surface)
     seen = seen - torch.from_numpy(image.viewpoint).to(device)  # (H, S, 3)
     length = seen.square().sum(-1).sqrt()  # (H, S)
     end = torch.where(length > 0, free.view(-1)[_cells_of(seen, free.shape[1])], 0.0).double()
@@ -42,7 +47,7 @@ def _count(sampled: CudaSurface, image: RangeImage | None, T_viewer_sampled: Ten
     in_view = end > 0
     violates = in_view & (length < end - slack)
     at_surface = in_view & ~violates & (length < end + slack)
-    together = violates[:, sampled.sample_neighbours].sum(-1) >= MIN_NEIGHBOURS
+    together = violates[:, neighbours].sum(-1) >= MIN_NEIGHBOURS
     return torch.stack([counted.sum(-1) for counted in (in_view, at_surface, violates & together)], dim=1)
 
 

@@ -48,6 +48,10 @@ class Surface(Protocol):
         """(N,) from 0 on a plane to 1 where neighbours spread equally in all directions."""
 
     @property
+    def neighbours(self) -> Any:
+        """(N, 4) indices of the nearest other points; fewer in tiny scans."""
+
+    @property
     def sample(self) -> Any:
         """(S,) ascending indices of the points that are searched in the other surface."""
 

@@ -32,6 +32,7 @@ class CpuSurface:
     points: Floats  # (N, 3)
     normals: Floats  # (N, 3)
     curvature: Floats  # (N,)
+    neighbours: NDArray[np.intp]  # (N, 4)
     tree: Any  # cKDTree of the points
     grid: NearestGrid  # of the points
     sample: NDArray[np.intp]  # (S,)
@@ -51,11 +52,12 @@ class CpuSurface:
         if not np.isfinite(points).all():
             raise InputError("the points of a surface contain NaN or infinity: clean the scan first")
         tree = cKDTree(points)
-        normals, curvature = local_planes(points, tree)
+        normals, curvature, near = local_planes(points, tree)
         sample, coarse, reference = choose_samples(points)
         weights = _direction_weights(normals[sample], normals[reference])
         grid = NearestGrid.of(points, _spacing(points, tree))
-        return cls(points, normals, curvature, tree, grid, sample, coarse, weights)
+        neighbours = near[:, 1 : 1 + SAMPLE_NEIGHBOURS].copy()
+        return cls(points, normals, curvature, neighbours, tree, grid, sample, coarse, weights)
 
     def nearest(self, points: Floats, max_distance: float) -> tuple[Floats, NDArray[np.intp]]:
         """Find the nearest point of the surface of each of `points` (M, 3), nearer than `max_distance`.

@@ -34,6 +34,7 @@ class CudaSurface:
     points: Tensor  # (N, 3)
     normals: Tensor  # (N, 3)
     curvature: Tensor  # (N,)
+    neighbours: Tensor  # (N, 4) int64
     sample: Tensor  # (S,) int64
     coarse: Tensor  # (C,) int64
     direction_weights: Tensor  # (S,)
@@ -46,11 +47,11 @@ class CudaSurface:
     def of(cls, points: Tensor) -> Self:
         """Prepare points (N, 3), N ≥ 1, finite and downsampled; any unit, any device."""
         grid = NeighbourGrid.of(check_points(points).detach().float())
-        normals, curvature = _local_planes(grid)
+        normals, curvature, neighbours = _local_planes(grid)
         samples = choose_samples(points.detach().double().cpu().numpy())
         sample, coarse, reference = (torch.from_numpy(x).to(points.device) for x in samples)
         weights = _direction_weights(normals[sample], normals[reference])
-        return cls(points.detach().double(), normals, curvature, sample, coarse, weights)
+        return cls(points.detach().double(), normals, curvature, neighbours, sample, coarse, weights)
 
     @cached_property
     def search_points(self) -> Tensor:
@@ -76,10 +77,7 @@ class CudaSurface:
     def sample_neighbours(self) -> Tensor:
         """(S, 4) positions in the sample of the nearest other points of the sample; fewer in tiny scans."""
         grid = NeighbourGrid.of(self.points[self.sample].float())
-        count = min(SAMPLE_NEIGHBOURS, len(self.sample) - 1)
-        neighbours = torch.empty(len(self.sample), count, dtype=torch.int64, device=self.points.device)
-        neighbours[grid.order] = grid.order[k_nearest(grid, count + 1)[:, 1:]]
-        return neighbours
+        return _nearest_others(grid, k_nearest(grid, min(SAMPLE_NEIGHBOURS + 1, len(self.sample))))
 
     def nearest_to(self, points: Tensor) -> Tensor:
         """Find the nearest point of this surface to each of points (H, S, 3): (H, S) int64."""
@@ -100,14 +98,19 @@ def poses_and_inverses(poses: Floats, surface: CudaSurface) -> tuple[Tensor, Ten
     return T_b_a, T_a_b
 
 
-def _local_planes(grid: NeighbourGrid) -> tuple[Tensor, Tensor]:
-    """Fit planes as `core.planes.local_planes`: normals (N, 3) and curvature (N,) in the scan's order."""
+def _local_planes(grid: NeighbourGrid) -> tuple[Tensor, Tensor, Tensor]:
+    """Fit planes as `core.planes.local_planes`: normals (N, 3) and curvature (N,) in the scan's order.
+
+    The third result are the nearest other points (N, 4).
+    """
     points = grid.points.double()
     normals, curvature = torch.zeros_like(points), torch.zeros_like(points[:, 0])
     count = min(NEIGHBOURS, len(points))
     if count < 3:
-        return normals, curvature
-    offsets = points[k_nearest(grid, count)]  # (N, count, 3)
+        return normals, curvature, torch.empty(len(points), 0, dtype=torch.int64, device=points.device)
+    near = k_nearest(grid, count)  # (N, count)
+    neighbours = _nearest_others(grid, near)
+    offsets = points[near]  # (N, count, 3)
     offsets -= offsets.mean(1, keepdim=True)
     covariances = offsets.mT @ offsets
     values, vectors = symmetric_eigen(covariances)
@@ -116,7 +119,16 @@ def _local_planes(grid: NeighbourGrid) -> tuple[Tensor, Tensor]:
     surface = values[:, 1] > LINE_RATIO * values[:, 2]
     normals[grid.order] = torch.where(surface[:, None], thinnest, 0.0)
     curvature[grid.order] = torch.where(surface, 3 * values[:, 0] / torch.where(total > 0, total, 1.0), 0.0)
-    return normals, curvature
+    return normals, curvature, neighbours
+
+
+def _nearest_others(grid: NeighbourGrid, near: Tensor) -> Tensor:
+    """Return the nearest other points (N, 4), in the scan's order, among near points (N, K) in any order."""
+    squared = (grid.points[near] - grid.points[:, None]).square().sum(-1)  # (N, K)
+    others = near.gather(1, squared.argsort(dim=1, stable=True)[:, 1 : 1 + SAMPLE_NEIGHBOURS])
+    neighbours = torch.empty_like(others)
+    neighbours[grid.order] = grid.order[others]
+    return neighbours
 
 
 def _direction_weights(normals: Tensor, reference: Tensor) -> Tensor:
