@@ -11,8 +11,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from wsdesc.core.kernel_cache import COMPLETE, compile_lock, kernel_folder
+
+if TYPE_CHECKING:
+    from wsdesc.core.kernels import Kernel
 
 _MAX_HELPERS = 3
 _STEPS = ("alignment", "descriptor", "core", "cloud")  # packages, in the order in which helpers compile
@@ -43,17 +48,25 @@ def _usable_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def compile_all() -> None:
-    """Compile the kernels with declared types that are neither cached nor being compiled elsewhere."""
-    import wsdesc.registration.pipeline  # noqa: F401  # declares the kernels
+def kernels_to_compile() -> list[Kernel]:
+    """List the kernels of `wsdesc register` with declared types."""
+    import wsdesc.descriptor.lrf.cpu  # these two are imported on first use otherwise
+    import wsdesc.descriptor.voxelize.cpu
+    import wsdesc.registration.pipeline  # noqa: F401
     from wsdesc.core.kernels import declared_kernels
 
+    return declared_kernels()
+
+
+def compile_all() -> None:
+    """Compile the kernels with declared types that are neither cached nor being compiled elsewhere."""
     step = {package: number for number, package in enumerate(_STEPS)}
-    ordered = sorted(declared_kernels(), key=lambda kernel: step.get(kernel.name.split(".")[1], len(step)))
+    ordered = sorted(kernels_to_compile(), key=lambda kernel: step.get(kernel.name.split(".")[1], len(step)))
     for kernel in ordered:
         with compile_lock(kernel.name, wait=False) as held:
             if held:
-                kernel.compile_declared()
+                with suppress(Exception):  # the main process meets the same error, and can report it
+                    kernel.compile_declared()
     for kernel in ordered:  # those that other processes compile
         with compile_lock(kernel.name):
             pass
