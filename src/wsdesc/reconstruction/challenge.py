@@ -16,7 +16,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from wsdesc.core.geometry import Floats, inverse
-from wsdesc.reconstruction.disambiguation import DRIFT, LOOP_TOLERANCE, displacements
+from wsdesc.reconstruction.disambiguation import (
+    DRIFT,
+    LOOP_TOLERANCE,
+    MIN_CANDIDATE_CONFIDENCE,
+    displacements,
+)
 from wsdesc.reconstruction.layout import Checker, check_edges_of, near_pairs
 from wsdesc.reconstruction.pose_graph import Edge, connected_scans
 
@@ -82,6 +87,8 @@ def _motions(
     for candidates in pairs:
         if candidates and candidates[0].source in inside and candidates[0].target in inside:
             for edge in candidates:
+                if edge.confidence < MIN_CANDIDATE_CONFIDENCE:
+                    continue
                 G = T[edge.target] @ edge.T_target_source @ inverse(T[edge.source])
                 proposed += [G, inverse(G), G @ G, inverse(G @ G)]
     if not proposed:
