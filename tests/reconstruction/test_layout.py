@@ -5,6 +5,7 @@ import pytest
 
 from wsdesc.alignment.information import Information
 from wsdesc.core.geometry import inverse
+from wsdesc.reconstruction.challenge import pairs_inside
 from wsdesc.reconstruction.layout import Visibility, near_pairs, separate
 from wsdesc.reconstruction.placement import disagreement, place_scans, verify_layout
 from wsdesc.reconstruction.pose_graph import Edge
@@ -100,9 +101,9 @@ def test_doubtful_group_is_not_placed():
     pairs = [[edge(i, i + 1, 0, 0.92)] for i in range(3)]
     pairs += [[edge(0, 2, 2, 0.5, True), edge(0, 2, 1, 0.4, True)], [edge(1, 3, 2, 0.9, True)]]
     placement = place_scans(pairs, RADII)
-    group = set(placement.graph.components[0])
-    assert len(group) > 1
-    assert disagreement(pairs, group, placement.graph.T_world_scan, RADII) > 0.3
+    inside = pairs_inside(pairs, placement.graph.components)[0]
+    assert len(inside) > 1
+    assert disagreement(inside, placement.graph.T_world_scan, RADII) > 0.3
     doubtful = verify_layout(placement, pairs, RADII, blind)
     assert accepted(doubtful) == []
     assert "repeat" in " ".join(state.rejection for state in doubtful.edges)

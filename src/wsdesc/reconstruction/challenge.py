@@ -61,19 +61,31 @@ def challenge(
     strong = [e for e, v in zip(accepted.values(), found, strict=True) if v.overlap >= STRONG_OVERLAP]
     part = {scan: n for n, scans in enumerate(connected_scans(len(radii), strong)) for scan in scans}
     rejected: dict[int, str] = {}
-    for scans in components:
+    for scans, inside in zip(components, pairs_inside(pairs, components), strict=True):
         parts: dict[int, list[int]] = {}
         for scan in scans:
             parts.setdefault(part[scan], []).append(scan)
         largest_last = sorted(parts.values(), key=lambda own: (len(own), own[0]))
         for own in largest_last[:-1]:
             others = [scan for scan in scans if scan not in own]
-            moves = _motions(pairs, others, own[0], T_world_scan, radii)
-            if _fits_elsewhere(own, others, moves, T_world_scan, radii, check, usual):
+            moves = _motions(inside, others, own[0], T_world_scan, radii)
+            if len(moves) and _fits_elsewhere(own, others, moves, T_world_scan, radii, check, usual):
                 for p, edge in accepted.items():
-                    if (edge.source in own) != (edge.target in own) and edge.source in scans:
+                    if (edge.source in own) != (edge.target in own):
                         rejected[p] = "a scan fits as well at another position of the repetitive structure"
     return rejected
+
+
+def pairs_inside(
+    pairs: Sequence[Sequence[Edge]], components: Sequence[Sequence[int]]
+) -> list[list[Sequence[Edge]]]:
+    """Return the pairs with candidates inside each group."""
+    group = {scan: number for number, scans in enumerate(components) for scan in scans}
+    inside: list[list[Sequence[Edge]]] = [[] for _ in components]
+    for candidates in pairs:
+        if candidates and group[candidates[0].source] == group[candidates[0].target]:
+            inside[group[candidates[0].source]].append(candidates)
+    return inside
 
 
 def _motions(

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from wsdesc.core.geometry import Floats, inverse
-from wsdesc.reconstruction.challenge import challenge
+from wsdesc.reconstruction.challenge import challenge, pairs_inside
 from wsdesc.reconstruction.disambiguation import (
     DRIFT,
     LOOP_TOLERANCE,
@@ -192,10 +192,11 @@ def _without_doubtful(
     seen = [edge for edge, in_view in zip(accepted.values(), visible, strict=True) if in_view]
     verified = {scan: n for n, scans in enumerate(connected_scans(len(radii), seen)) for scan in scans}
     changed = False
-    for scans in placement.graph.components:
+    components = placement.graph.components
+    for scans, inside in zip(components, pairs_inside(pairs, components), strict=True):
         if len(scans) < 2 or len({verified[scan] for scan in scans}) == 1:
             continue
-        share = disagreement(pairs, set(scans), T, radii)
+        share = disagreement(inside, T, radii)
         if share > MAX_DISAGREEMENT:
             changed = True
             for p, edge in accepted.items():
@@ -205,20 +206,17 @@ def _without_doubtful(
     return _solved(placement, states, len(radii)) if changed else placement
 
 
-def disagreement(
-    pairs: Sequence[Sequence[Edge]], scans: Collection[int], T_world_scan: Floats, radii: Floats
-) -> float:
-    """Return the share of the candidates of a group, weighted by confidence, that its poses contradict."""
+def disagreement(pairs: Sequence[Sequence[Edge]], T_world_scan: Floats, radii: Floats) -> float:
+    """Return the share of the candidates of pairs, weighted by confidence, that the poses contradict."""
     agreeing = total = 0.0
     for candidates in pairs:
-        if candidates and candidates[0].source in scans and candidates[0].target in scans:
-            a, b = candidates[0].target, candidates[0].source
-            T_a_b = inverse(T_world_scan[a]) @ T_world_scan[b]
-            poses = np.stack([edge.T_target_source for edge in candidates])
-            confidence = np.array([edge.confidence for edge in candidates])
-            agrees = displacements(T_a_b[None], poses, radii[a], radii[b]) <= DRIFT * LOOP_TOLERANCE
-            agreeing += float(confidence[agrees].sum())
-            total += float(confidence.sum())
+        a, b = candidates[0].target, candidates[0].source
+        T_a_b = inverse(T_world_scan[a]) @ T_world_scan[b]
+        poses = np.stack([edge.T_target_source for edge in candidates])
+        confidence = np.array([edge.confidence for edge in candidates])
+        agrees = displacements(T_a_b[None], poses, radii[a], radii[b]) <= DRIFT * LOOP_TOLERANCE
+        agreeing += float(confidence[agrees].sum())
+        total += float(confidence.sum())
     return 1 - agreeing / total if total > 0 else 0.0
 
 
