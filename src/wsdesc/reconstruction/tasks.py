@@ -31,16 +31,13 @@ from wsdesc.reconstruction.jobs import (
     RegisterJob,
     ScanSurvey,
 )
-from wsdesc.registration.candidates import Candidate, find_candidates
-from wsdesc.registration.self_similarity import find_self_motions
+from wsdesc.registration.candidates import find_candidates
 
 _SCANS_IN_MEMORY = 64  # described scans that a worker keeps: each one is part of several pairs
 
 # Hypotheses that are proposed and refined. In repetitive structure, few hypotheses miss the right pose.
 _QUICK, _THOROUGH = (12, 4), (60, 12)
 _CHECK_DISTANCE = 4 * INDOOR_RESOLUTION  # of an overlap at poses that are not refined
-_SELF_MOTIONS = 4  # motions of a scan onto itself that are refined
-_MIN_SELF_OVERLAP = 0.4  # share of the points of a scan that such a motion puts onto others
 
 
 class _CannotDescribe(InputError):
@@ -68,11 +65,7 @@ def describe_scan(job: DescribeJob) -> DescribedScan | FailedScan:
 
 
 def register_pair(job: RegisterJob) -> PairRegistration:
-    """Register two described scans; keep all candidates that differ from each other.
-
-    Where a scan fits onto itself, the place repeats. The best poses, combined with such motions, then are
-    candidates, too: a wrong pose is not confident because the right one was not proposed.
-    """
+    """Register two described scans; keep all candidates that differ from each other."""
     (p, source), (q, target) = _with_surface(job.source), _with_surface(job.target)
     hypotheses, refined = _THOROUGH if job.thorough else _QUICK
     found = find_candidates(
@@ -82,7 +75,6 @@ def register_pair(job: RegisterJob) -> PairRegistration:
         hypotheses=hypotheses,
         refined=refined,
         seed=job.source.settings.seed,
-        self_motions=(_self_motions(job.source), _self_motions(job.target)),
     )
     poses = [
         CandidatePose(
@@ -152,10 +144,3 @@ def load_description(job: DescribeJob) -> Description:
 def _with_surface(job: DescribeJob) -> tuple[Description, Surface]:
     description = load_description(job).to(choose_device(job.settings.device))
     return description, make_surface(description.points)
-
-
-@lru_cache(maxsize=_SCANS_IN_MEMORY)
-def _self_motions(job: DescribeJob) -> list[Candidate]:
-    """Find motions under which a scan fits onto itself."""
-    motions = find_self_motions(*_with_surface(job), refined=_SELF_MOTIONS)
-    return [motion for motion in motions if motion.evidence.overlap_min >= _MIN_SELF_OVERLAP]
