@@ -11,7 +11,7 @@ from wsdesc.evaluation.records import Record
 from wsdesc.evaluation.results import BenchmarkResults, EvaluatedMethod
 from wsdesc.evaluation.tables import NONE, Table
 
-_UNLABELLED = "here, without labels: our indoor training scans, 4 minutes on an H200"
+_UNLABELLED = "here, without labels, for minutes on an H200: {scans}"
 _TRAINED = {  # on what, where the line about the weights does not say it
     "indoor": "here, without labels: indoor scans, synthetic rooms",
     "indoor-fast": "here, without labels: indoor scans, synthetic rooms",
@@ -25,6 +25,7 @@ _TRAINED = {  # on what, where the line about the weights does not say it
     "capsulenet": _UNLABELLED,
     "s2cnn-512": _UNLABELLED,
     "s2cnn-32": _UNLABELLED,
+    "3dmatch": "here, with poses (oracle), for minutes on an H200: {scans}",
     "pointnetlk": "by others, with poses: ModelNet40, all 40 categories",
 }
 
@@ -39,7 +40,7 @@ def rows_table(results: BenchmarkResults) -> Table:
         rows.append(
             [
                 method.name,
-                origin(method),
+                origin(method, results.benchmark),
                 str(keypoints or NONE),
                 str(len({(r.get("scene"), r.get("i"), r.get("j"), r.get("item")) for r in records})),
                 method.device or NONE,
@@ -49,10 +50,11 @@ def rows_table(results: BenchmarkResults) -> Table:
     return Table("Measured rows", ["method", "trained", "keypoints", "n", "on", "s per pair"], rows)
 
 
-def origin(method: EvaluatedMethod) -> str:
+def origin(method: EvaluatedMethod, benchmark: str = "") -> str:
     """Say who trained a method, on what, and where the weights come from."""
     name = method.name.removeprefix("register (").removesuffix(")")
-    trained = _TRAINED.get(name, "")
+    scans = "training shapes of ModelNet40" if benchmark == "modelnet40" else "our indoor training scans"
+    trained = _TRAINED.get(name, "").format(scans=scans)
     _, _, source = method.weights.partition(" (")
     parts = [part for part in (trained, source.removesuffix(")")) if part]
     return "; ".join(parts) or "not trained"
