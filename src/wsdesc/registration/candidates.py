@@ -197,8 +197,8 @@ def verify_hypotheses(
     seen = _free_space(surfaces, images, refined_poses, refined=refine)
     dense = _free_space(surfaces, images, refined_poses, refined=refine, dense=True)
     candidates = [
-        Candidate(proposed[k], result, matches, surfaces, *free)
-        for k, result, *free in zip(order, results, seen, dense, strict=True)
+        Candidate(proposed[k], result, matches, surfaces, free, dense_free)
+        for k, result, free, dense_free in zip(order, results, seen, dense, strict=True)
     ]
     return distinct_candidates(candidates)
 
