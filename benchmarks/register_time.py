@@ -2,14 +2,18 @@
 agree.
 
     python -m benchmarks.register_time A.ply B.ply [C.ply D.ply …] [--device cuda] [--repeats 5] [--copies 10]
+    python -m benchmarks.register_time A.ply B.ply [C.ply D.ply …] [--device cuda] --many 200 [--jobs 8]
 
 Files come in pairs, source and target; without any, synthetic rooms are registered. Each pair is registered
 once to warm up, then `--repeats` times, then once with the GPU synchronised after every step. `--copies`
 makes each scan denser by that factor, with noise.
 
 Prints the median time of each step and of the whole call per device, whether repeated results are identical,
-and the differences between both devices. The exit code is 1 if poses differ by more than the promised limits,
-or if repeated results differ.
+and the differences between both devices. With `--many`, the pairs are registered again and again by
+`register_many` instead, and their number per second is printed: with the start of the processes, and without
+it, from the time when each process has finished two pairs on average.
+
+The exit code is 1 if poses differ by more than the promised limits, or if repeated results differ.
 """
 
 from __future__ import annotations
@@ -35,7 +39,7 @@ from benchmarks.common import (
     show_progress,
 )
 from benchmarks.precision import CUDA_DEGREES, CUDA_MILLIMETRES
-from wsdesc import Registration, read_points, register
+from wsdesc import Registration, read_points, register, register_many
 from wsdesc.alignment.confidence import Evidence
 from wsdesc.core.devices import choose_device
 from wsdesc.core.progress import Advance
@@ -117,7 +121,32 @@ def read_clouds(arguments: argparse.Namespace) -> list[Clouds]:
     return [(make_denser(p, copies, 0), make_denser(q, copies, 1)) for p, q in pairs]
 
 
+def time_many(pairs: list[Clouds], arguments: argparse.Namespace) -> bool:
+    """Register many pairs in several processes; print pairs per second."""
+    work = [pairs[k % len(pairs)] for k in range(arguments.many)]
+    finished: list[float] = []
+
+    @contextmanager
+    def note_times(name: str, total: int) -> Iterator[Advance]:
+        yield lambda items: finished.extend([time.perf_counter()] * items)
+
+    start = time.perf_counter()
+    options: dict[str, Any] = {"device": choose_device(arguments.device), "model": arguments.model}
+    results = register_many(work, jobs=arguments.jobs, progress=note_times, **options)
+    print_machine()
+    good = [result for result in results if isinstance(result, Registration)]
+    print(f"{len(work)} pairs, {sum(r.success for r in good)} succeed, {len(work) - len(good)} errors")
+    print(f"with the start of the processes: {len(work) / (finished[-1] - start):.1f} pairs/s")
+    warm = 2 * (arguments.jobs or 8)
+    if len(work) > 2 * warm:
+        rate = (len(work) - warm) / (finished[-1] - finished[warm - 1])
+        print(f"after the first {warm}: {rate:.1f} pairs/s")
+    return len(good) == len(work)
+
+
 def main(arguments: argparse.Namespace) -> bool:
+    if arguments.many:
+        return time_many(read_clouds(arguments), arguments)
     devices = list(dict.fromkeys(["cpu", choose_device(arguments.device)]))
     pairs = read_clouds(arguments)
     totals: dict[str, list[float]] = {device: [] for device in devices}
@@ -173,6 +202,8 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--copies", type=int, default=1, help="factor of the point count (default: %(default)s)"
     )
+    parser.add_argument("--many", type=int, default=0, help="register so many pairs by `register_many`")
+    parser.add_argument("--jobs", type=int, help="processes of `--many` (default: as `register_many`)")
     parser.add_argument("--rooms", type=int, default=4, help="synthetic pairs, if no scans are given")
     parser.add_argument("--model", default="indoor-fast", help="weights (default: %(default)s)")
     return parser

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from types import ModuleType
+
 import numpy as np
 import pytest
 import torch
 
 from poses import largest_difference, perturbed, random_pose
 from wsdesc.alignment.consensus import consensus
+from wsdesc.alignment.covariance import estimate_covariance
 from wsdesc.alignment.free_space import measure_free_space
 from wsdesc.alignment.information import compute_information
+from wsdesc.alignment.information import cuda as information_cuda
 from wsdesc.alignment.refine import cuda, refine
+from wsdesc.alignment.scale import cuda as scale_cuda
 from wsdesc.alignment.surface import CpuSurface, CudaSurface, make_surface, make_surfaces
+from wsdesc.alignment.surface import cuda as surface_cuda
+from wsdesc.alignment.verify import cuda as verify_cuda
 from wsdesc.alignment.verify import verify
+from wsdesc.cloud.neighbours import NeighbourGrid
 from wsdesc.cloud.range_image import RangeImage
 from wsdesc.cloud.sampling import voxel_downsample
 from wsdesc.core.errors import InputError
@@ -57,6 +66,60 @@ def test_fused_equations_equal_plain_torch(on_cuda: tuple, starts: np.ndarray, g
     # Triton receives the distance in float32.
     np.testing.assert_allclose(sums, expected, rtol=0, atol=1e-6 * np.abs(expected).max())
     np.testing.assert_array_equal(sums, cuda.sum_equations(*on_cuda, starts, 3 * RESOLUTION, generalised))
+
+
+def test_fused_verification_equals_plain_torch(on_cuda: tuple, starts: np.ndarray) -> None:
+    for coarse in (True, False):
+        expected = verify_cuda.sum_sides_plainly(*on_cuda, starts, DISTANCE, coarse)
+        sums = verify_cuda.sum_sides(*on_cuda, starts, DISTANCE, coarse)
+        torch.testing.assert_close(sums, expected, rtol=1e-6, atol=1e-6)
+        assert torch.equal(sums, verify_cuda.sum_sides(*on_cuda, starts, DISTANCE, coarse))
+
+
+def test_fused_information_equals_plain_torch(on_cuda: tuple, starts: np.ndarray) -> None:
+    expected = information_cuda.sum_plainly(*on_cuda, starts, DISTANCE)
+    sums = information_cuda.sum_products(*on_cuda, starts, DISTANCE)
+    torch.testing.assert_close(sums, expected, rtol=0, atol=1e-6 * float(expected.abs().max()))
+    assert torch.equal(sums, information_cuda.sum_products(*on_cuda, starts, DISTANCE))
+
+
+@pytest.mark.parametrize("coarse", [True, False])
+def test_fused_scale_equals_plain_torch(on_cuda: tuple, starts: np.ndarray, coarse: bool) -> None:
+    S = starts[0].copy()
+    S[:3, :3] *= 1.03
+    forth, back = torch.from_numpy(np.stack([S, np.linalg.inv(S)])[:, None]).cuda()
+    expected = scale_cuda.sum_plainly(*on_cuda, (forth, back), DISTANCE, coarse)
+    sums = scale_fused().sum_products(*on_cuda, (forth, back), DISTANCE, coarse)
+    torch.testing.assert_close(sums, expected, rtol=0, atol=1e-6 * float(expected.abs().max()))
+
+
+def test_fused_planes_equal_plain_torch(points: Points) -> None:
+    grid = NeighbourGrid.of(points[0].cuda())
+    rows = surface_cuda.fit_planes(grid, points[0].cuda().double())
+    expected = surface_cuda.fit_planes_plainly(grid, points[0].cuda().double(), 20)
+    assert torch.equal(rows[:, :3], expected[:, :3])
+    same = (
+        rows[:, 6] - expected[:, 6]
+    ).abs() < 1e-9  # among equally distant neighbours the choice may differ
+    assert same.double().mean() > 0.995
+    cosine = (rows[:, 3:6] * expected[:, 3:6]).sum(1).abs()
+    assert (cosine[same] > 1 - 1e-6).double().mean() > 0.995
+
+
+def test_covariance_equals_the_cpu(on_cpu: tuple, on_cuda: tuple, starts: np.ndarray) -> None:
+    refined = [refine(*surfaces, starts[:1], RESOLUTION)[0] for surfaces in (on_cpu, on_cuda)]
+    expected, covariance = (
+        estimate_covariance(*surfaces, pose, RESOLUTION)
+        for surfaces, pose in zip((on_cpu, on_cuda), refined, strict=True)
+    )
+    assert expected is not None
+    assert covariance is not None
+    np.testing.assert_allclose(covariance.matrix, expected.matrix, atol=0.05 * np.abs(expected.matrix).max())
+
+
+def scale_fused() -> ModuleType:
+    """The triton module, which cannot be imported without triton."""
+    return import_module("wsdesc.alignment.scale.fused")
 
 
 def test_surface_equals_the_cpu(on_cpu: tuple, on_cuda: tuple) -> None:

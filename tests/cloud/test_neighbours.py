@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 
 import pytest
@@ -219,11 +220,13 @@ def test_search_on_gpu_equals_cpu(name: str, dtype: torch.dtype) -> None:
     rounding = 16 * torch.finfo(dtype).eps * float(points.abs().max())
     radius = unambiguous_radius(distances(points, queries), 0.1, rounding)
     grid, grid_gpu = NeighbourGrid.of(points), NeighbourGrid.of(points.cuda())
-    assert torch.equal(grid_gpu.order.cpu(), grid.order)
+    for field in dataclasses.fields(grid):
+        assert torch.equal(getattr(grid_gpu, field.name).cpu(), getattr(grid, field.name)), field.name
     expected, result = grid.within(queries, radius), grid_gpu.within(queries.cuda(), radius)
     assert torch.equal(result.starts.cpu(), expected.starts)
     assert torch.equal(result.indices.cpu(), expected.indices)
     assert torch.equal(grid_gpu.count(queries.cuda(), radius).cpu(), grid.count(queries, radius))
+    assert torch.equal(reference.count(grid_gpu, queries.cuda(), radius).cpu(), grid.count(queries, radius))
 
 
 @pytest.mark.gpu

@@ -128,9 +128,9 @@ class TestFarthestPoints:
     def test_plain_torch_equals_cpu(self) -> None:
         points = cloud(500, dtype=torch.float32)
         expected = farthest_points(points, 60)
-        result = reference.farthest_points(points.T.contiguous(), 60, int(expected[0]))
+        result = reference.farthest_points(points.T.contiguous(), 60, expected[0])
         assert result.tolist() == expected.tolist()
-        assert len(set(reference.farthest_points(torch.zeros(3, 9), 9, 4).tolist())) == 9
+        assert len(set(reference.farthest_points(torch.zeros(3, 9), 9, torch.tensor(4)).tolist())) == 9
 
     @pytest.mark.gpu
     @pytest.mark.parametrize("count", [1, 1023, 5000, 70_000])  # the last one is too large for one program

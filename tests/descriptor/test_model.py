@@ -292,3 +292,14 @@ def test_invalid_arguments(change: dict[str, object], message: str) -> None:
 def test_invalid_options(options: dict[str, object], message: str) -> None:
     with pytest.raises(InputError, match=message):
         WSDesc(**options)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("width", [0.25, 0.4, 1.0])
+def test_network_without_gradients_equals_that_with_gradients_on_gpu(width: float) -> None:
+    net = model(width=width).cuda().network
+    voxels = torch.rand(5, 16, 16, 16, generator=torch.Generator().manual_seed(0)).cuda()
+    expected = net(voxels).detach()
+    with torch.no_grad():
+        torch.testing.assert_close(net(voxels), expected, rtol=0, atol=1e-5)
+        assert torch.equal(net(voxels), net(voxels))

@@ -28,6 +28,7 @@ from wsdesc.alignment.information.degeneracy import find_degeneracy
 from wsdesc.alignment.information.matrix import MIN_PAIRS
 from wsdesc.alignment.refine.result import OVERLAP_DISTANCE, RefinedPose
 from wsdesc.alignment.surface import CpuSurface, CudaSurface, Surface, for_backend
+from wsdesc.core.devices import has_triton
 from wsdesc.core.geometry import Floats
 
 SMOOTH = 1.5  # smoothness of residuals up to which scans are not distorted; of 1 … 2.5 the most likely
@@ -192,6 +193,13 @@ def _residuals_on_cpu(source: CpuSurface, target: CpuSurface, T: Floats, distanc
 
 
 def _residuals_on_cuda(source: CudaSurface, target: CudaSurface, T: Floats, distance: float) -> _Residuals:
+    if source.points.is_cuda and has_triton():
+        from wsdesc.alignment.information import fused
+
+        rows = fused.list_pairs(source, target, T, distance)
+        return _Residuals(
+            rows[:, :3], rows[:, 3:6], rows[:, 6], rows[:, 7] / rows[:, 7].sum().clamp(min=1e-300)
+        )
     pairs = cuda.contact_pairs(source, target, T[None], distance)
     weights, _ = cuda.plane_weights(pairs, distance)
     return _weighted(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from wsdesc.cloud.neighbours import NeighbourGrid
+from wsdesc.cloud.neighbours import count_neighbours
 
 _RADIUS = 3.0  # resolutions; a downsampled surface has about thirty neighbours within
 _MIN_NEIGHBOURS = 0.25  # of the median number of neighbours; a point with fewer is an outlier
@@ -28,6 +28,6 @@ def remove_outliers(points: Tensor, resolution: float) -> Tensor:
     Returns:
         (M, 3), M ≤ N.
     """
-    neighbours = NeighbourGrid.of(points).count(points, _RADIUS * resolution) - 1  # (N,)
+    neighbours = count_neighbours(points, _RADIUS * resolution)  # (N,)
     outlier = neighbours < _MIN_NEIGHBOURS * neighbours.median()
     return points[~outlier] if float(outlier.double().mean()) >= _MIN_SHARE else points

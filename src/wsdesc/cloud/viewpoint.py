@@ -152,7 +152,13 @@ def detect_viewpoint(points: NDArray[Any], origin: NDArray[Any] | None = None) -
         points: (N, 3), finite.
         origin: (3,) position of the scan's origin in the coordinates of the points; zeros if not given.
     """
-    evidence = measure_evidence(points, origin)
+    local = _sample_around(points, origin)
+    if local is None:
+        return False
+    direction, growth = _density(local)
+    if direction >= _NARROW and growth > _MAX_GROWTH:  # fused depth images: no other measurement matters
+        return False
+    evidence = _measure_evidence(local, direction, growth)
     if evidence is None:
         return False
     near, far = evidence.ratios
@@ -180,6 +186,12 @@ class Evidence(NamedTuple):
 
 def measure_evidence(points: NDArray[Any], origin: NDArray[Any] | None = None) -> Evidence | None:
     """Measure the evidence; None if the points are too few or all in about one direction."""
+    local = _sample_around(points, origin)
+    return None if local is None else _measure_evidence(local, *_density(local))
+
+
+def _sample_around(points: NDArray[Any], origin: NDArray[Any] | None) -> NDArray[np.float32] | None:
+    """Choose a sample (M, 3) relative to the origin, in median ranges; None if these are 0 or infinite."""
     sample = points
     if len(points) > _SAMPLE:
         chosen = np.random.default_rng(0).choice(len(points), _SAMPLE, replace=False, shuffle=False)
@@ -189,8 +201,11 @@ def measure_evidence(points: NDArray[Any], origin: NDArray[Any] | None = None) -
     median = float(np.median(ranges))
     if not 0 < median < np.inf:
         return None
-    local = np.ascontiguousarray(local / median, np.float32)
-    direction, growth = _density(local)
+    return np.ascontiguousarray(local / median, np.float32)
+
+
+def _measure_evidence(local: NDArray[np.float32], direction: float, growth: float) -> Evidence | None:
+    """Measure the evidence of a sample around the origin; see `measure_evidence`."""
     for cells in _CELLS:
         buffers = np.full(6 * cells**2, np.inf, np.float32), np.zeros(6 * cells**2, np.int32)
         hidden, filled = _hidden_share(local, np.zeros(3, np.float32), cells, *buffers)

@@ -1,4 +1,4 @@
-"""Contact pairs and information matrices on a GPU: all poses at once, in plain torch.
+"""Contact pairs and information matrices on a GPU: all poses at once.
 
 Sums are taken about the origin on the device. They are moved to the centre of the overlap on the CPU, one
 pose at a time, because a few numbers cost less there than operations on a GPU.
@@ -20,6 +20,7 @@ from wsdesc.alignment.information.matrix import (
     no_information,
 )
 from wsdesc.alignment.surface.cuda import CudaSurface, poses_and_inverses, transform_with_normals
+from wsdesc.core.devices import has_triton
 from wsdesc.core.geometry import Floats
 
 
@@ -87,6 +88,20 @@ def compute_information(
     """See `wsdesc.alignment.information.compute_information`."""
     if len(poses) == 0:
         return []
+    return [_information(row) for row in sum_products(source, target, poses, distance).cpu().numpy()]
+
+
+def sum_products(source: CudaSurface, target: CudaSurface, poses: Floats, distance: float) -> Tensor:
+    """Sum products over the pairs of each pose: (H, 53), see `_information`. On CUDA in one kernel."""
+    if source.points.is_cuda and has_triton():
+        from wsdesc.alignment.information import fused
+
+        return fused.sum_products(source, target, poses, distance)
+    return sum_plainly(source, target, poses, distance)
+
+
+def sum_plainly(source: CudaSurface, target: CudaSurface, poses: Floats, distance: float) -> Tensor:
+    """Sum the products of each pose, in plain torch."""
     pairs = contact_pairs(source, target, poses, distance)
     weights, count = plane_weights(pairs, distance)
     middle = pairs.source + pairs.gap / 2
@@ -97,7 +112,7 @@ def compute_information(
         weighted_products(weights, points, points),
         count[:, None],
     )
-    return [_information(row) for row in torch.cat([x.flatten(1) for x in sums], 1).cpu().numpy()]
+    return torch.cat([x.flatten(1) for x in sums], 1)
 
 
 def _information(row: Floats) -> Information:

@@ -1,4 +1,4 @@
-"""Surface on a GPU: tensors, many poses at once. Plain torch, so that it also runs on other devices.
+"""Surface on a GPU: tensors, many poses at once. Plain torch also runs on other devices.
 
 Sums are in float64, which costs little at this size. Only the search for nearest points is in float32.
 """
@@ -22,6 +22,7 @@ from wsdesc.alignment.surface.base import (
 )
 from wsdesc.cloud.nearest import k_nearest, nearest
 from wsdesc.cloud.neighbours import NeighbourGrid, check_points
+from wsdesc.core.devices import has_triton
 from wsdesc.core.eigen import symmetric_eigen
 from wsdesc.core.geometry import Floats, inverse
 from wsdesc.core.planes import LINE_RATIO, NEIGHBOURS
@@ -32,9 +33,7 @@ class CudaSurface:
     """A scan at the working resolution as float64 tensors; see `Surface`."""
 
     points: Tensor  # (N, 3)
-    normals: Tensor  # (N, 3)
-    curvature: Tensor  # (N,)
-    neighbours: Tensor  # (N, 4) int64
+    rows: Tensor  # (N, 8) points, normals, curvature and 0: one look-up reads all of a point
     sample: Tensor  # (S,) int64
     coarse: Tensor  # (C,) int64
     direction_weights: Tensor  # (S,)
@@ -47,21 +46,35 @@ class CudaSurface:
     def of(cls, points: Tensor) -> Self:
         """Prepare points (N, 3), N ≥ 1, finite and downsampled; any unit, any device."""
         grid = NeighbourGrid.of(check_points(points).detach().float())
-        normals, curvature, neighbours = _local_planes(grid)
-        samples = choose_samples(points.detach().double().cpu().numpy())
-        sample, coarse, reference = (torch.from_numpy(x).to(points.device) for x in samples)
+        points = points.detach().double()
+        rows = fit_planes(grid, points)
+        normals = rows[:, 3:6]
+        samples = choose_samples(points.cpu().numpy())
+        sample, coarse, reference = (
+            torch.from_numpy(np.concatenate(samples)).to(points.device).split([len(x) for x in samples])
+        )
         weights = _direction_weights(normals[sample], normals[reference])
-        return cls(points.detach().double(), normals, curvature, neighbours, sample, coarse, weights)
+        return cls(points, rows, sample, coarse, weights)
 
     @cached_property
     def search_points(self) -> Tensor:
         """(N, 3) float32 points, in which nearest points are searched."""
         return self.points.float().contiguous()
 
-    @cached_property
+    @property
+    def normals(self) -> Tensor:
+        """(N, 3)."""
+        return self.rows[:, 3:6]
+
+    @property
+    def curvature(self) -> Tensor:
+        """(N,)."""
+        return self.rows[:, 6]
+
+    @property
     def points_with_normals(self) -> Tensor:
-        """(N, 6) points and normals side by side, so that one look-up reads both."""
-        return torch.cat([self.points, self.normals], 1)
+        """(N, 6) points and normals side by side."""
+        return self.rows[:, :6]
 
     @cached_property
     def sample_with_normals(self) -> Tensor:
@@ -74,10 +87,28 @@ class CudaSurface:
         return self.sample_with_normals[self.coarse]
 
     @cached_property
+    def sample_rows(self) -> Tensor:
+        """(S, 8) points, normals, curvature and direction weights of the sample."""
+        rows = self.rows[self.sample]
+        rows[:, 7] = self.direction_weights
+        return rows
+
+    @cached_property
+    def coarse_rows(self) -> Tensor:
+        """(C, 8) the same of the coarse sample; its weights have the sum 1, too."""
+        rows = self.sample_rows[self.coarse]
+        rows[:, 7] /= rows[:, 7].sum().clamp(min=1e-300)
+        return rows
+
+    @cached_property
+    def neighbours(self) -> Tensor:
+        """(N, 4) indices of the nearest other points; fewer in tiny scans."""
+        return _nearest_others(self.points)
+
+    @cached_property
     def sample_neighbours(self) -> Tensor:
         """(S, 4) positions in the sample of the nearest other points of the sample; fewer in tiny scans."""
-        grid = NeighbourGrid.of(self.points[self.sample].float())
-        return _nearest_others(grid, k_nearest(grid, min(SAMPLE_NEIGHBOURS + 1, len(self.sample))))
+        return _nearest_others(self.points[self.sample])
 
     def nearest_to(self, points: Tensor) -> Tensor:
         """Find the nearest point of this surface to each of points (H, S, 3): (H, S) int64."""
@@ -98,34 +129,41 @@ def poses_and_inverses(poses: Floats, surface: CudaSurface) -> tuple[Tensor, Ten
     return T_b_a, T_a_b
 
 
-def _local_planes(grid: NeighbourGrid) -> tuple[Tensor, Tensor, Tensor]:
-    """Fit planes as `core.planes.local_planes`: normals (N, 3) and curvature (N,) in the scan's order.
-
-    The third result are the nearest other points (N, 4).
-    """
-    points = grid.points.double()
-    normals, curvature = torch.zeros_like(points), torch.zeros_like(points[:, 0])
+def fit_planes(grid: NeighbourGrid, points: Tensor) -> Tensor:
+    """Fit planes to points (N, 3) as `core.planes.local_planes`; return `CudaSurface.rows`."""
     count = min(NEIGHBOURS, len(points))
+    if count >= 3 and points.is_cuda and has_triton():
+        from wsdesc.alignment.surface import planes
+
+        if len(grid.radii) <= planes.MAX_LEAVES:
+            return planes.fit_planes(grid, points, count)
+    return fit_planes_plainly(grid, points, count)
+
+
+def fit_planes_plainly(grid: NeighbourGrid, points: Tensor, count: int) -> Tensor:
+    """Fit planes to the `count` nearest neighbours of each point, in plain torch."""
+    rows = torch.cat([points, torch.zeros(len(points), 5, dtype=points.dtype, device=points.device)], 1)
     if count < 3:
-        return normals, curvature, torch.empty(len(points), 0, dtype=torch.int64, device=points.device)
-    near = k_nearest(grid, count)  # (N, count)
-    neighbours = _nearest_others(grid, near)
-    offsets = points[near]  # (N, count, 3)
+        return rows
+    ordered = grid.points.double()
+    offsets = ordered[k_nearest(grid, count)]  # (N, count, 3)
     offsets -= offsets.mean(1, keepdim=True)
     covariances = offsets.mT @ offsets
     values, vectors = symmetric_eigen(covariances)
     values, thinnest = values.clamp(min=0.0), vectors[:, :, 0]
     total = values.sum(1)
     surface = values[:, 1] > LINE_RATIO * values[:, 2]
-    normals[grid.order] = torch.where(surface[:, None], thinnest, 0.0)
-    curvature[grid.order] = torch.where(surface, 3 * values[:, 0] / torch.where(total > 0, total, 1.0), 0.0)
-    return normals, curvature, neighbours
+    curvature = torch.where(surface, 3 * values[:, 0] / torch.where(total > 0, total, 1.0), 0.0)
+    rows[grid.order, 3:7] = torch.cat([torch.where(surface[:, None], thinnest, 0.0), curvature[:, None]], 1)
+    return rows
 
 
-def _nearest_others(grid: NeighbourGrid, near: Tensor) -> Tensor:
-    """Return the nearest other points (N, 4), in the scan's order, among near points (N, K) in any order."""
+def _nearest_others(points: Tensor) -> Tensor:
+    """Find the nearest other points (N, 4) of each of points (N, 3), nearest first; fewer in tiny scans."""
+    grid = NeighbourGrid.of(points.float())
+    near = k_nearest(grid, min(SAMPLE_NEIGHBOURS + 1, len(points)))  # in any order
     squared = (grid.points[near] - grid.points[:, None]).square().sum(-1)  # (N, K)
-    others = near.gather(1, squared.argsort(dim=1, stable=True)[:, 1 : 1 + SAMPLE_NEIGHBOURS])
+    others = near.gather(1, squared.argsort(dim=1, stable=True)[:, 1:])
     neighbours = torch.empty_like(others)
     neighbours[grid.order] = grid.order[others]
     return neighbours

@@ -1,4 +1,4 @@
-"""Verification on a GPU: the sums of the CPU for all poses at once, in plain torch."""
+"""Verification on a GPU: the sums of the CPU for all poses at once."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from wsdesc.alignment.verify.score import (
     SideSums,
     combine_sides,
 )
+from wsdesc.core.devices import has_triton
 from wsdesc.core.geometry import Floats
 
 
@@ -25,17 +26,35 @@ def verify(
     """Measure poses T_target_source (H, 4, 4); see `wsdesc.alignment.verify.verify`."""
     if len(poses) == 0:
         return []
-    T_target_source, T_source_target = poses_and_inverses(poses, source)
-    source_sides = _sum_sides(source, target, T_target_source, distance, coarse)
-    target_sides = _sum_sides(target, source, T_source_target, distance, coarse)
-    rows = torch.stack([source_sides, target_sides], dim=1).tolist()  # H times two sides
+    rows = sum_sides(source, target, poses, distance, coarse).tolist()
     return [combine_sides(SideSums(*a), SideSums(*b), distance) for a, b in rows]
 
 
-def _sum_sides(
+def sum_sides(
+    source: CudaSurface, target: CudaSurface, poses: Floats, distance: float, coarse: bool
+) -> Tensor:
+    """Sum over both samples in each of H poses: (H, 2, fields of `SideSums`). On CUDA in one kernel."""
+    if source.points.is_cuda and has_triton():
+        from wsdesc.alignment.verify import fused
+
+        return fused.sum_sides(source, target, poses, distance, coarse)
+    return sum_sides_plainly(source, target, poses, distance, coarse)
+
+
+def sum_sides_plainly(
+    source: CudaSurface, target: CudaSurface, poses: Floats, distance: float, coarse: bool
+) -> Tensor:
+    """Sum over both samples in each pose, in plain torch."""
+    T_target_source, T_source_target = poses_and_inverses(poses, source)
+    source_sides = _sum_side(source, target, T_target_source, distance, coarse)
+    target_sides = _sum_side(target, source, T_source_target, distance, coarse)
+    return torch.stack([source_sides, target_sides], dim=1)
+
+
+def _sum_side(
     sampled: CudaSurface, searched: CudaSurface, T_searched_sampled: Tensor, distance: float, coarse: bool
 ) -> Tensor:
-    """Sum over the sample in each of H poses: (H, fields of `SideSums`)."""
+    """Sum over one sample in each of H poses: (H, fields of `SideSums`)."""
     sample, weights = sampled.sample, sampled.direction_weights
     if coarse:
         sample, weights = sample[sampled.coarse], weights[sampled.coarse]

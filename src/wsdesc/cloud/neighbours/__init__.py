@@ -20,7 +20,15 @@ from wsdesc.cloud.neighbours.cpu import walk_leaves
 from wsdesc.core.devices import has_triton
 from wsdesc.core.errors import InputError
 
-__all__ = ["LEAF", "NeighbourGrid", "Neighbourhoods", "check_points", "check_shape", "walk_leaves"]
+__all__ = [
+    "LEAF",
+    "NeighbourGrid",
+    "Neighbourhoods",
+    "check_points",
+    "check_shape",
+    "count_neighbours",
+    "walk_leaves",
+]
 
 
 class Neighbourhoods(NamedTuple):
@@ -47,20 +55,7 @@ class NeighbourGrid:
         points = check_points(points).detach()
         if points.dtype not in (torch.float32, torch.float64):
             raise InputError(f"points must be float32 or float64, not {points.dtype}: convert them first")
-        order = torch.sort(morton_keys(points), stable=True).indices
-        points = points[order].contiguous()
-        rounding = 8 * torch.finfo(points.dtype).eps * points.abs().max()
-        exact = points.double()
-        leaf_centres, leaf_radii = enclosing_balls(exact, torch.zeros_like(exact[:, 0]))
-        branch_centres, branch_radii = enclosing_balls(leaf_centres, leaf_radii)
-        return cls(
-            points,
-            order,
-            leaf_centres.to(points.dtype),
-            leaf_radii.to(points.dtype) + rounding,
-            branch_centres.to(points.dtype),
-            branch_radii.to(points.dtype) + 2 * rounding,
-        )
+        return build_on_cuda(points) if points.is_cuda and has_triton() else build_plainly(points)
 
     def count(self, queries: Tensor, radius: float) -> Tensor:
         """Count the points within `radius` of each of `queries` (M, 3); (M,) int64."""
@@ -70,6 +65,11 @@ class NeighbourGrid:
             raise InputError(f"the search radius must be at least 0, not {radius}")
         queries = queries.detach().to(self.points.dtype)
         if self.points.is_cuda:
+            if has_triton():
+                from wsdesc.cloud.neighbours import cuda
+
+                if len(queries) * len(self.points) <= cuda.MAX_PAIRS:
+                    return cuda.count(self.points, queries, radius)
             return reference.count(self, queries, radius)
         return cpu.count(self, queries, radius)
 
@@ -103,6 +103,54 @@ class NeighbourGrid:
         """Return the arrays that `walk_leaves` and CPU kernels around it read, without a copy."""
         tensors = (self.points, self.centres, self.radii, self.branch_centres, self.branch_radii)
         return tuple(t.numpy() for t in tensors)
+
+
+def count_neighbours(points: Tensor, radius: float) -> Tensor:
+    """Count the other points within `radius` of each of the points (N, 3); (N,) int64."""
+    if points.is_cuda and has_triton():
+        from wsdesc.cloud.neighbours import cuda
+
+        if len(points) ** 2 <= cuda.MAX_PAIRS:  # no grid is needed
+            return cuda.count(points, points, radius) - 1
+    return NeighbourGrid.of(points).count(points, radius) - 1
+
+
+def build_plainly(points: Tensor) -> NeighbourGrid:
+    """Build the grid of points (N, 3), in plain torch."""
+    order = torch.sort(morton_keys(points), stable=True).indices
+    points = points[order].contiguous()
+    rounding = 8 * torch.finfo(points.dtype).eps * points.abs().max()
+    exact = points.double()
+    leaf_centres, leaf_radii = enclosing_balls(exact, torch.zeros_like(exact[:, 0]))
+    branch_centres, branch_radii = enclosing_balls(leaf_centres, leaf_radii)
+    return NeighbourGrid(
+        points,
+        order,
+        leaf_centres.to(points.dtype),
+        leaf_radii.to(points.dtype) + rounding,
+        branch_centres.to(points.dtype),
+        branch_radii.to(points.dtype) + 2 * rounding,
+    )
+
+
+def build_on_cuda(points: Tensor) -> NeighbourGrid:
+    """Build the same grid with few launches."""
+    from wsdesc.cloud.neighbours import cuda
+
+    low, high = torch.aminmax(points, dim=0)
+    order = torch.sort(cuda.morton_keys(points.contiguous(), low, high), stable=True).indices
+    points = points[order]
+    rounding = 8 * torch.finfo(points.dtype).eps * torch.maximum(-low, high).max()
+    leaf_centres, leaf_radii = cuda.enclosing_balls(points, None)
+    branch_centres, branch_radii = cuda.enclosing_balls(leaf_centres, leaf_radii)
+    return NeighbourGrid(
+        points,
+        order,
+        leaf_centres.to(points.dtype),
+        leaf_radii.to(points.dtype) + rounding,
+        branch_centres.to(points.dtype),
+        branch_radii.to(points.dtype) + 2 * rounding,
+    )
 
 
 def check_points(points: Tensor, name: str = "points") -> Tensor:

@@ -6,14 +6,14 @@ import torch
 from torch import Tensor
 
 LEAF = 32  # points in a leaf, and leaves in a branch
-_BITS = 21  # of a Morton key, per axis
+BITS = 21  # of a Morton key, per axis
 
 
 def morton_keys(points: Tensor) -> Tensor:
     """Number the points (N, 3) along a Morton curve over their bounding cube; (N,) int64."""
     low = points.amin(0).double()
     side = (points.amax(0).double() - low).amax().clamp(min=torch.finfo(torch.float64).tiny)
-    cell = ((points.double() - low) / side * (2**_BITS - 1)).long()  # (N, 3)
+    cell = ((points.double() - low) / side * (2**BITS - 1)).long()  # (N, 3)
     for shift, mask in (
         (32, 0x1F00000000FFFF),
         (16, 0x1F0000FF0000FF),

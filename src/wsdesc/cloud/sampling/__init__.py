@@ -74,7 +74,7 @@ def farthest_points(points: Tensor, keep: int, generator: torch.Generator | None
         points = points - points[first]
     columns = points.float().T.contiguous()  # (3, N): one axis after the other can be vectorised
     if not points.is_cuda:
-        return cpu.farthest_points(columns, keep, first)
+        return cpu.farthest_points(columns, keep, int(first))
     if len(points) > _MAX_POINTS_TRITON or not has_triton():
         return reference.farthest_points(columns, keep, first)
     from wsdesc.cloud.sampling import cuda
@@ -82,11 +82,12 @@ def farthest_points(points: Tensor, keep: int, generator: torch.Generator | None
     return cuda.farthest_points(columns, keep, first)
 
 
-def _nearest_to_random_place(points: Tensor, generator: torch.Generator) -> int:
+def _nearest_to_random_place(points: Tensor, generator: torch.Generator) -> Tensor:
+    """Return the index () of the nearest point; it stays on the device, so that nobody waits for it."""
     share = torch.rand(3, dtype=torch.float64, generator=generator).to(points.device)
     low, high = points.amin(0).double(), points.amax(0).double()
     place = low + share * (high - low)
-    return int((points.double() - place).square().sum(1).argmin())
+    return (points.double() - place).square().sum(1).argmin()
 
 
 def _check_keep(keep: int) -> None:

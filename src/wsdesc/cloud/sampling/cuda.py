@@ -8,8 +8,8 @@ import triton.language as tl
 from torch import Tensor
 
 
-def farthest_points(columns: Tensor, keep: int, first: int) -> Tensor:
-    """Choose `keep` of the points (3, N) float32, starting with `first`; (keep,) int64."""
+def farthest_points(columns: Tensor, keep: int, first: Tensor) -> Tensor:
+    """Choose `keep` of the points (3, N) float32, starting with the index `first` (); (keep,) int64."""
     count = columns.shape[1]
     chosen = torch.empty(keep, dtype=torch.int64, device=columns.device)
     block = max(1024, triton.next_power_of_2(count))
@@ -17,12 +17,12 @@ def farthest_points(columns: Tensor, keep: int, first: int) -> Tensor:
     return chosen
 
 
-@triton.jit(do_not_specialize=["n", "keep", "first"])  # otherwise triton compiles again for some values
+@triton.jit(do_not_specialize=["n", "keep"])  # otherwise triton compiles again for some values
 def _farthest_points(columns, chosen, n, keep, first, BLOCK: tl.constexpr):
     i = tl.arange(0, BLOCK)
     valid = i < n
     nearest = tl.where(valid, float("inf"), -1.0)  # squared distance to the chosen points
-    latest = first
+    latest = tl.load(first).to(tl.int32)
     for k in range(keep):
         tl.store(chosen + k, latest)
         dx = tl.load(columns + i, valid, 0.0) - tl.load(columns + latest)

@@ -17,13 +17,13 @@ def voxel_downsample(points: Tensor, low: Tensor, size: float) -> Tensor:
     return mean.to(points.dtype)
 
 
-def farthest_points(columns: Tensor, keep: int, first: int) -> Tensor:
-    """Choose `keep` of the points (3, N) float32, starting with `first`; (keep,) int64.
+def farthest_points(columns: Tensor, keep: int, first: Tensor) -> Tensor:
+    """Choose `keep` of the points (3, N) float32, starting with the index `first` (); (keep,) int64.
 
     On a GPU this is for large clouds, where each step takes longer than its launch.
     """
     nearest = columns.new_full((columns.shape[1],), torch.inf)  # squared distance to the chosen points
-    latest = torch.tensor([first], device=columns.device)
+    latest = first.view(1)
     chosen = []
     for _ in range(keep):
         chosen.append(latest)

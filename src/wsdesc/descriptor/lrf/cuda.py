@@ -1,19 +1,15 @@
-"""Local reference frames on CUDA (triton): a launch for the covariance, one for x; a program per keypoint."""
+"""Local reference frames on CUDA (triton): one launch, a program per keypoint."""
 
 from __future__ import annotations
 
+import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
 from wsdesc.cloud.neighbours import LEAF, NeighbourGrid
-from wsdesc.descriptor.lrf.reference import (
-    FLATNESS,
-    LocalFrames,
-    build_frames,
-    orient_z,
-    smallest_eigenvectors,
-)
+from wsdesc.core.triton_eigen import smallest_axis
+from wsdesc.descriptor.lrf.reference import FLATNESS, MIN_NEIGHBOURS, SHARPNESS, LocalFrames
 
 _LEAVES_PER_TILE = 4
 
@@ -21,16 +17,14 @@ _LEAVES_PER_TILE = 4
 def local_frames(grid: NeighbourGrid, keypoints: Tensor, radius: float, outer: float) -> LocalFrames:
     """Compute the frames of keypoints (K, 3); see `wsdesc.local_frames`."""
     leaves, start = grid.leaves_near(keypoints, keypoints.new_full((len(keypoints),), outer))
-    arguments = (grid.points, len(grid.points), leaves, start, keypoints)
-    constants = {"LEAF": LEAF, "TILE": _LEAVES_PER_TILE, "num_warps": 1}
-    sums = keypoints.new_empty(len(keypoints), 7).double()
-    _sum_covariance[(len(keypoints),)](*arguments, radius, sums, **constants)
-    covariance = sums[:, [0, 1, 2, 1, 3, 4, 2, 4, 5]].view(-1, 3, 3)
-    z, unique = smallest_eigenvectors(covariance)
-    x_sums = sums.new_empty(len(keypoints), 9)
-    _sum_x[(len(keypoints),)](*arguments, outer, z.contiguous(), x_sums, **constants)
-    z, signed = orient_z(z, x_sums[:, 5:8], x_sums[:, 4], FLATNESS * outer * x_sums[:, 8])
-    return build_frames(z, x_sums[:, :3], x_sums[:, 3], sums[:, 6], unique & signed, keypoints.dtype)
+    frames = keypoints.new_empty(len(keypoints), 3, 3)
+    reliable = torch.empty(len(keypoints), dtype=torch.bool, device=keypoints.device)
+    _write_frames[(len(keypoints),)](
+        grid.points, len(grid.points), leaves, start, keypoints, radius, outer, frames, reliable,
+        LEAF=LEAF, TILE=_LEAVES_PER_TILE, SHARPNESS=SHARPNESS, FLATNESS=FLATNESS,
+        MIN_NEIGHBOURS=MIN_NEIGHBOURS, num_warps=1,
+    )  # fmt: skip
+    return LocalFrames(frames, reliable)
 
 
 @triton.jit
@@ -56,15 +50,17 @@ def _total(tile):
     return tl.sum(tl.sum(tile, 1), 0)
 
 
-@triton.jit
-def _sum_covariance(
-    points, n, leaves, start, keypoints, radius, sums, LEAF: tl.constexpr, TILE: tl.constexpr
-):
+@triton.jit(do_not_specialize=["n", "radius", "outer"])
+def _write_frames(
+    points, n, leaves, start, keypoints, radius, outer, frames, reliable,
+    LEAF: tl.constexpr, TILE: tl.constexpr,
+    SHARPNESS: tl.constexpr, FLATNESS: tl.constexpr, MIN_NEIGHBOURS: tl.constexpr,
+):  # fmt: skip
     k = tl.program_id(0)
     x, y, z = tl.load(keypoints + 3 * k), tl.load(keypoints + 3 * k + 1), tl.load(keypoints + 3 * k + 2)
     begin, stop = tl.load(start + k), tl.load(start + k + 1)
     xx = tl.zeros((TILE, LEAF), tl.float64)
-    xy, xz, yy, yz, zz, count = xx, xx, xx, xx, xx, xx
+    xy, xz, yy, yz, zz, total = xx, xx, xx, xx, xx, xx
     for i in range(begin, stop, TILE):
         dx, dy, dz, near = _neighbours(points, n, leaves, i, stop, x, y, z, radius, LEAF, TILE)
         xx += dx * dx
@@ -73,33 +69,22 @@ def _sum_covariance(
         yy += dy * dy
         yz += dy * dz
         zz += dz * dz
-        count += near.to(tl.float64)
-    out = sums + 7 * k
-    tl.store(out, _total(xx))
-    tl.store(out + 1, _total(xy))
-    tl.store(out + 2, _total(xz))
-    tl.store(out + 3, _total(yy))
-    tl.store(out + 4, _total(yz))
-    tl.store(out + 5, _total(zz))
-    tl.store(out + 6, _total(count))
+        total += near.to(tl.float64)
+    count = _total(total)
+    low, middle, high, zx, zy, zz = smallest_axis(
+        _total(xx), _total(yy), _total(zz), _total(xy), _total(xz), _total(yz)
+    )
 
-
-@triton.jit
-def _sum_x(points, n, leaves, start, keypoints, radius, axis, x_sums, LEAF: tl.constexpr, TILE: tl.constexpr):
-    k = tl.program_id(0)
-    x, y, z = tl.load(keypoints + 3 * k), tl.load(keypoints + 3 * k + 1), tl.load(keypoints + 3 * k + 2)
-    zx, zy, zz = tl.load(axis + 3 * k), tl.load(axis + 3 * k + 1), tl.load(axis + 3 * k + 2)
-    begin, stop = tl.load(start + k), tl.load(start + k + 1)
     px = tl.zeros((TILE, LEAF), tl.float64)
-    py, pz, x_lengths, heights, sx, sy, sz, count = px, px, px, px, px, px, px, px
+    py, pz, lengths, heights, sx, sy, sz, total = px, px, px, px, px, px, px, px
     for i in range(begin, stop, TILE):
-        dx, dy, dz, near = _neighbours(points, n, leaves, i, stop, x, y, z, radius, LEAF, TILE)
+        dx, dy, dz, near = _neighbours(points, n, leaves, i, stop, x, y, z, outer, LEAF, TILE)
         sx += dx
         sy += dy
         sz += dz
-        count += near.to(tl.float64)
+        total += near.to(tl.float64)
         height = dx * zx + dy * zy + dz * zz
-        fade = radius - tl.sqrt(dx * dx + dy * dy + dz * dz)
+        fade = outer - tl.sqrt(dx * dx + dy * dy + dz * dz)
         weight = tl.where(near, fade * fade * height * height, 0.0)
         dx -= height * zx
         dy -= height * zy
@@ -107,15 +92,41 @@ def _sum_x(points, n, leaves, start, keypoints, radius, axis, x_sums, LEAF: tl.c
         px += weight * dx
         py += weight * dy
         pz += weight * dz
-        x_lengths += weight * tl.sqrt(dx * dx + dy * dy + dz * dz)
+        lengths += weight * tl.sqrt(dx * dx + dy * dy + dz * dz)
         heights += tl.abs(height)
-    out = x_sums + 9 * k
-    tl.store(out, _total(px))
-    tl.store(out + 1, _total(py))
-    tl.store(out + 2, _total(pz))
-    tl.store(out + 3, _total(x_lengths))
-    tl.store(out + 4, _total(heights))
-    tl.store(out + 5, _total(sx))
-    tl.store(out + 6, _total(sy))
-    tl.store(out + 7, _total(sz))
-    tl.store(out + 8, _total(count))
+
+    # z points away from the neighbours.
+    height, height_sum = zx * _total(sx) + zy * _total(sy) + zz * _total(sz), _total(heights)
+    signed = (tl.abs(height) > SHARPNESS * height_sum) & (height_sum > FLATNESS * outer * _total(total))
+    side = tl.where(height > 0, -1.0, 1.0)
+    zx, zy, zz = side * zx, side * zy, side * zz
+    ux, uy, uz = _total(px), _total(py), _total(pz)
+    length = tl.sqrt(ux * ux + uy * uy + uz * uz)
+    determined = length > SHARPNESS * _total(lengths)
+    # Without a direction, x is the coordinate axis farthest from z. Divide by the length first: in a small
+    # unit, the sums are tiny.
+    a, b, c = tl.abs(zx), tl.abs(zy), tl.abs(zz)
+    first = (a <= b) & (a <= c)
+    second = (b < a) & (b <= c)
+    divisor = tl.where(determined, length, 1.0)
+    ux = tl.where(determined, ux / divisor, tl.where(first, 1.0, 0.0))
+    uy = tl.where(determined, uy / divisor, tl.where(second, 1.0, 0.0))
+    uz = tl.where(determined, uz / divisor, tl.where(first | second, 0.0, 1.0))
+    vx, vy, vz = zy * uz - zz * uy, zz * ux - zx * uz, zx * uy - zy * ux
+    divisor = tl.maximum(tl.sqrt(vx * vx + vy * vy + vz * vz), 1e-12)
+    vx, vy, vz = vx / divisor, vy / divisor, vz / divisor
+    ux, uy, uz = vy * zz - vz * zy, vz * zx - vx * zz, vx * zy - vy * zx
+
+    some = count > 0  # an isolated keypoint has the identity
+    out = frames + 9 * k
+    tl.store(out, tl.where(some, ux, 1.0))
+    tl.store(out + 1, tl.where(some, vx, 0.0))
+    tl.store(out + 2, tl.where(some, zx, 0.0))
+    tl.store(out + 3, tl.where(some, uy, 0.0))
+    tl.store(out + 4, tl.where(some, vy, 1.0))
+    tl.store(out + 5, tl.where(some, zy, 0.0))
+    tl.store(out + 6, tl.where(some, uz, 0.0))
+    tl.store(out + 7, tl.where(some, vz, 0.0))
+    tl.store(out + 8, tl.where(some, zz, 1.0))
+    unique = middle - low > SHARPNESS * high
+    tl.store(reliable + k, unique & signed & determined & (count >= MIN_NEIGHBOURS))

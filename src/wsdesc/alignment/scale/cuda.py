@@ -1,0 +1,92 @@
+"""Equations of a similarity transformation on a GPU: sums about the origin, moved to the centre here."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from wsdesc.alignment.information.cuda import twist_responses
+from wsdesc.alignment.information.matrix import MIN_PAIRS, SAME_SIDE, centre_moments
+from wsdesc.alignment.scale.step import Equations
+from wsdesc.alignment.surface.cuda import CudaSurface, transform_with_normals
+from wsdesc.core.devices import has_triton
+from wsdesc.core.geometry import Floats
+from wsdesc.core.similarity import factor_of
+
+SUMS = 130  # 8 × 8 products of responses and gap, 4 × 4 of (1, point), 7 × 7 of both normals; number of pairs
+
+
+def compute_equations(
+    source: CudaSurface, target: CudaSurface, S: Floats, distance: float, coarse: bool
+) -> Equations | None:
+    """See `cpu.compute_equations`. On CUDA one kernel computes the sums."""
+    poses = torch.from_numpy(np.stack([S, np.linalg.inv(S)])[:, None]).to(source.points.device)
+    if source.points.is_cuda and has_triton():
+        from wsdesc.alignment.scale import fused
+
+        sums = fused.sum_products(source, target, (poses[0], poses[1]), distance, coarse)
+    else:
+        sums = sum_plainly(source, target, (poses[0], poses[1]), distance, coarse)
+    return _equations(sums.cpu().numpy())
+
+
+def sum_plainly(
+    source: CudaSurface, target: CudaSurface, poses: tuple[Tensor, Tensor], distance: float, coarse: bool
+) -> Tensor:
+    """Sum the products (130,) over contact pairs, in plain torch.
+
+    Args:
+        source, target: the surfaces.
+        poses: similarity (1, 4, 4) from the source to the target, and its inverse.
+        distance: within which partners count, in the target's frame.
+        coarse: use the coarse samples.
+    """
+    p_sample, q_sample = (
+        x.coarse_with_normals if coarse else x.sample_with_normals for x in (source, target)
+    )
+    T, back = poses
+    p = transform_with_normals(p_sample, T)[0]  # (S, 6)
+    q = target.points_with_normals[target.nearest_to(p[None, :, :3])[0]]
+    at_p = source.nearest_to(transform_with_normals(q_sample, back)[..., :3])[0]
+    p = torch.cat([p, transform_with_normals(source.points_with_normals[at_p], T)[0]])
+    q = torch.cat([q, q_sample])
+    points, n_p, n_q = p[:, :3], p[:, 3:] / factor_of(T[0].cpu().numpy()), q[:, 3:]
+    gap = q[:, :3] - points
+    cosine = (n_p * n_q).sum(1)
+    used = (gap.square().sum(1) < distance * distance) & (cosine.abs() > SAME_SIDE)
+    n_p = torch.where(cosine[:, None] < 0, -n_p, n_p)
+    normals = torch.nn.functional.normalize(n_p + n_q, dim=1)
+    along = (gap * normals).sum(1, keepdim=True)
+    weights = (1 - (along[:, 0] / distance).square().clamp(max=1.0)).square() * used
+    responses, at_source, at_target = (
+        torch.cat([twist_responses(points, n), (points * n).sum(1, keepdim=True)], 1)
+        for n in (normals, n_p, n_q)
+    )
+    rows = (torch.cat([responses, along], 1), torch.cat([torch.ones_like(along), points], 1))
+    sums = [(weights[:, None] * row).T @ row for row in rows]
+    sums.append((weights[:, None] * at_source).T @ at_target)
+    return torch.cat([*(x.flatten() for x in sums), used.sum()[None]])
+
+
+def _equations(sums: Floats) -> Equations | None:
+    """Move the sums (130,) to the centre of the overlap; None if there are too few pairs."""
+    along, points = sums[:64].reshape(8, 8), sums[64:80].reshape(4, 4)
+    total = points[0, 0]
+    if sums[129] < MIN_PAIRS or not total > 0:
+        return None
+    moments = centre_moments(points[0, 1:] / total, points[1:, 1:] / total)
+    if not moments.extent > 0:
+        return None
+    change = np.zeros((7, 7))  # to rotations about the centre and growth from it, in units of the extent
+    change[:6, :6] = moments.change
+    change[6, :3], change[6, 6] = -moments.centre / moments.extent, 1 / moments.extent
+    along = along / total
+    return Equations(
+        moments.centre,
+        moments.extent,
+        change @ along[:7, :7] @ change.T,
+        change @ along[:7, 7],
+        float(along[7, 7]),
+        change @ (sums[80:129].reshape(7, 7) / total) @ change.T,
+    )
