@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -64,6 +65,22 @@ def test_helpers_are_optional(folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(subprocess, "Popen", fails)
     monkeypatch.setattr(compile_ahead, "_usable_cores", lambda: 2)
     compile_ahead.start_helpers()
+
+
+@pytest.mark.slow
+def test_a_kernel_compiled_ahead_is_loaded_from_the_cache(tmp_path: Path) -> None:
+    ahead = "from wsdesc.cloud.sampling.cpu import _farthest_points as k; k.compile_declared()"
+    used = "import torch; from wsdesc.cloud.sampling import farthest_points as f; f(torch.rand(99, 3), 9)"
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path), "NUMBA_DEBUG_CACHE": "1"}
+    printed = [
+        subprocess.run(
+            [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+        ).stdout
+        for code in (ahead, used)
+    ]
+    assert "data saved" in printed[0]
+    assert "data loaded" in printed[1]
+    assert "data saved" not in printed[1]
 
 
 @pytest.mark.slow

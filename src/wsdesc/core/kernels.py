@@ -20,7 +20,7 @@ from typing import Any, cast
 import numba
 import numpy as np
 import torch
-from numba.core import event
+from numba.core import event, sigutils
 
 from wsdesc.core.kernel_cache import cache_folder, compile_lock, kernel_folder
 
@@ -125,7 +125,8 @@ class Kernel:
 
     def compile_declared(self) -> None:
         """Compile for the declared types of arguments, or load the result from the cache."""
-        self.compiled.compile(f"({self._types})")
+        types, _ = sigutils.normalize_signature(f"({self._types})")
+        self.compiled.compile(types)  # the text itself would be another key in the cache
 
 
 _declared: list[Kernel] = []
