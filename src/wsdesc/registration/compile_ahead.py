@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from wsdesc.core.kernels import Kernel
 
 _MAX_HELPERS = 3
-_STEPS = ("alignment", "descriptor", "core", "cloud")  # packages, in the order in which helpers compile
+# The order in which helpers compile: the slowest kernel first, then from the last step to the first.
+_ORDER = ("descriptor.voxelize", "alignment", "descriptor", "core", "cloud")
 
 
 def start_helpers() -> None:
@@ -60,8 +61,9 @@ def kernels_to_compile() -> list[Kernel]:
 
 def compile_all() -> None:
     """Compile the kernels with declared types that are neither cached nor being compiled elsewhere."""
-    step = {package: number for number, package in enumerate(_STEPS)}
-    ordered = sorted(kernels_to_compile(), key=lambda kernel: step.get(kernel.name.split(".")[1], len(step)))
+    names = [f"wsdesc.{package}." for package in _ORDER]
+    latest_first = sorted(kernels_to_compile(), key=lambda kernel: kernel.name, reverse=True)
+    ordered = sorted(latest_first, key=lambda kernel: [not kernel.name.startswith(name) for name in names])
     for kernel in ordered:
         with compile_lock(kernel.name, wait=False) as held:
             if held:
