@@ -91,5 +91,5 @@ def tiny_scenes(monkeypatch, scans, room_of_six):
     monkeypatch.setattr("wsdesc.adaptation.check.REGISTERED_KEYPOINTS", 40)
     monkeypatch.setattr("wsdesc.adaptation.check.KEYPOINTS", 40)
     few = OverlapOptions(keypoints=40, iterations=100)
-    monkeypatch.setattr("wsdesc.adaptation.rounds.MatchProposer", lambda model: MatchProposer(model, few))
+    monkeypatch.setattr("wsdesc.adaptation.teaching.MatchProposer", lambda model: MatchProposer(model, few))
     return make_scene

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -14,31 +13,22 @@ from wsdesc.adaptation.options import AdaptOptions, Plan
 from wsdesc.adaptation.replay import ReplayPool
 from wsdesc.adaptation.result import Comparison, Round
 from wsdesc.adaptation.scans import TaughtScan, load_scans
-from wsdesc.adaptation.sources import DescribedPairs, TaughtPairs
 from wsdesc.adaptation.steps import read_step, write_step
 from wsdesc.adaptation.teachers import TeacherPair, Teachers, find_teachers
-from wsdesc.adaptation.trainer import AdaptTrainer
+from wsdesc.adaptation.teaching import Teaching
 from wsdesc.adaptation.weights import WeightFiles, with_orientation
 from wsdesc.core.errors import InputError
 from wsdesc.core.folders import make_folder
 from wsdesc.core.progress import StepTimer
-from wsdesc.core.rng import generator_of
 from wsdesc.descriptor.model import WSDesc
 from wsdesc.descriptor.pretrained import RUN_WEIGHTS
-from wsdesc.learning.distillation import run_distillation, student_options
-from wsdesc.learning.options import TrainOptions
-from wsdesc.learning.run import StepHook, TrainingProgress, run_training
-from wsdesc.learning.self_training import MatchProposer
 from wsdesc.reconstruction.pipeline import reconstruct
 from wsdesc.reconstruction.result import Reconstruction
 
 logger = logging.getLogger(__name__)
 
 KEPT_OUT_SHARE = 2 / 3  # of the teaching steps, before the check; the others use all scans
-SUPPORT_RATE = 0.2  # learning rate of the support, relative to the network's
-COMPILED_STEPS = 600  # fewer steps are done before the compiler is
 _COMPARED_PAIRS = 80
-_PROBED_STEPS = 3
 
 
 class RoundRunner:
@@ -111,16 +101,19 @@ class RoundRunner:
             files.full if self.plan.distill_steps and files.full is not None else files.fast
             for files in (start, begin)
         )
-        plan = self._plan(part, first)
+        teaching = Teaching(
+            self.folder, self.options, self.plan, self.device, self.scans, self.pool, self.timer
+        )
+        plan = teaching.limit_steps(part, first)
         steps = round(KEPT_OUT_SHARE * plan.steps)
-        taught = self._teach("teach", part, first, max(1, steps))
+        taught = teaching.teach("teach", part, first, max(1, steps))
         check = self._compared("check", old, taught, checked)
         rejection = compare(check.before, check.after)
         adapted: WeightFiles | None = None
         final, synthetic = Comparison([], []), (0.0, 0.0)
         if rejection is None:
-            complete = self._teach("teach on all scans", self.teachers, taught, max(1, plan.steps - steps))
-            adapted = self._distilled(plan, complete, begin)
+            complete = teaching.teach("teach on all scans", self.teachers, taught, max(1, plan.steps - steps))
+            adapted = teaching.distil(plan, self.teachers, complete, begin)
             final = self.compare(start.fast, adapted.fast)
             synthetic = measure_synthetic(
                 self.pool, start.fast, adapted.fast, device=self.device, progress=self.timer
@@ -170,114 +163,6 @@ class RoundRunner:
                 "weights are unchanged"
             )
 
-    def _plan(self, teachers: Teachers, start: Path) -> Plan:
-        """Reduce the steps to the available time, and store how many there are."""
-        file = self.folder / "plan.json"
-        if file.is_file():
-            return Plan(*read_step(file))
-        plan = self.plan
-        if plan.minutes is not None:
-            with self.timer("measure a step"):
-                seconds = self._probe(teachers, start)
-            total = plan.steps + 0.5 * plan.distill_steps + plan.fast_steps
-            plan = plan.limited(60 * plan.minutes / max(seconds * total, 1e-9))
-            expected = seconds * (plan.steps + 0.5 * plan.distill_steps + plan.fast_steps) / 60
-            logger.info("expected time: %d steps, about %.0f minutes", sum(plan[:3]), max(expected, 1))
-        write_step(file, list(plan))
-        return plan
-
-    def _probe(self, teachers: Teachers, start: Path) -> float:
-        """Measure the seconds of a teaching step."""
-        options = self._teach_options(start, _PROBED_STEPS)
-        trainer, source = AdaptTrainer(options, self.device), self._source(teachers, start, synthetic=0.0)
-        trainer.load_start(WSDesc.from_pretrained(start))
-        seconds = []
-        for step in range(_PROBED_STEPS):
-            begin = time.perf_counter()
-            trainer.step([trainer.prepare(*source.pair(step), generator_of(step))])
-            seconds.append(time.perf_counter() - begin)
-        return min(seconds)
-
-    def _teach(self, name: str, teachers: Teachers, start: Path, steps: int) -> Path:
-        """Teach the network of `start`; return the file of the new weights."""
-        folder = self.folder / name.replace(" ", "_")
-        if (folder / RUN_WEIGHTS).is_file():
-            return folder / RUN_WEIGHTS
-        with self.timer(name, steps) as advance:
-            run = run_training(
-                self._teach_options(start, steps),
-                self._source(teachers, start),
-                folder,
-                device=self.device,
-                resume=True,
-                on_step=_advance_to(advance),
-                make_trainer=AdaptTrainer,
-            )
-        assert run.weights is not None
-        return run.weights
-
-    def _teach_options(self, start: Path, steps: int) -> TrainOptions:
-        o, descriptor = self.options, WSDesc.from_pretrained(start).options
-        return TrainOptions.read(
-            {
-                "descriptor": descriptor.model_dump(),
-                "start": str(start),
-                "self_training": "infonce",
-                "steps": steps,
-                "keypoints": self.plan.keypoints,
-                "learning_rate": o.learning_rate,
-                "support_learning_rate": SUPPORT_RATE * o.learning_rate,
-                "cooldown": 0.8,
-                "checkpoint_minutes": 1.0,
-                "compile": steps >= COMPILED_STEPS and descriptor.layers == "paper",
-                "seed": o.seed,
-            }
-        )
-
-    def _source(self, teachers: Teachers, start: Path, synthetic: float | None = None) -> TaughtPairs:
-        o = self.options
-        proposer = WSDesc.from_pretrained(start, self.device).accelerate("bf16", compile=False)
-        return TaughtPairs(
-            self.scans,
-            teachers,
-            self.pool,
-            MatchProposer(proposer),
-            synthetic=o.synthetic if synthetic is None else synthetic,
-            rigidity=o.rigidity,
-            seed=o.seed,
-        )
-
-    def _distilled(self, plan: Plan, taught: Path, start: WeightFiles) -> WeightFiles:
-        """Distil the taught network to the fast one, and teach that; return both."""
-        if not plan.distill_steps:
-            return WeightFiles(taught, None)
-        folder = self.folder / "distill"
-        if not (folder / RUN_WEIGHTS).is_file():
-            student, teacher = WSDesc.from_pretrained(start.fast), WSDesc.from_pretrained(taught)
-            options = student_options(
-                teacher,
-                descriptor=student.options.model_dump(),
-                start=str(start.fast),
-                steps=plan.distill_steps,
-                keypoints=max(16, plan.keypoints // 2),
-                learning_rate=1e-3,
-                checkpoint_minutes=1.0,
-                compile=False,
-                seed=self.options.seed,
-                distill={"teacher": str(taught), "warmup_steps": min(100, plan.distill_steps // 10)},
-            )
-            clouds = [scan.points for scan in self.scans]
-            source = DescribedPairs(clouds, self.pool, self.options.synthetic, self.options.seed)
-            with self.timer("distil", plan.distill_steps) as advance:
-                run_distillation(
-                    teacher, source, options, folder,
-                    device=self.device, resume=True, on_step=_advance_to(advance),
-                )  # fmt: skip
-        fast = folder / RUN_WEIGHTS
-        if plan.fast_steps:
-            fast = self._teach("teach the fast network", self.teachers, fast, plan.fast_steps)
-        return WeightFiles(fast, taught)
-
     def _compared(self, name: str, before: Path, after: Path, pairs: list[TeacherPair]) -> Comparison:
         """Measure weights before and after, or read the figures that an earlier run measured."""
         file = self.folder / f"{name.replace(' ', '_')}.json"
@@ -295,18 +180,6 @@ class RoundRunner:
         result = Comparison(*sides)
         write_step(file, asdict(result))
         return result
-
-
-def _advance_to(advance: Callable[[int], None]) -> StepHook:
-    """Return a step hook that also counts the steps of an earlier process."""
-    done = 0
-
-    def hook(progress: TrainingProgress) -> None:
-        nonlocal done
-        advance(progress.step - done)
-        done = progress.step
-
-    return hook
 
 
 def _label(weights: Path) -> str:
