@@ -8,7 +8,7 @@ import torch
 
 import poses
 from poses import largest_difference, random_pose
-from wsdesc.alignment.refine import RefinedPose, refine
+from wsdesc.alignment.refine import RefinedPose, compiled_steps, equations, refine
 from wsdesc.alignment.surface import CpuSurface, Surface
 from wsdesc.alignment.verify import PoseScore, score_refinement, verify
 from wsdesc.cloud.sampling import voxel_downsample
@@ -182,3 +182,19 @@ def test_invalid_input_is_rejected(room: tuple) -> None:
         refined(source, target, T, resolution=0.0)
     with pytest.raises(InputError, match="poses"):
         refined(source, target, 2 * T)
+
+
+@pytest.mark.parametrize("isotropic", [0.0, 0.5])
+def test_compiled_steps_equal_those_of_numpy(isotropic: float) -> None:
+    rng = np.random.default_rng(0)
+    normals = np.array([0.0, 0.0, 1.0]) + rng.normal(0, [[[1e-3]], [[0.3]], [[1.0]]], (3, 200, 3))
+    points, gaps = rng.normal(size=(3, 200, 3)), rng.normal(0, 0.01, (3, 200, 3))
+    along = (gaps * normals).sum(-1, keepdims=True)
+    rows = np.concatenate([normals, np.cross(points, normals), along], -1)
+    places = np.concatenate([np.ones_like(along), points, gaps], -1)
+    products = [np.einsum("hni,hnj->hij", x, x).reshape(3, 49) for x in (rows, places)]
+    sums = np.concatenate([*products, np.array([[200.0], [200.0], [2.0]])], 1)  # the last has too few pairs
+    expected, steps = (f(sums, isotropic, 1e-3) for f in (equations.solve_steps, compiled_steps.solve_steps))
+    assert expected.determined.tolist() == steps.determined.tolist() == [True, True, False]
+    np.testing.assert_allclose(steps.T_step, expected.T_step, atol=1e-12)
+    np.testing.assert_allclose(steps.moved, expected.moved, atol=1e-12)

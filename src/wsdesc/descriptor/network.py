@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import normalize
+from torch.nn.functional import conv3d, normalize
 
 from wsdesc.core.devices import has_triton
 from wsdesc.core.kernels import kernel, run_in_chunks
@@ -63,8 +63,21 @@ class DescriptorNetwork(nn.Module):
         """Map voxel grids (K, h, h, h) to descriptors (K, dimension), unit vectors."""
         features = voxels[:, None]
         for convolution in self.convolutions:
-            features = _instance_norm_relu(convolution(features))
+            features = _instance_norm_relu(_convolve(convolution, features))
         return normalize(self.head(features.flatten(1)).float(), dim=1)  # of (K, C · voxels)
+
+
+def _convolve(convolution: nn.Module, x: Tensor) -> Tensor:
+    """Apply a convolution to (K, C, h, h, h).
+
+    The normalization after it removes its bias, which takes a fifth of the network's time on CUDA. So it is
+    left out where no gradient is needed.
+    """
+    if torch.is_grad_enabled() or not x.is_cuda:
+        features: Tensor = convolution(x)
+        return features
+    assert isinstance(convolution, nn.Conv3d)
+    return conv3d(x, convolution.weight, None, convolution.stride, convolution.padding)  # type: ignore[arg-type]
 
 
 def _instance_norm_relu(x: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ import numpy as np
 from wsdesc.alignment.information.cpu import compute_information
 from wsdesc.alignment.information.matrix import SAME_SIDE
 from wsdesc.alignment.refine import gauss_newton
+from wsdesc.alignment.refine.equations import solve_steps
 from wsdesc.alignment.refine.gauss_newton import NORMAL_VARIANCE, SUMS, Backend
 from wsdesc.alignment.surface.cpu import CpuSurface, move_points
 from wsdesc.alignment.verify.cpu import verify
@@ -89,6 +90,6 @@ def _add_pairs(
         sums[98] += 1
 
 
-_BACKEND = Backend(sum_equations, verify, compute_information)
+_BACKEND = Backend(sum_equations, verify, compute_information, solve_steps)
 refine = partial(gauss_newton.refine, _BACKEND)
 evaluate = partial(gauss_newton.evaluate, _BACKEND)

@@ -16,6 +16,7 @@ from wsdesc.alignment.information.cuda import (
     weighted_products,
 )
 from wsdesc.alignment.refine import gauss_newton
+from wsdesc.alignment.refine.compiled_steps import solve_steps
 from wsdesc.alignment.refine.gauss_newton import NORMAL_VARIANCE, Backend
 from wsdesc.alignment.surface.cuda import CudaSurface
 from wsdesc.alignment.verify.cuda import verify
@@ -69,6 +70,6 @@ def _generalised(pairs: ContactPairs, distance: float) -> tuple[Tensor, Tensor, 
     return stiffness * pairs.share, pairs.share, (pairs.share > 0).sum(1)
 
 
-_BACKEND = Backend(sum_equations, verify, compute_information)
+_BACKEND = Backend(sum_equations, verify, compute_information, solve_steps)
 refine = partial(gauss_newton.refine, _BACKEND)
 evaluate = partial(gauss_newton.evaluate, _BACKEND)

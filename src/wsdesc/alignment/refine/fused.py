@@ -59,6 +59,11 @@ def _sum_equations(
     place = (tl.full((QUERIES,), 1.0, tl.float64), px, py, pz, gx, gy, gz)
     for a in tl.static_range(7):
         for b in tl.static_range(7):
-            tl.store(out + 7 * a + b, tl.sum(along * response[a] * response[b], 0))
-            tl.store(out + 49 + 7 * a + b, tl.sum(weight * place[a] * place[b], 0))
+            if b <= a:
+                value = tl.sum(along * response[a] * response[b], 0)
+                tl.store(out + 7 * a + b, value)
+                tl.store(out + 7 * b + a, value)
+                value = tl.sum(weight * place[a] * place[b], 0)
+                tl.store(out + 49 + 7 * a + b, value)
+                tl.store(out + 49 + 7 * b + a, value)
     tl.store(out + 98, tl.sum(tl.where(used, 1.0, 0.0).to(tl.float64), 0))

@@ -1,4 +1,4 @@
-"""Gauss-Newton steps of both backends: a backend sums equations, this module solves six unknowns per pose.
+"""Refinement by Gauss-Newton steps, of both backends: a backend sums equations and solves them.
 
 First come two stages of generalised ICP on the coarse samples of both surfaces in one problem. The last
 stage minimises point-to-plane distances of the whole samples, which settles the last millimetres.
@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
-from wsdesc.alignment.information.matrix import MIN_PAIRS, Information, minus_cross, twists_about
+from wsdesc.alignment.information.matrix import Information
+from wsdesc.alignment.refine.equations import Steps
 from wsdesc.alignment.refine.result import OVERLAP_DISTANCE, WEAK, RefinedPose, orthonormalise
 from wsdesc.alignment.verify.score import PoseScore, score_refinement
 from wsdesc.core.geometry import Floats, inverse
@@ -48,12 +49,13 @@ class Backend(NamedTuple):
 
     `sum_equations` also takes whether to generalise. It sums over the pairs of each pose (H, 99): 49 products
     of (responses to twists about the origin along the mean normals, gap along it), 49 products of (1, point,
-    gap), and the number of pairs.
+    gap), and the number of pairs. `solve_steps` solves these sums, as that in `equations` does.
     """
 
     sum_equations: Callable[[Any, Any, Floats, float, bool], Floats]
     verify: Callable[[Any, Any, Floats, float], list[PoseScore]]
     compute_information: Callable[[Any, Any, Floats, float], list[Information]]
+    solve_steps: Callable[[Floats, float, float], Steps]
 
 
 def refine(backend: Backend, source: Any, target: Any, poses: Floats, resolution: float) -> list[RefinedPose]:
@@ -106,7 +108,7 @@ def _run_stage(
     distance = stage.distance * resolution
     for _ in range(stage.max_steps):
         equations = backend.sum_equations(source, target, T[active], distance, stage.generalised)
-        solved = _solve_steps(equations, stage)
+        solved = backend.solve_steps(equations, stage.isotropic, stage.weak)
         T[active] = np.matmul(solved.T_step, T[active])
         arrived = solved.moved < stage.tolerance * resolution
         converged[active] = solved.determined & arrived
@@ -131,55 +133,3 @@ def _group_equal(poses: Floats, resolution: float) -> tuple[list[int], list[int]
             first.append(len(group))
             group.append(len(first) - 1)
     return group, first
-
-
-class _Steps(NamedTuple):
-    """Gauss-Newton steps of H poses."""
-
-    T_step: Floats  # (H, 4, 4) in the target's frame; the identity where nothing is determined
-    moved: Floats  # (H,) how far the overlap moves
-    determined: NDArray[np.bool_]  # (H,) False if there are too few contact pairs
-
-
-def _solve_steps(sums: Floats, stage: Stage) -> _Steps:
-    """Solve the equations (H, 99) of all poses."""
-    along, points, count = sums[:, :49].reshape(-1, 7, 7), sums[:, 49:98].reshape(-1, 7, 7), sums[:, 98]
-    total = points[:, 0, 0]
-    determined = (count >= MIN_PAIRS) & (total > 0)
-    total = np.where(determined, total, 1.0)[:, None, None]
-    along, points = along / total, points / total
-    centre = points[:, 0, 1:4]
-    variance = np.trace(points[:, 1:4, 1:4], axis1=1, axis2=2) - np.square(centre).sum(1)
-    determined &= variance > 0
-    extent = np.sqrt(np.where(determined, variance, 1.0))
-    change = twists_about(centre, extent)
-    matrix, slope = along[:, :6, :6], along[:, :6, 6:]
-    if stage.isotropic:
-        isotropic = _isotropic_equations(points)
-        matrix = matrix + stage.isotropic * isotropic[:, :, :6]
-        slope = slope + stage.isotropic * isotropic[:, :, 6:]
-    values, vectors = np.linalg.eigh(change @ matrix @ change.transpose(0, 2, 1))  # (H, 6), (H, 6, 6)
-    # Undetermined motions stay as they are; noise would move them.
-    certain = (values > stage.weak * values[:, -1:]) & determined[:, None]
-    along_vectors = (vectors.transpose(0, 2, 1) @ (change @ slope))[..., 0] / np.where(certain, values, 1.0)
-    twist = (vectors @ np.where(certain, along_vectors, 0.0)[..., None])[..., 0]  # (H, 6)
-    T = np.tile(np.eye(4), (len(sums), 1, 1))
-    T[:, :3, :3] = Rotation.from_rotvec(twist[:, 3:] / extent[:, None]).as_matrix()
-    T[:, :3, 3] = centre + twist[:, :3] - (T[:, :3, :3] @ centre[..., None])[..., 0]
-    T[~determined] = np.eye(4)
-    return _Steps(T, np.linalg.norm(twist, axis=1), determined)
-
-
-def _isotropic_equations(mean: Floats) -> Floats:
-    """Build matrix and right side (H, 6, 7) of point distances from mean products (H, 7, 7) of (1, point,
-    gap).
-    """
-    second, across = mean[:, 1:4, 1:4], mean[:, 1:4, 4:]
-    result = np.zeros((len(mean), 6, 7))
-    result[:, :3, :3] = np.eye(3)
-    result[:, 3:, :3] = -minus_cross(mean[:, 0, 1:4])
-    result[:, :3, 3:6] = result[:, 3:, :3].transpose(0, 2, 1)
-    result[:, 3:, 3:6] = np.trace(second, axis1=1, axis2=2)[:, None, None] * np.eye(3) - second
-    result[:, :3, 6] = mean[:, 0, 4:]
-    result[:, 3:, 6] = (across - across.transpose(0, 2, 1))[:, (1, 2, 0), (2, 0, 1)]
-    return result

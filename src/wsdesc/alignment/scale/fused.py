@@ -55,10 +55,16 @@ def _sum_products(
     place = (tl.full((QUERIES,), 1.0, tl.float64), px, py, pz)
     for a in tl.static_range(8):
         for b in tl.static_range(8):
-            tl.store(out + 8 * a + b, tl.sum(weight * response[a] * response[b], 0))
+            if b <= a:
+                value = tl.sum(weight * response[a] * response[b], 0)
+                tl.store(out + 8 * a + b, value)
+                tl.store(out + 8 * b + a, value)
     for a in tl.static_range(4):
         for b in tl.static_range(4):
-            tl.store(out + 64 + 4 * a + b, tl.sum(weight * place[a] * place[b], 0))
+            if b <= a:
+                value = tl.sum(weight * place[a] * place[b], 0)
+                tl.store(out + 64 + 4 * a + b, value)
+                tl.store(out + 64 + 4 * b + a, value)
     for a in tl.static_range(7):
         for b in tl.static_range(7):
             tl.store(out + 80 + 7 * a + b, tl.sum(weight * at_source[a] * at_target[b], 0))

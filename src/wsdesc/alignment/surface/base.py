@@ -19,6 +19,8 @@ SAMPLE_NEIGHBOURS = 4  # nearest points of the sample that tell whether a measur
 SHARPNESS = 16  # power of the cosine between normals of one direction: weight 1/2 at 17°
 MIN_FREQUENCY = 0.02  # rarer directions are noise and get no larger weight
 
+HASH_FACTOR = 0x9E3779B97F4A7C15
+
 _SAMPLE_STEPS = 8  # the cells of `sample_order` are 2⁻⁸ … 2⁻⁷ of the scan's size: few hold two points
 
 Backend = Literal["cpu", "cuda"]
@@ -68,18 +70,22 @@ class Surface(Protocol):
         """(S,) weights of the sample, sum 1, that give each direction of normals the same influence."""
 
 
+def cell_size(size: float) -> float:
+    """Return the side of the cells of `sample_order` for a scan of a size; a power of 2 seldom changes."""
+    return math.ldexp(1.0, math.frexp(size)[1] - _SAMPLE_STEPS) if size > 0 else 1.0
+
+
 def sample_order(points: Floats) -> NDArray[np.intp]:
     """Order points (N, 3) at random, by a hash of their positions: the first ones are a sample.
 
     Noise moves few points to another place in this order, and so do points that are added or left out.
     """
-    size = float(np.sqrt(points.var(axis=0).sum()))
-    step = math.ldexp(1.0, math.frexp(size)[1] - _SAMPLE_STEPS) if size > 0 else 1.0  # coarse: seldom changes
+    step = cell_size(float(np.sqrt(points.var(axis=0).sum())))
     # Surfaces often pass through the origin: half a step keeps them off the borders of cells.
     cells = np.floor(points / step + 0.5).astype(np.int64).view(np.uint64)
     keys = np.zeros(len(points), np.uint64)
     for axis in range(3):
-        keys = (keys ^ cells[:, axis]) * np.uint64(0x9E3779B97F4A7C15)
+        keys = (keys ^ cells[:, axis]) * np.uint64(HASH_FACTOR)
         keys ^= keys >> np.uint64(32)
     return np.argsort(keys, kind="stable")
 

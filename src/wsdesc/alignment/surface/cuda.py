@@ -14,11 +14,15 @@ import torch
 from torch import Tensor
 
 from wsdesc.alignment.surface.base import (
+    COARSE_SIZE,
+    HASH_FACTOR,
     MIN_FREQUENCY,
+    REFERENCE_SIZE,
     SAMPLE_NEIGHBOURS,
+    SAMPLE_SIZE,
     SHARPNESS,
     Backend,
-    choose_samples,
+    cell_size,
 )
 from wsdesc.cloud.nearest import k_nearest, nearest
 from wsdesc.cloud.neighbours import NeighbourGrid, check_points
@@ -49,10 +53,7 @@ class CudaSurface:
         points = points.detach().double()
         rows = fit_planes(grid, points)
         normals = rows[:, 3:6]
-        samples = choose_samples(points.cpu().numpy())
-        sample, coarse, reference = (
-            torch.from_numpy(np.concatenate(samples)).to(points.device).split([len(x) for x in samples])
-        )
+        sample, coarse, reference = choose_samples(points)
         weights = _direction_weights(normals[sample], normals[reference])
         return cls(points, rows, sample, coarse, weights)
 
@@ -127,6 +128,19 @@ def poses_and_inverses(poses: Floats, surface: CudaSurface) -> tuple[Tensor, Ten
     """Return poses T_b_a (H, 4, 4) and their inverses T_a_b on the surface's device."""
     T_b_a, T_a_b = torch.from_numpy(np.stack([poses, inverse(poses)])).to(surface.points.device)
     return T_b_a, T_a_b
+
+
+def choose_samples(points: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Choose the samples of points (N, 3) float64 as `base.choose_samples`."""
+    size = float(points.var(0, correction=0).sum().sqrt().cpu())
+    cells = (points / cell_size(size) + 0.5).floor().long()
+    keys = torch.zeros_like(cells[:, 0])
+    for axis in range(3):
+        keys = (keys ^ cells[:, axis]) * (HASH_FACTOR - 2**64)  # as a signed number; products wrap around
+        keys = keys ^ ((keys >> 32) & 0xFFFFFFFF)
+    order = torch.sort(keys ^ -(2**63), stable=True).indices  # the order of unsigned numbers
+    sample = order[:SAMPLE_SIZE].sort().values
+    return sample, torch.searchsorted(sample, order[:COARSE_SIZE].sort().values), order[:REFERENCE_SIZE]
 
 
 def fit_planes(grid: NeighbourGrid, points: Tensor) -> Tensor:

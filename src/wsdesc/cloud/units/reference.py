@@ -28,8 +28,8 @@ def extent(points: Tensor, sample: np.ndarray) -> float:
     points = points[torch.from_numpy(sample).to(points.device)].double()
     points = points - _quantile(points, 0.5)
     surface = points
-    for _ in range(2):  # the first grid fits the points, the second fits the surface
-        middle = _quantile(surface, 0.5)
+    for step in range(2):  # the first grid fits the points, the second fits the surface
+        middle = _quantile(surface, 0.5) if step else torch.zeros_like(points[0])
         distances = (surface - middle).norm(dim=1)
         radius = float(distances.kthvalue(math.ceil(0.8 * (len(surface) - 1)) + 1).values)
         if len(surface) < 8 or not radius > 0:
