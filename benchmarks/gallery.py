@@ -35,7 +35,7 @@ from benchmarks.reconstruct import (
     true_poses,
     write_shuffled,
 )
-from wsdesc import Reconstruction, read_points
+from wsdesc import Reconstruction, __version__, read_points
 from wsdesc.core.geometry import transform
 from wsdesc.datasets.synthetic.floor import floor_scans
 from wsdesc.datasets.threedmatch import find_fragments
@@ -92,7 +92,12 @@ def run_scene(arguments: argparse.Namespace) -> None:
     continued = (model / "journal.jsonl").exists()
     truth = write_shuffled(shuffled, SCENES[arguments.scene][2](arguments.data), SEED)
     done = run(shuffled, model, arguments.jobs)
-    record = measure(truth, done) | {"continued": continued, "jobs": arguments.jobs, "machine": machine()}
+    record = measure(truth, done) | {
+        "continued": continued,
+        "jobs": arguments.jobs,
+        "machine": machine(),
+        "version": __version__,
+    }
     draw(truth, done.result, folder / f"{arguments.scene}.png")
     (folder / "record.json").write_text(json.dumps(record, indent=1))
     print(json.dumps(record))
@@ -172,7 +177,7 @@ def write_page(arguments: argparse.Namespace) -> None:
         "| scene | scans placed | frames | accepted edges, wrong | rotation error | position error | time |"
     ]
     rows.append("|---|---|---|---|---|---|---|")
-    sections, machines, continued = [], set(), False
+    sections, machines, versions, continued = [], set(), set(), False
     for name, (title, unit, _) in SCENES.items():
         file = arguments.work / name / "record.json"
         if not file.exists():
@@ -181,6 +186,7 @@ def write_page(arguments: argparse.Namespace) -> None:
         record = json.loads(file.read_text())
         shutil.copyfile(arguments.work / name / f"{name}.png", images / f"{name}.png")
         machines.add(str(record["machine"]))
+        versions.add(str(record.get("version", "0.5.0")))
         continued |= record["continued"]
         sections += section(name, title, record)
         rows.append(row(name, unit, record))
@@ -188,7 +194,8 @@ def write_page(arguments: argparse.Namespace) -> None:
     lines.append(
         "Errors: median and largest of the scans of the largest frame, after that frame was aligned with the "
         "known poses. Time: of the whole command on a machine that ran other work at the same time, "
-        f"{', '.join(sorted(machines))}; core seconds hardly depend on that."
+        f"{', '.join(sorted(machines))}; core seconds hardly depend on that. "
+        f"Version {', '.join(sorted(versions))}."
     )
     if continued:
         lines.append("\\* The run was stopped and continued; the time is that of the last part.")
