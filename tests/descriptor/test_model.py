@@ -301,5 +301,5 @@ def test_network_without_gradients_equals_that_with_gradients_on_gpu(width: floa
     voxels = torch.rand(5, 16, 16, 16, generator=torch.Generator().manual_seed(0)).cuda()
     expected = net(voxels).detach()
     with torch.no_grad():
-        torch.testing.assert_close(net(voxels), expected, rtol=0, atol=1e-5)
+        torch.testing.assert_close(net(voxels), expected, rtol=0, atol=1e-3)  # convolutions in TF32
         assert torch.equal(net(voxels), net(voxels))

@@ -1,11 +1,11 @@
-"""Eigenvalues of a symmetric 3 × 3 matrix within triton kernels, by Jacobi rotations as in `core.eigen`."""
+"""Small matrices within triton kernels, float64: eigenvectors of a symmetric one, nearest rotation."""
 
 from __future__ import annotations
 
 import triton
 import triton.language as tl
 
-SWEEPS = tl.constexpr(6)  # over the three pairs of axes; the error falls quadratically
+_SWEEPS = tl.constexpr(6)  # of Jacobi rotations over the three pairs of axes; the error falls quadratically
 
 
 @triton.jit
@@ -24,19 +24,76 @@ def _rotate(ii, jj, ij, ik, jk, ix, iy, iz, jx, jy, jz):
 
 
 @triton.jit
-def smallest_axis(xx, yy, zz, xy, xz, yz):
-    """Return the eigenvalues of a matrix, ascending, and the eigenvector of the smallest, float64."""
+def _diagonalise(xx, yy, zz, xy, xz, yz):
+    """Return the eigenvalues of a symmetric matrix and three eigenvectors, as `core.eigen`, not sorted."""
     zero = xx * 0
     one = zero + 1
     ax, ay, az, bx, by, bz, cx, cy, cz = one, zero, zero, zero, one, zero, zero, zero, one
-    for _ in range(SWEEPS):
+    for _ in range(_SWEEPS):
         xx, yy, xy, xz, yz, ax, ay, az, bx, by, bz = _rotate(xx, yy, xy, xz, yz, ax, ay, az, bx, by, bz)
         xx, zz, xz, xy, yz, ax, ay, az, cx, cy, cz = _rotate(xx, zz, xz, xy, yz, ax, ay, az, cx, cy, cz)
         yy, zz, yz, xy, xz, bx, by, bz, cx, cy, cz = _rotate(yy, zz, yz, xy, xz, bx, by, bz, cx, cy, cz)
+    return xx, yy, zz, ax, ay, az, bx, by, bz, cx, cy, cz
+
+
+@triton.jit
+def _choose(first, second, ax, ay, az, bx, by, bz, cx, cy, cz):
+    """Return one of three vectors: the first, else the second, else the third."""
+    return (
+        tl.where(first, ax, tl.where(second, bx, cx)),
+        tl.where(first, ay, tl.where(second, by, cy)),
+        tl.where(first, az, tl.where(second, bz, cz)),
+    )
+
+
+@triton.jit
+def smallest_axis(xx, yy, zz, xy, xz, yz):
+    """Return the eigenvalues of a symmetric matrix, ascending, and the eigenvector of the smallest."""
+    xx, yy, zz, ax, ay, az, bx, by, bz, cx, cy, cz = _diagonalise(xx, yy, zz, xy, xz, yz)
     low, high = tl.minimum(tl.minimum(xx, yy), zz), tl.maximum(tl.maximum(xx, yy), zz)
     middle = tl.maximum(tl.minimum(xx, yy), tl.minimum(tl.maximum(xx, yy), zz))
-    first, second = xx == low, yy == low
-    nx = tl.where(first, ax, tl.where(second, bx, cx))
-    ny = tl.where(first, ay, tl.where(second, by, cy))
-    nz = tl.where(first, az, tl.where(second, bz, cz))
-    return low, middle, high, nx, ny, nz
+    x, y, z = _choose(xx == low, yy == low, ax, ay, az, bx, by, bz, cx, cy, cz)
+    return low, middle, high, x, y, z
+
+
+@triton.jit
+def _unit(x, y, z):
+    """Return a vector divided by its length, and the length."""
+    length = tl.sqrt(x * x + y * y + z * z)
+    divisor = tl.where(length > 0, length, 1.0)
+    return x / divisor, y / divisor, z / divisor, length
+
+
+@triton.jit
+def nearest_rotation(a, b, c, d, e, f, g, h, i):
+    """Return the rotation (rows) with the largest trace of Rᵀ · matrix, and the middle singular value.
+
+    The matrix has the rows (a, b, c), (d, e, f), (g, h, i). A small multiple of the identity decides
+    rotations that it does not determine.
+    """
+    size = tl.sqrt(a * a + b * b + c * c + d * d + e * e + f * f + g * g + h * h + i * i)
+    bias = 1e-13 * tl.where(size > 0, size, 1.0)
+    a, e, i = a + bias, e + bias, i + bias
+    xx, yy, zz, px, py, pz, qx, qy, qz, rx, ry, rz = _diagonalise(
+        a * a + d * d + g * g, b * b + e * e + h * h, c * c + f * f + i * i,
+        a * b + d * e + g * h, a * c + d * f + g * i, b * c + e * f + h * i,
+    )  # fmt: skip
+    low, high = tl.minimum(tl.minimum(xx, yy), zz), tl.maximum(tl.maximum(xx, yy), zz)
+    is_low = xx == low
+    wx, wy, wz = _choose(is_low, yy == low, px, py, pz, qx, qy, qz, rx, ry, rz)
+    # Of equal eigenvalues, the vector of the largest is another one than that of the smallest.
+    ux, uy, uz = _choose((xx == high) & (is_low == 0), yy == high, px, py, pz, qx, qy, qz, rx, ry, rz)
+    vx, vy, vz = wy * uz - wz * uy, wz * ux - wx * uz, wx * uy - wy * ux
+    # u, v, w are the axes on the right side; their images, made orthonormal, are those on the left side.
+    kx, ky, kz, _first = _unit(a * ux + b * uy + c * uz, d * ux + e * uy + f * uz, g * ux + h * uy + i * uz)
+    lx, ly, lz = a * vx + b * vy + c * vz, d * vx + e * vy + f * vz, g * vx + h * vy + i * vz
+    along = lx * kx + ly * ky + lz * kz
+    lx, ly, lz, middle = _unit(lx - along * kx, ly - along * ky, lz - along * kz)
+    mx, my, mz = ky * lz - kz * ly, kz * lx - kx * lz, kx * ly - ky * lx
+    wx, wy, wz = uy * vz - uz * vy, uz * vx - ux * vz, ux * vy - uy * vx
+    return (
+        kx * ux + lx * vx + mx * wx, kx * uy + lx * vy + mx * wy, kx * uz + lx * vz + mx * wz,
+        ky * ux + ly * vx + my * wx, ky * uy + ly * vy + my * wy, ky * uz + ly * vz + my * wz,
+        kz * ux + lz * vx + mz * wx, kz * uy + lz * vy + mz * wy, kz * uz + lz * vz + mz * wz,
+        middle,
+    )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Consensus on a GPU: all matches, cliques and poses at once, in plain torch.
+"""Consensus on a GPU: all matches, cliques and poses at once, in triton kernels or in plain torch.
 
 The steps are those of the CPU. Comparisons with a threshold are in float32, fits in float64. Poses equal
 those of the CPU up to rounding and ties between cliques.
@@ -28,6 +28,7 @@ from wsdesc.alignment.hypotheses import (
 )
 from wsdesc.alignment.rigid import rigid_from_moments
 from wsdesc.cloud.nearest import squared_distances
+from wsdesc.core.devices import has_triton
 
 _VOTES_AT_ONCE = 1 << 22  # residuals, to limit memory
 _CHECK_INTERVAL = 8  # steps between two checks whether any clique still grows
@@ -73,6 +74,11 @@ def _clique_poses(
     common = edge.float() @ edge.float()
     rank_value = (common - 0.5 * stretch).masked_fill_(~edge, -torch.inf)
     value, partners = rank_value.topk(min(MAX_PARTNERS, len(p)))  # (M, C)
+    if p.is_cuda and has_triton():
+        from wsdesc.alignment.consensus import fused
+
+        poses, votes = fused.fit_cliques(p, q, w, edge, stretch, partners, value > -torch.inf, threshold)
+        return poses[_choose_fused(poses, votes, votes >= 0, p, q, threshold, count, allow)]
     members = _cliques(edge, stretch, partners, value > -torch.inf)  # (M, C)
 
     sizes = 1 + members.sum(1)
@@ -171,18 +177,47 @@ def _best_distinct(
         return []
     poses, votes = _refit(poses, p, q, weights, threshold)
     inliers = _squared_residuals(poses, p, q) <= threshold * threshold  # (S, M)
-    enough = ((inliers & (weights > 0)).sum(1) >= 3).cpu().numpy()
+    enough = (inliers & (weights > 0)).sum(1) >= 3
+    if p.is_cuda and has_triton():
+        chosen = _choose_fused(poses, votes, enough, p, q, threshold, count, allow)
+        rows = zip(poses[chosen].cpu(), inliers[chosen].cpu(), votes[chosen].tolist(), strict=True)
+        return [Hypothesis(*row) for row in rows]
     poses, votes, inliers = poses.cpu(), votes.cpu(), inliers.cpu()
     order = np.argsort(-votes.numpy(), kind="stable")
-    order = order[enough[order]]
+    order = order[enough.cpu().numpy()[order]]
     order = order if allow is None else order[allow(poses.numpy()[order])]
     mean_p, mean_q = (x.mean(0)[:, None].cpu().numpy() for x in (p, q))
     order = order[distinct(poses.numpy()[order], mean_p, mean_q, threshold, count)]
     return [Hypothesis(poses[k], inliers[k], float(votes[k])) for k in order]
 
 
+def _choose_fused(
+    poses: Tensor,
+    votes: Tensor,
+    valid: Tensor,
+    p: Tensor,
+    q: Tensor,
+    threshold: float,
+    count: int,
+    allow: Filter | None,
+) -> Tensor:
+    """Choose the indices of at most `count` distinct valid poses (S, 4, 4), most votes first, by a kernel."""
+    from wsdesc.alignment.consensus import fused
+
+    if allow is not None:
+        valid = valid & torch.from_numpy(allow(poses.cpu().numpy())).to(p.device)
+    order = votes.argsort(descending=True, stable=True)
+    means = torch.stack([p.mean(0), q.mean(0)])
+    chosen = fused.choose_distinct(poses[order], valid[order], means, threshold, count)
+    return order[chosen[chosen >= 0]]
+
+
 def _refit(poses: Tensor, p: Tensor, q: Tensor, weights: Tensor, threshold: float) -> tuple[Tensor, Tensor]:
     """See `hypotheses._refit`."""
+    if p.is_cuda and has_triton():
+        from wsdesc.alignment.consensus import fused
+
+        return fused.refit(poses, p, q, weights, threshold)
     best, best_votes = poses, torch.full_like(poses[:, 0, 0], -torch.inf)
     for step in range(MAX_REFITS + 1):
         squared = _squared_residuals(poses, p, q)
