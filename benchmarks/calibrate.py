@@ -27,9 +27,12 @@ from wsdesc.alignment.scale import RelativeScale
 from wsdesc.evaluation.reliability import reliability, reliability_bins
 from wsdesc.registration.result import SUCCESS
 
-MAX_ROTATION, MAX_TRANSLATION = 5.0, 0.3  # errors of a correct pose: degrees and model metres
+MAX_ROTATION, MAX_TRANSLATION = 5.0, 0.2  # errors of a correct pose: degrees and model metres
 KNOTS = (0.02, 0.2, 0.4, 0.6, 0.8, 0.98)  # quantiles of a feature between which its function is linear
-VIOLATIONS = (-4.0, -3.0, -2.5, -2.0, -1.5, -0.7)  # the same of the violation; most correct poses have none
+VIOLATIONS = {  # the same of violations; most correct poses have none
+    "violation": (-4.0, -3.0, -2.5, -2.0, -1.5, -0.7),
+    "dense_violation": (-4.5, -3.7, -3.0, -2.3, -1.7, -0.8),
+}
 REGULARISATION = 6.0  # of the log odds that a feature adds over its range, in units of a pair
 SCHEDULE = (0, 1, 2)  # rounds of `judge` that `wsdesc.register` makes
 MIN_OVERLAP = 0.1  # least overlap of pairs that count as overlapping
@@ -137,7 +140,7 @@ def fit(groups: list[Group]) -> ConfidenceModel:
 
 
 def _knots(name: str, column: np.ndarray) -> np.ndarray:
-    at = np.array(VIOLATIONS) if name == "violation" else np.nanquantile(column, KNOTS)
+    at = np.array(VIOLATIONS[name]) if name in VIOLATIONS else np.nanquantile(column, KNOTS)
     return np.asarray(at + np.arange(len(at)) * 1e-4)  # a quantile may repeat where many values are equal
 
 

@@ -6,7 +6,7 @@
 Each synthetic courtyard is scanned from several positions by one spinning LiDAR with 16 to 128 lines. The
 pairs with a true overlap of 0.1 to 0.3 are registered in the rounds of `wsdesc.register`: with given
 viewpoints, with the viewpoints that were detected, and without any. Writes the judged poses in the format of
-`judge`, and prints a table for the shipped confidence: the share of right poses (off by less than 5° and 12
+`judge`, and prints a table for the shipped confidence: the share of right poses (off by less than 5° and 8
 resolutions) and the precision and recall of `success`.
 """
 

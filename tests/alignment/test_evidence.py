@@ -17,10 +17,17 @@ def pose_score(**changes):
     return PoseScore(*shares, rmse_plane=0.01, rmse_point=0.02, misfit=0.004)._replace(**changes)
 
 
-def evidence(inliers=150, votes=100.0, free_space: FreeSpace | None = None, **changes):
+def evidence(
+    inliers=150,
+    votes=100.0,
+    free_space: FreeSpace | None = None,
+    dense_free_space: FreeSpace | None = None,
+    **changes,
+):
     degeneracy = Degeneracy(None, 0.2, np.zeros((0, 6)), None)
+    seen = {"free_space": free_space, "dense_free_space": dense_free_space}
     score = pose_score(**changes)
-    return Evidence.of(score, degeneracy, inliers=inliers, matches=2000, votes=votes, free_space=free_space)
+    return Evidence.of(score, degeneracy, inliers=inliers, matches=2000, votes=votes, **seen)
 
 
 def feature(name, *candidates):
@@ -37,7 +44,7 @@ def test_swapping_the_scans_keeps_the_evidence():
 
 def test_a_single_pose_has_no_relative_features():
     relative = [feature(name, evidence()) for name in FEATURES if name.startswith("relative")]
-    assert len(relative) == 7
+    assert len(relative) == 8
     assert np.isnan(relative).all()
 
 
@@ -63,6 +70,17 @@ def test_violations_of_free_space_are_compared():
     assert feature("relative_violation", seen(500), seen(50)) == pytest.approx(1.0)
     assert feature("relative_violation", seen(0), seen(5)) == 0.0  # both are noise
     assert math.isnan(feature("relative_violation", seen(500), evidence()))
+
+
+def test_of_all_points_smaller_shares_count():
+    def seen(violating):
+        counts = ViewCounts(in_view=20_000, at_surface=9_970 - violating, violating=violating)
+        return evidence(dense_free_space=FreeSpace(counts))
+
+    assert feature("dense_violation", seen(10)) == pytest.approx(-3)
+    assert feature("dense_violation", seen(0)) < -4
+    assert feature("relative_dense_violation", seen(20), seen(2)) == pytest.approx(1.0)
+    assert math.isnan(feature("dense_violation", evidence()))
 
 
 def test_only_comparable_poses_are_compared_by_their_misfit():

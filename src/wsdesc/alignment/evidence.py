@@ -16,7 +16,8 @@ from wsdesc.core.geometry import Floats
 COMPARABLE = 0.2  # relative score from which on another pose of the pair is compared by its misfit
 _MARGIN = 0.005  # shares closer to 0 or 1 do not change the log odds
 _MAX_RATIO = 30.0  # of two figures
-_LEAST_VIOLATION = 1e-3  # smaller shares of points in free space are noise
+_LEAST_VIOLATION = 1e-3  # smaller shares of points in free space are noise,
+_LEAST_DENSE_VIOLATION = 2e-4  # and smaller shares of all points
 
 
 class Evidence(NamedTuple):
@@ -98,6 +99,8 @@ FEATURES = {
     "relative_misfit": -1,
     "violation": -1,
     "relative_violation": -1,
+    "dense_violation": -1,
+    "relative_dense_violation": -1,
 }
 
 
@@ -125,16 +128,16 @@ def _features(k: int, candidates: Sequence[Evidence]) -> list[float]:
         _log_ratio(own.detail_similarity, [other.detail_similarity for other in others]),
         -_log_ratio(1 / max(own.misfit, 1e-12), [1 / max(misfit, 1e-12) for misfit in comparable]),
         math.nan if own.violation is None else math.log10(max(own.violation, 1e-4)),
-        _relative_violation(own, others),
+        _relative(own.violation, [other.violation for other in others], _LEAST_VIOLATION),
+        math.nan if own.dense_violation is None else math.log10(max(own.dense_violation, 3e-5)),
+        _relative(own.dense_violation, [other.dense_violation for other in others], _LEAST_DENSE_VIOLATION),
     ]
 
 
-def _relative_violation(own: Evidence, others: Sequence[Evidence]) -> float:
-    """Return the decimal logarithm of the violation over the least of the other poses; NaN if unknown."""
-    violations = [other.violation for other in others if other.violation is not None]
-    if own.violation is None or not violations:
-        return math.nan
-    return math.log10(max(own.violation, _LEAST_VIOLATION) / max(min(violations), _LEAST_VIOLATION))
+def _relative(own: float | None, others: Sequence[float | None], least: float) -> float:
+    """Return the decimal logarithm of a violation over the least of the other poses; NaN if unknown."""
+    known = [other for other in others if other is not None]
+    return math.nan if own is None or not known else math.log10(max(own, least) / max(min(known), least))
 
 
 def _log_odds(share: float) -> float:
