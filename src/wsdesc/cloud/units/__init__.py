@@ -4,9 +4,7 @@ The working resolution is twice the spacing of the points, limited to between 1/
 is about 0.025 for a scan of part of a room in metres, and 25 for the same scan in millimetres. The details of
 a scene are in proportion to its extent, so the extent limits the resolution of very dense and very sparse
 scans. The numbers were chosen on pairs of indoor fragments: as they are, up to ten times denser, and thinned
-to a tenth. The median pairs have resolutions of 0.026, 0.021 and 0.033 m. It is never finer than the
-spacing. With half of it, fewer of the pairs thinned to 700 points are registered (10 of 14 instead of 11),
-and shapes of 717 points are refined to 0.8° instead of 0.6° (n = 12).
+to a tenth. The median pairs have resolutions of 0.026, 0.021 and 0.033 m.
 
 Limits: the extent is that of the scanned part. A scan of a corner gets a finer resolution than a scan of the
 whole room (down to 0.015 m for the smallest of those fragments). So measure all scans that will be aligned in
@@ -30,7 +28,7 @@ INDOOR_RESOLUTION = 0.025  # metres: the working resolution for which the unit i
 
 _SPACINGS = 2.0  # working resolution in spacings,
 _FINEST, _COARSEST = 1 / 90, 1 / 55  # limited to these shares of the extent,
-_MIN_SPACINGS = 1.0  # but never finer than the spacing: descriptors and normals need neighbours
+_MIN_SPACINGS = 0.5  # but never finer than this many spacings: the descriptor needs neighbours
 _DIGITS = 3  # of the resolution: noise of the coordinates then seldom changes it and with it all voxels
 _UNIT_RATIO = 30.0  # ratio of two extents from which on the scans cannot have the same unit
 
