@@ -12,6 +12,7 @@ import pytest
 from simulated_models import (
     NO_RETRY,
     RESOLUTION,
+    check_poses,
     describe_scan,
     find_places,
     make_model,
@@ -333,7 +334,7 @@ def test_damaged_models_and_other_versions_are_refused(scan, tmp_path, monkeypat
 
 def test_broken_files_are_named_and_the_rest_is_added(scan, tmp_path, monkeypatch):
     monkeypatch.undo()
-    for task in (describe_scan, register_pair):
+    for task in (describe_scan, register_pair, check_poses):
         monkeypatch.setattr(f"wsdesc.reconstruction.runner.{task.__name__}", task)
     monkeypatch.setattr("wsdesc.reconstruction.assembly.find_places", find_places)
     model = make(scan, [1, 2, 3], tmp_path / "model")
@@ -416,7 +417,7 @@ def test_addition_that_stops_at_any_write_continues(scan, tmp_path, monkeypatch)
 def test_folder_with_broken_files_and_duplicates(scan, tmp_path, monkeypatch):
     """Of 60 files, two are broken, one is empty and one is a copy; the others are placed."""
     monkeypatch.undo()
-    for task in (describe_scan, register_pair):
+    for task in (describe_scan, register_pair, check_poses):
         monkeypatch.setattr(f"wsdesc.reconstruction.runner.{task.__name__}", task)
     monkeypatch.setattr("wsdesc.reconstruction.assembly.find_places", find_places)
     files = [scan(k) for k in range(60)]
