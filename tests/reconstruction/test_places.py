@@ -11,6 +11,7 @@ from wsdesc.descriptor.description import describe
 from wsdesc.matching.mutual import mutual_matches
 from wsdesc.reconstruction.jobs import DescribeJob, DescribeSettings, HashedScan
 from wsdesc.reconstruction.pair_selection import (
+    NEIGHBOURS_WEIGHT,
     RegisteredPair,
     add_neighbours_of_neighbours,
     best_pairs,
@@ -81,9 +82,9 @@ def test_scores_choose_from_the_shortlist():
 def test_pairs_with_a_common_partner_are_raised():
     scores = {(0, 1): 40.0, (1, 2): 30.0, (0, 3): 20.0, (0, 9): 1.0}
     raised = add_neighbours_of_neighbours(scores)
-    assert raised[0, 2] == 0.5 * 30  # through 1; the pair itself has no score
+    assert raised[0, 2] == NEIGHBOURS_WEIGHT * 30  # through 1; the pair itself has no score
     assert raised[0, 1] == 40
-    assert raised[1, 3] == 0.5 * 20
+    assert raised[1, 3] == NEIGHBOURS_WEIGHT * 20
     assert add_neighbours_of_neighbours({}) == {}
 
 
