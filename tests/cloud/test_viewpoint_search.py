@@ -27,7 +27,7 @@ def test_viewpoint_of_a_moved_scan():
 
 @pytest.mark.slow
 def test_viewpoint_of_a_scan_that_is_not_thinned():
-    points = moved(site_scans("courtyard", 52, 1, sensor="terrestrial")[0].points.astype(np.float64))
+    points = moved(site_scans("courtyard", 52, 1)[0].points.astype(np.float64))
     assert np.linalg.norm(search_viewpoint(points) - SHIFT) < 0.3
 
 
