@@ -9,7 +9,7 @@ import torch
 from wsdesc.alignment.scale import fit_similarity
 from wsdesc.alignment.surface import CpuSurface, CudaSurface, Surface
 from wsdesc.alignment.verify import verify
-from wsdesc.registration.scale_search import STEP, STEPS, ScaleHypothesis, _distinct, rank, scaled_surface
+from wsdesc.registration.scale_search import STEP, STEPS, ScaleHypothesis, _distinct, rank
 
 RESOLUTION = 0.025
 
@@ -36,7 +36,7 @@ def test_scaled_surface_is_the_surface_of_scaled_points(make):
     points, target = box_corner(0), make(box_corner(1))
     pose = np.eye(4)[None]
     expected = verify(make(points), target, pose, 2 * RESOLUTION)[0]
-    scaled = scaled_surface(make(points / 1.25), 1.25)
+    scaled = make(points / 1.25).scaled(1.25)
     found = verify(scaled, target, pose, 2 * RESOLUTION)[0]
     assert found.overlap_source == pytest.approx(expected.overlap_source, abs=0.02)
     assert found.rmse_plane == pytest.approx(expected.rmse_plane, abs=1e-3)
@@ -53,8 +53,7 @@ def test_a_tiny_source_ranks_below_the_right_one(make):
     target = make(box_corner(1))
     pose = np.eye(4)[None]
     right, tiny = (
-        verify(scaled_surface(make(box_corner(0)), factor), target, pose, 2 * RESOLUTION)[0]
-        for factor in (1.0, 0.1)
+        verify(make(box_corner(0)).scaled(factor), target, pose, 2 * RESOLUTION)[0] for factor in (1.0, 0.1)
     )
     assert tiny.overlap_source > 0.5
     assert rank(tiny) < 0.3 * rank(right)

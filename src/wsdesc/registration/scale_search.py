@@ -15,12 +15,11 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from scipy.spatial import cKDTree
 
 from wsdesc.alignment.consensus import consensus
 from wsdesc.alignment.refine import OVERLAP_DISTANCE
 from wsdesc.alignment.scale import fit_similarity
-from wsdesc.alignment.surface import CpuSurface, CudaSurface, Surface, make_surface
+from wsdesc.alignment.surface import Surface, make_surface
 from wsdesc.alignment.verify import PoseScore, score_hypothesis, verify
 from wsdesc.cloud.clean import Cleaned
 from wsdesc.cloud.sampling import voxel_downsample
@@ -154,7 +153,7 @@ def _propose(p: Description, q: Description, source: Surface, target: Surface, s
         if proposed:
             matrices = np.stack([hypothesis.T_target_source.numpy() for hypothesis in proposed])
             distance = 2 * OVERLAP_DISTANCE * INDOOR_RESOLUTION
-            scores = verify(scaled_surface(source, factor), target, matrices, distance)
+            scores = verify(source.scaled(factor), target, matrices, distance)
             poses += [_Pose(rank(s), step, factor, T) for s, T in zip(scores, matrices, strict=True)]
     return poses
 
@@ -165,12 +164,12 @@ def _refined(
     """Refine a pose as a similarity, and rank it again."""
     assert source is not None  # the pose was proposed on it
     total = factors[pose.step] * pose.factor
-    scaled = scaled_surface(source, pose.factor)
+    scaled = source.scaled(pose.factor)
     fit = fit_similarity(scaled, target, pose.T_target_source, INDOOR_RESOLUTION, STAGES)
     if fit is None:
         return ScaleHypothesis(total, 0.0)
     T, factor = split_similarity(fit.S_target_source)
-    scaled = scaled_surface(source, pose.factor * factor)
+    scaled = source.scaled(pose.factor * factor)
     (score,) = verify(scaled, target, T[None], OVERLAP_DISTANCE * INDOOR_RESOLUTION)
     return ScaleHypothesis(total * factor, rank(score))
 
@@ -188,12 +187,3 @@ def _thinned(cloud: Cleaned, resolution: float, device: str) -> Cleaned:
     """Return a scan with one point per voxel and without free space, which the search does not use."""
     points = voxel_downsample(torch.from_numpy(cloud.points).to(device), resolution)
     return replace(cloud, points=points.cpu().numpy(), viewpoint=None)
-
-
-def scaled_surface(surface: Surface, factor: float) -> Surface:
-    """Return a surface whose points are multiplied by a factor; normals and the sample stay."""
-    if isinstance(surface, CpuSurface):
-        points = factor * surface.points
-        return replace(surface, points=points, tree=cKDTree(points))
-    assert isinstance(surface, CudaSurface)
-    return replace(surface, points=factor * surface.points)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -68,6 +68,9 @@ class Surface(Protocol):
     @property
     def direction_weights(self) -> Any:
         """(S,) weights of the sample, sum 1, that give each direction of normals the same influence."""
+
+    def scaled(self, factor: float) -> Self:
+        """Return the surface with points that are multiplied by a factor; normals and the sample stay."""
 
 
 def cell_size(size: float) -> float:

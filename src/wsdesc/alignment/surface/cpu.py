@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple, Self
 
@@ -58,6 +58,11 @@ class CpuSurface:
         grid = NearestGrid.of(points, _spacing(points, tree))
         neighbours = near[:, 1 : 1 + SAMPLE_NEIGHBOURS].copy()
         return cls(points, normals, curvature, neighbours, tree, grid, sample, coarse, weights)
+
+    def scaled(self, factor: float) -> Self:
+        """Return the surface with points that are multiplied by a factor; normals and the sample stay."""
+        points = factor * self.points
+        return replace(self, points=points, tree=cKDTree(points), grid=self.grid.scaled(factor))
 
     def nearest(self, points: Floats, max_distance: float) -> tuple[Floats, NDArray[np.intp]]:
         """Find the nearest point of the surface of each of `points` (M, 3), nearer than `max_distance`.

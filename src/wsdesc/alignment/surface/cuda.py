@@ -5,7 +5,7 @@ Sums are in float64, which costs little at this size. Only the search for neares
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Self
 
@@ -56,6 +56,11 @@ class CudaSurface:
         sample, coarse, reference = choose_samples(points)
         weights = _direction_weights(normals[sample], normals[reference])
         return cls(points, rows, sample, coarse, weights)
+
+    def scaled(self, factor: float) -> Self:
+        """Return the surface with points that are multiplied by a factor; normals and the sample stay."""
+        points = factor * self.points
+        return replace(self, points=points, rows=torch.cat([points, self.rows[:, 3:]], dim=1))
 
     @cached_property
     def search_points(self) -> Tensor:

@@ -51,6 +51,10 @@ class NearestGrid(NamedTuple):
         rings = _empty_rings(counts.reshape(X, Y, Z) > 0)
         return cls(np.ascontiguousarray(points[order]), order, low, size, starts, rings)
 
+    def scaled(self, factor: float) -> Self:
+        """Return the grid of points that are multiplied by a factor."""
+        return self._replace(points=factor * self.points, low=factor * self.low, size=factor * self.size)
+
     @property
     def reach(self) -> float:
         """Largest distance of a query."""
