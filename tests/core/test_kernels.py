@@ -23,7 +23,9 @@ from wsdesc.descriptor.voxelize import voxelize
 
 FRAMES = """
 import torch
+from wsdesc.core import kernels
 from wsdesc.descriptor.lrf import local_frames
+kernels._NOTICE_SECONDS = 0.1
 points = torch.rand(200, 3, generator=torch.Generator().manual_seed(0)) * torch.tensor([0.3, 0.3, 0.1])
 frames = local_frames(points, points[:5])
 print(round(float(frames.frames.square().sum()), 3), int(frames.reliable.sum()))

@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from time import perf_counter
 from typing import Any, cast
 
 import numba
@@ -26,7 +27,7 @@ from wsdesc.core.kernel_cache import cache_folder, compile_lock, kernel_folder
 
 logger = logging.getLogger(__name__)
 
-_NOTICE_SECONDS = 1.5  # compile time after which a notice is logged
+_NOTICE_SECONDS = 1.5  # compile time of a process after which a notice is logged
 
 
 def _redirect_triton_cache() -> None:
@@ -66,15 +67,25 @@ def _log_notice() -> None:
 class _CompileListener(event.Listener):  # type: ignore[misc]  # numba has no types
     """Starts a timer for the notice when numba starts to compile; loading from the cache starts none."""
 
+    seconds = 0.0  # of compiling so far, by all listeners
+
     def __init__(self) -> None:
-        self.timer = threading.Timer(_NOTICE_SECONDS, _log_notice)
+        self.timer = threading.Timer(max(_NOTICE_SECONDS - self.seconds, 0.0), _log_notice)
+        self.begin: float | None = None
 
     def on_start(self, event: Any) -> None:
-        if self.timer.ident is None:
+        if self.begin is None:
+            self.begin = perf_counter()
             self.timer.start()
 
     def on_end(self, event: Any) -> None:
-        """Do nothing: compilations nest, and the caller cancels the timer after the outermost one."""
+        """Do nothing: compilations nest, and the caller calls `stop` after the outermost one."""
+
+    def stop(self) -> None:
+        """Stop the timer and add the time since it was started."""
+        self.timer.cancel()
+        if self.begin is not None:
+            _CompileListener.seconds += perf_counter() - self.begin
 
 
 def _kind(argument: Any) -> Any:
@@ -119,7 +130,7 @@ class Kernel:
                     with event.install_listener("numba:compile", listener), compile_lock(self.name):
                         self.compiled.compile(signature)
                 finally:
-                    listener.timer.cancel()
+                    listener.stop()
                 self._ready.add(kinds)
         return cast(Callable[..., Any], self.compiled)
 
