@@ -218,7 +218,7 @@ def _measure_evidence(local: NDArray[np.float32], direction: float, growth: floa
         places = [(sign * step * axis).astype(np.float32) for axis in np.eye(3) for sign in (1, -1)]
         shares = [_hidden_share(local, place, cells, *buffers)[0] for place in places]
         ratios.append(float((np.median(shares) + _PRIOR) / (hidden + _PRIOR)))
-    uneven = [_unevenness(local, place) for place in (np.zeros(3, np.float32), *places)]
+    uneven = [unevenness(local, place) for place in (np.zeros(3, np.float32), *places)]
     return Evidence(hidden, (ratios[0], ratios[1]), min(uneven[1:]) / uneven[0], direction, growth)
 
 
@@ -233,20 +233,29 @@ def _hidden_share(
 
     The buffers `nearest`, all infinite, and `counts`, all 0, are left as they were.
     """
-    shared, hidden, filled = _count_hidden(points, place, cells, nearest, counts)
+    shared, hidden, filled, _ = count_hidden(points, place, cells, nearest, counts)
     return hidden / max(shared, 1), filled
 
 
 @kernel(types="float32[:, ::1], float32[::1], int64, float32[::1], int32[::1]")
-def _count_hidden(points, place, cells, nearest, counts):  # type: ignore[no-untyped-def]
+def count_hidden(points, place, cells, nearest, counts):  # type: ignore[no-untyped-def]
+    """Count points that share a direction cell, those of them behind others, and filled cells.
+
+    Also returns the length of the mean direction of the filled cells, 0 if they lie all around. The buffers
+    are left as they were; see `_hidden_share`.
+    """
     number, ranges = np.empty(len(points), np.int32), np.zeros(len(points), np.float32)
-    filled = 0
+    filled, sum_x, sum_y, sum_z = 0, 0.0, 0.0, 0.0
     for k in range(len(points)):
         x, y, z = points[k, 0] - place[0], points[k, 1] - place[1], points[k, 2] - place[2]
         ranges[k] = math.sqrt(x * x + y * y + z * z)
         if ranges[k] > 0:
             cell = number[k] = cell_of(x, y, z, cells)
-            filled += counts[cell] == 0
+            if counts[cell] == 0:
+                filled += 1
+                sum_x += x / ranges[k]
+                sum_y += y / ranges[k]
+                sum_z += z / ranges[k]
             counts[cell] += 1
             nearest[cell] = min(nearest[cell], ranges[k])
     shared = hidden = 0
@@ -257,19 +266,21 @@ def _count_hidden(points, place, cells, nearest, counts):  # type: ignore[no-unt
     for k in range(len(points)):  # clearing all cells would take longer
         if ranges[k] > 0:
             nearest[number[k]], counts[number[k]] = np.inf, 0
-    return shared, hidden, filled
+    return shared, hidden, filled, math.sqrt(sum_x**2 + sum_y**2 + sum_z**2) / max(filled, 1)
 
 
-def _unevenness(points: NDArray[np.float32], place: NDArray[np.float32]) -> float:
+def unevenness(
+    points: NDArray[np.float32], place: NDArray[np.float32], cells: int = _EVENNESS_CELLS
+) -> float:
     """Measure how unevenly the directions from a place are distributed; 1 if all filled cells are equal."""
-    counts = np.zeros(6 * _EVENNESS_CELLS**2, np.int64)
-    count_cells(points, place, _EVENNESS_CELLS, counts)
+    counts = np.zeros(6 * cells**2, np.int64)
+    _count_cells(points, place, cells, counts)
     filled = counts[counts > 0]
     return float(np.square(filled).mean() / np.square(filled.mean()))
 
 
 @kernel(types="float32[:, ::1], float32[::1], int64, int64[::1]")
-def count_cells(points, place, cells, counts):  # type: ignore[no-untyped-def]
+def _count_cells(points, place, cells, counts):  # type: ignore[no-untyped-def]
     """Count the points in each direction cell, seen from a place."""
     for k in range(len(points)):
         x, y, z = points[k, 0] - place[0], points[k, 1] - place[1], points[k, 2] - place[2]

@@ -17,15 +17,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from wsdesc.cloud.range_image import cell_of
-from wsdesc.cloud.viewpoint import count_cells, detect_viewpoint
-from wsdesc.core.kernels import kernel
+from wsdesc.cloud.viewpoint import count_hidden, detect_viewpoint, unevenness
 
 _POINTS = 30_000  # sample of the scan
 _TRIES = 12  # random displacements of a place in a step
 _SHRINK = 0.6  # of the displacements from step to step
 _LOPSIDED = 0.1  # share of hidden points that a mean direction of length 1 counts as
-_BEHIND, _BEHIND_MEDIAN = 1.1, 0.02  # as in `wsdesc.cloud.viewpoint`
 
 
 class _Level(NamedTuple):
@@ -80,10 +77,7 @@ def _most_even(points: NDArray[np.float32], places: list[Place], rng: np.random.
     sample, cells = points[: _EVEN.points], _EVEN.cells
 
     def cost(place: Place) -> float:
-        counts = np.zeros(6 * cells**2, np.int64)
-        count_cells(sample, place.astype(np.float32), cells, counts)
-        filled = counts[counts > 0]
-        return float(np.square(filled).mean() / np.square(filled.mean()))
+        return unevenness(sample, place.astype(np.float32), cells)
 
     return _improve(cost, places, _EVEN, rng)
 
@@ -100,7 +94,7 @@ def _least_hidden(points: NDArray[np.float32], places: list[Place], rng: np.rand
             cells: int = cells,
             buffers: tuple[Any, Any] = (nearest, counts),
         ) -> float:
-            hidden, shared, length = _measure(sample, place.astype(np.float32), cells, *buffers)
+            shared, hidden, _, length = count_hidden(sample, place.astype(np.float32), cells, *buffers)
             return float(hidden / max(shared, 1) + _LOPSIDED * length)
 
         places = _improve(cost, places, level, rng)
@@ -117,31 +111,3 @@ def _improve(cost: Cost, places: list[Place], level: _Level, rng: np.random.Gene
             moved.append(min([(value, k, place), *((cost(t), k, t) for t in tries)], key=lambda m: m[0]))
         best = sorted(moved, key=lambda m: m[:2])
     return [place for *_, place in best[: level.kept]]
-
-
-@kernel
-def _measure(points, place, cells, nearest, counts):  # type: ignore[no-untyped-def]
-    """Count hidden points and points that share a cell; measure the mean direction of the filled cells."""
-    number, ranges = np.empty(len(points), np.int32), np.zeros(len(points), np.float32)
-    filled, sums = 0, np.zeros(3, np.float32)
-    for k in range(len(points)):
-        x, y, z = points[k, 0] - place[0], points[k, 1] - place[1], points[k, 2] - place[2]
-        ranges[k] = np.sqrt(x * x + y * y + z * z)
-        if ranges[k] > 0:
-            cell = number[k] = cell_of(x, y, z, cells)
-            if counts[cell] == 0:
-                filled += 1
-                sums[0] += x / ranges[k]
-                sums[1] += y / ranges[k]
-                sums[2] += z / ranges[k]
-            counts[cell] += 1
-            nearest[cell] = min(nearest[cell], ranges[k])
-    shared = hidden = 0
-    for k in range(len(points)):
-        if ranges[k] > 0 and counts[number[k]] > 1:
-            shared += 1
-            hidden += ranges[k] > _BEHIND * nearest[number[k]] + _BEHIND_MEDIAN
-    for k in range(len(points)):  # clearing all cells would take longer
-        if ranges[k] > 0:
-            nearest[number[k]], counts[number[k]] = np.inf, 0
-    return hidden, shared, np.sqrt(np.sum(sums * sums)) / max(filled, 1)

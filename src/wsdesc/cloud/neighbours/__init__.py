@@ -121,16 +121,8 @@ def build_plainly(points: Tensor) -> NeighbourGrid:
     points = points[order].contiguous()
     rounding = 8 * torch.finfo(points.dtype).eps * points.abs().max()
     exact = points.double()
-    leaf_centres, leaf_radii = enclosing_balls(exact, torch.zeros_like(exact[:, 0]))
-    branch_centres, branch_radii = enclosing_balls(leaf_centres, leaf_radii)
-    return NeighbourGrid(
-        points,
-        order,
-        leaf_centres.to(points.dtype),
-        leaf_radii.to(points.dtype) + rounding,
-        branch_centres.to(points.dtype),
-        branch_radii.to(points.dtype) + 2 * rounding,
-    )
+    leaves = enclosing_balls(exact, torch.zeros_like(exact[:, 0]))
+    return _grid_of_balls(points, order, leaves, enclosing_balls(*leaves), rounding)
 
 
 def build_on_cuda(points: Tensor) -> NeighbourGrid:
@@ -141,15 +133,25 @@ def build_on_cuda(points: Tensor) -> NeighbourGrid:
     order = torch.sort(cuda.morton_keys(points.contiguous(), low, high), stable=True).indices
     points = points[order]
     rounding = 8 * torch.finfo(points.dtype).eps * torch.maximum(-low, high).max()
-    leaf_centres, leaf_radii = cuda.enclosing_balls(points, None)
-    branch_centres, branch_radii = cuda.enclosing_balls(leaf_centres, leaf_radii)
+    leaves = cuda.enclosing_balls(points, None)
+    return _grid_of_balls(points, order, leaves, cuda.enclosing_balls(*leaves), rounding)
+
+
+def _grid_of_balls(
+    points: Tensor,
+    order: Tensor,
+    leaves: tuple[Tensor, Tensor],
+    branches: tuple[Tensor, Tensor],
+    rounding: Tensor,
+) -> NeighbourGrid:
+    """Round the centres and radii of balls to the number type of the points; radii grow by the rounding."""
     return NeighbourGrid(
         points,
         order,
-        leaf_centres.to(points.dtype),
-        leaf_radii.to(points.dtype) + rounding,
-        branch_centres.to(points.dtype),
-        branch_radii.to(points.dtype) + 2 * rounding,
+        leaves[0].to(points.dtype),
+        leaves[1].to(points.dtype) + rounding,
+        branches[0].to(points.dtype),
+        branches[1].to(points.dtype) + 2 * rounding,
     )
 
 
