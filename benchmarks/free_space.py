@@ -38,7 +38,7 @@ from wsdesc.alignment.surface import Surface, make_surface
 from wsdesc.cloud.range_image import RangeImage
 from wsdesc.cloud.sampling import voxel_downsample
 from wsdesc.cloud.units import INDOOR_RESOLUTION, measure
-from wsdesc.cloud.viewpoint import detect_viewpoint
+from wsdesc.cloud.viewpoint_detection import detect_viewpoint
 from wsdesc.core.geometry import Floats, inverse
 from wsdesc.datasets.synthetic.scanning import SyntheticScan
 from wsdesc.datasets.synthetic.sites import SITES, SUITABLE

@@ -9,7 +9,8 @@ from scipy.spatial.transform import Rotation
 from wsdesc.cloud.clean import clean_cloud
 from wsdesc.cloud.cloud import Cloud
 from wsdesc.cloud.files import read_cloud
-from wsdesc.cloud.viewpoint import Viewpoint, check_viewpoint, detect_viewpoint
+from wsdesc.cloud.viewpoint import Viewpoint, check_viewpoint
+from wsdesc.cloud.viewpoint_detection import detect_viewpoint
 from wsdesc.core.errors import InputError
 from wsdesc.datasets.synthetic import room_scans
 from wsdesc.datasets.synthetic.floor import floor_scans

@@ -97,10 +97,7 @@ class RoundRunner:
         )  # fmt: skip
         radius = self.options.orientation_radius
         begin = start if radius is None else with_orientation(start, radius, self.folder)
-        old, first = (
-            files.full if self.plan.distill_steps and files.full is not None else files.fast
-            for files in (start, begin)
-        )
+        old, first = (files.to_teach(self.plan.distill_steps > 0) for files in (start, begin))
         teaching = Teaching(
             self.folder, self.options, self.plan, self.device, self.scans, self.pool, self.timer
         )

@@ -21,6 +21,10 @@ class WeightFiles(NamedTuple):
     fast: Path  # what commands use
     full: Path | None  # teacher of the fast network; None if there is only one network
 
+    def to_teach(self, distil: bool) -> Path:
+        """Return the network that learns matches: the full one if the fast one is distilled from it."""
+        return self.full if distil and self.full is not None else self.fast
+
 
 def find_start(name_or_path: str) -> WeightFiles:
     """Find the weights to start from, and check that this version can read them.

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from wsdesc.cloud.viewpoint import count_hidden, detect_viewpoint, unevenness
+from wsdesc.cloud.viewpoint_detection import count_hidden, detect_viewpoint, unevenness
 
 _POINTS = 30_000  # sample of the scan
 _TRIES = 12  # random displacements of a place in a step

@@ -14,7 +14,7 @@ _MARGIN = 3.0  # resolutions in front of or behind the surface that the scanner 
 _BESIDE = 3.0  # resolutions between a point's direction and that of a measured point
 FREE, SEEN, HIDDEN, OUT_OF_VIEW = 1, 0, -1, 2  # states of a point
 _SIDES, _FAR = 32, 10.0  # directions from which an object is seen, and how far from it, in sizes
-_COVERING = 12  # points of an object in similar directions, of which the nearest ones hide the others
+_COVERING = 12  # points of an object in similar directions; the nearest of them hide the others
 
 
 class View:
