@@ -4,6 +4,7 @@
     python -m benchmarks.maps --kinds street --resolution 0.2
     python -m benchmarks.maps --kinds building --resolution 0.08
     python -m benchmarks.maps --processes 8 --cores 2     scan with 8 processes, build and locate on two cores
+    python -m benchmarks.maps --processes 8 --cores 2 --searchers 3     locate on three times two cores
 
 Synthetic streets and floors are scanned and put side by side, in geographic coordinates. The map is built of
 all scans but the last ones of each site, in a new process. These last scans, from other positions and with
@@ -181,8 +182,9 @@ def main(arguments: argparse.Namespace) -> None:
         processes = arguments.processes
         survey = make_survey(folder, arguments.points, arguments.queries, arguments.kinds, processes)
         _report("scanning", began)
+        everywhere = sorted(os.sched_getaffinity(0))
         if arguments.cores is not None:
-            os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: arguments.cores])
+            os.sched_setaffinity(0, everywhere[: arguments.cores])
             torch.set_num_threads(arguments.cores)
         command = [sys.executable, "-m", "wsdesc", "map", str(survey.scans), "-o", str(folder / "site.map")]
         start = time.perf_counter()
@@ -195,7 +197,7 @@ def main(arguments: argparse.Namespace) -> None:
         built = json.loads(done.stdout)
         gigabytes = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 2**20
         start = time.perf_counter()
-        opened = Map.open(folder / "site.map")
+        Map.open(folder / "site.map")
         open_seconds = time.perf_counter() - start
         print_machine()
         print_table(
@@ -210,14 +212,47 @@ def main(arguments: argparse.Namespace) -> None:
                 ("open", f"{open_seconds:.2f} s"),
             ]
         )
-        opened.locate(survey.queries[0][0])  # compiles kernels
-        results = []
         # Queries of both kinds are mixed, so that a time limit leaves out some of each.
-        for k in np.random.default_rng(0).permutation(len(survey.queries)):
-            if time.perf_counter() - began > arguments.seconds:
-                break
-            results.append(locate(opened, *survey.queries[k]))
+        queries = [survey.queries[k] for k in np.random.default_rng(0).permutation(len(survey.queries))]
+        end = time.time() + arguments.seconds - (time.perf_counter() - began)
+        results = _locate_all(folder / "site.map", queries, everywhere, arguments, end)
     print_queries(results)
+
+
+def _locate_all(
+    path: Path,
+    queries: list[tuple[Path, Floats | None]],
+    cores: list[int],
+    arguments: argparse.Namespace,
+    end: float,
+) -> list[Query]:
+    """Locate scans with several processes, each on its own cores, until a time (of `time.time`)."""
+    count = arguments.searchers
+    if count == 1:
+        return _locate_some(path, queries, None, end)
+    each = arguments.cores or max(1, len(cores) // count)
+    parts = [queries[k::count] for k in range(count)]
+    own = [[cores[(k * each + i) % len(cores)] for i in range(each)] for k in range(count)]
+    with ProcessPoolExecutor(count, get_context("spawn")) as pool:
+        done = pool.map(_locate_some, repeat(path), parts, own, repeat(end))
+        return [query for part in done for query in part]
+
+
+def _locate_some(
+    path: Path, queries: list[tuple[Path, Floats | None]], cores: list[int] | None, end: float
+) -> list[Query]:
+    """Locate scans one after the other, on these cores."""
+    if cores is not None:
+        os.sched_setaffinity(0, cores)
+        torch.set_num_threads(len(cores))
+    opened = Map.open(path)
+    opened.locate(queries[0][0])  # compiles kernels
+    results = []
+    for query in queries:
+        if time.time() > end:
+            break
+        results.append(locate(opened, *query))
+    return results
 
 
 def _report(step: str, start: float) -> None:
@@ -263,6 +298,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--resolution", type=float, default=RESOLUTION, help="of the map, in metres")
     parser.add_argument("--processes", type=int, default=1, help="processes that scan the sites")
     parser.add_argument("--cores", type=int, help="cores for building and locating (default: all)")
+    parser.add_argument("--searchers", type=int, default=1, help="processes that locate, on `cores` each")
     parser.add_argument("--seconds", type=float, default=np.inf, help="no queries after this time")
     parser.add_argument("--folder", type=Path, help="folder for temporary files; 1 GB for 40 million points")
     return parser

@@ -1,6 +1,8 @@
 """Measure what is gained if something about the pose is known beforehand.
 
     python -m benchmarks.priors [DATA] [--sets sites building kitchen train] [--pairs 40] [--seconds 300]
+    python -m benchmarks.priors DATA --pairs 40 --part 0 4 -o rows0.jsonl   every fourth pair
+    python -m benchmarks.priors --read rows*.jsonl                  tables of finished pairs
 
 Registers pairs of synthetic LiDAR sites and, of the folder DATA, pairs of `tls/building`, of
 `indoor/test/kitchen` with little overlap, and of `indoor/train`: without a prior, with right priors, and with
@@ -21,10 +23,11 @@ described at 300 and 1 200 keypoints: a third round would take most of the time.
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -79,22 +82,47 @@ class Row(NamedTuple):
 
 def main(arguments: argparse.Namespace) -> None:
     print_machine()
+    if arguments.read:
+        print_tables(line for path in arguments.read for line in path.read_text().splitlines())
+    else:
+        print_tables(_register_all(arguments))
+
+
+def _register_all(arguments: argparse.Namespace) -> Iterator[str]:
+    """Register pairs, append a line of JSON for each to the output file, and yield it."""
     began = time.perf_counter()
+    part, parts = arguments.part
     for name in arguments.sets:
         if name != "sites" and arguments.data is None:
             continue
-        rows: dict[str, list[Row]] = defaultdict(list)
         pairs = SETS[name](arguments.data, arguments.pairs, arguments.seed)
+        first = True
         for number, pair in enumerate(show_progress(pairs, name, arguments.pairs)):
-            if number == 0:
+            if number % parts != part:
+                continue
+            if first:
                 measure(pair, {})  # compiles kernels
+                first = False
             elif time.perf_counter() - began > arguments.seconds:
                 break
-            for prior, row in register_with_priors(pair, np.random.default_rng([arguments.seed, number])):
-                rows[prior].append(row)
-        if rows:
-            print(f"\n{name}, n = {len(rows['none'])}")
-            print_rows(table(rows))
+            rows = dict(register_with_priors(pair, np.random.default_rng([arguments.seed, number])))
+            line = json.dumps({"set": name, "pair": number, "rows": rows})
+            if arguments.output is not None:
+                with arguments.output.open("a") as file:
+                    file.write(line + "\n")
+            yield line
+
+
+def print_tables(lines: Iterable[str]) -> None:
+    """Print one table for each set of pairs."""
+    sets: dict[str, dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
+    for line in lines:
+        pair = json.loads(line)
+        for prior, row in pair["rows"].items():
+            sets[pair["set"]][prior].append(Row(*row))
+    for name, rows in sets.items():
+        print(f"\n{name}, n = {len(rows['none'])}")
+        print_rows(table(rows))
 
 
 def synthetic_pairs(data: Path | None, count: int, seed: int) -> Iterator[Pair]:
@@ -224,5 +252,10 @@ if __name__ == "__main__":
     parser.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS), help="sets of pairs")
     parser.add_argument("--pairs", type=int, default=8, help="pairs of each set")
     parser.add_argument("--seconds", type=float, default=np.inf, help="no pairs after this time")
+    parser.add_argument(
+        "--part", type=int, nargs=2, default=(0, 1), help="number of the part, and of all parts"
+    )
+    parser.add_argument("-o", "--output", type=Path, help="file (.jsonl) to which pairs are appended")
+    parser.add_argument("--read", type=Path, nargs="+", help="files of finished pairs")
     parser.add_argument("--seed", type=int, default=0)
     sys.exit(run_command(parser, main))
