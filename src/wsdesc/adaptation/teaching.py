@@ -27,7 +27,6 @@ from wsdesc.learning.self_training import MatchProposer
 logger = logging.getLogger(__name__)
 
 SUPPORT_RATE = 0.2  # learning rate of the support, relative to the network's
-COMPILED_STEPS = 600  # fewer steps are done before the compiler is
 _PROBED_STEPS = 3
 
 
@@ -116,7 +115,7 @@ class Teaching:
                 "support_learning_rate": SUPPORT_RATE * o.learning_rate,
                 "cooldown": 0.8,
                 "checkpoint_minutes": 1.0,
-                "compile": steps >= COMPILED_STEPS and descriptor.layers == "paper",
+                "compile": False,  # the compiler takes longer than it saves
                 "seed": o.seed,
             }
         )

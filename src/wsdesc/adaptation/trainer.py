@@ -5,14 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from wsdesc.cloud.neighbours import NeighbourGrid
-from wsdesc.descriptor.model import DescriptorInput
-from wsdesc.learning.identity_cache import IdentityCache
 from wsdesc.learning.match_trainer import MatchTrainer, rows_in_grid
-from wsdesc.learning.options import TrainOptions
 from wsdesc.learning.trainer import PreparedPair
-
-_CACHED_SCANS = 1024
 
 
 class UnmatchedPair(PreparedPair):
@@ -23,14 +17,10 @@ class AdaptTrainer(MatchTrainer):
     """Train on matches where a pair has some, by the weakly supervised loss where it has none.
 
     A step draws always the same number of keypoints: fewer matches are drawn repeatedly, and the loss
-    excludes equal positions. On CUDA, the frames of all points of a cloud are computed once.
+    excludes equal positions.
     """
 
     term_names = ("matches", "rigidity")
-
-    def __init__(self, options: TrainOptions, device: torch.device | str = "cpu") -> None:
-        super().__init__(options, device)
-        self._frames = IdentityCache(self._compute_frames, _CACHED_SCANS)
 
     @torch.no_grad()
     def prepare(  # type: ignore[override]  # matches are one argument more
@@ -46,11 +36,7 @@ class AdaptTrainer(MatchTrainer):
         for cloud, indices in zip((p, q), drawn, strict=True):
             grid = self._grids.get(cloud)
             rows = rows_in_grid(grid)[indices.to(self.device)]
-            if self._on_cuda:
-                frames = self._frames.get(grid)[rows]
-                prepared.append(DescriptorInput(None, grid, grid.points[rows], frames))
-            else:
-                prepared.append(self.model.prepare_grid(grid, grid.points[rows]))
+            prepared.append(self.prepare_rows(grid, rows))
         return PreparedPair(*prepared) if len(matches) else UnmatchedPair(*prepared)
 
     def gradients(self, pairs: list[PreparedPair]) -> Tensor:
@@ -74,12 +60,6 @@ class AdaptTrainer(MatchTrainer):
             loss, valid, none = loss.detach(), valid.detach(), torch.zeros_like(valid)
             rows.append(torch.stack([loss, *((loss, none) if matched else (none, loss)), valid]))
         return torch.stack(rows)
-
-    def _compute_frames(self, grid: NeighbourGrid) -> Tensor:
-        """Compute the frames (N, 3, 3) of all points; no weights change them."""
-        frames = torch.cat([self.model.prepare_grid(grid, part).frames for part in grid.points.split(8192)])
-        torch.cuda.current_stream(self.device).synchronize()  # another stream may read the frames next
-        return frames
 
 
 def _draw(available: int, count: int, generator: torch.Generator) -> Tensor:

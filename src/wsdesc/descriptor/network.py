@@ -71,9 +71,9 @@ def _convolve(convolution: nn.Module, x: Tensor) -> Tensor:
     """Apply a convolution to (K, C, h, h, h).
 
     The normalization after it removes its bias, which takes a fifth of the network's time on CUDA. So it is
-    left out where no gradient is needed.
+    left out there, and has no gradient.
     """
-    if torch.is_grad_enabled() or not x.is_cuda:
+    if not x.is_cuda:
         features: Tensor = convolution(x)
         return features
     assert isinstance(convolution, nn.Conv3d)
@@ -84,13 +84,14 @@ def _instance_norm_relu(x: Tensor) -> Tensor:
     """Apply instance normalization without parameters, then ReLU, to (K, C, h, h, h).
 
     This equals `nn.InstanceNorm3d`. Computing it from first and second moments takes half the time on a CPU,
-    and a fifth in a compiled kernel, which is used where no gradient is needed; on CUDA in a triton kernel.
+    and a fifth in a compiled kernel, which is used where no gradient is needed. On CUDA a triton kernel does
+    both.
     """
     if not (x.requires_grad or x.is_cuda) and x.is_contiguous(memory_format=torch.channels_last_3d):
         rows = x.permute(0, 2, 3, 4, 1).flatten(1, 3).numpy()  # (K, h³, C), the same memory
         run_in_chunks(_normalize_in_place, len(rows), rows, chunk=32)
         return x
-    if x.is_cuda and not (x.requires_grad or torch.compiler.is_compiling()) and has_triton():
+    if x.is_cuda and not torch.compiler.is_compiling() and has_triton():
         from wsdesc.descriptor import instance_norm
 
         if instance_norm.fits(x):

@@ -196,7 +196,7 @@ class Distiller(Trainer):
         for cloud in (p, q):
             grid = self.grid(cloud, generator)
             sampled = random_sample(len(cloud), self.options.keypoints, generator).to(self.device)
-            prepared.append(self.model.prepare_grid(grid, grid.points[sampled]))
+            prepared.append(self.prepare_rows(grid, sampled))
         return PreparedPair(*prepared)
 
     def gradients(self, pairs: list[PreparedPair]) -> Tensor:

@@ -14,9 +14,11 @@ from wsdesc.core.rng import random_rotation
 from wsdesc.descriptor.model import DescriptorInput, WSDesc
 from wsdesc.descriptor.support import UniversalSupport
 from wsdesc.learning import distributed
-from wsdesc.learning.identity_cache import cached_grids
+from wsdesc.learning.identity_cache import IdentityCache, cached_grids
 from wsdesc.learning.losses import RigidityLoss
 from wsdesc.learning.options import TrainOptions
+
+_CACHED_SCANS = 1024
 
 
 class PreparedPair(NamedTuple):
@@ -56,6 +58,7 @@ class Trainer:
         self.loss = RigidityLoss(**options.loss.model_dump())
         self.optimizers = self._make_optimizers()
         self._grids = cached_grids(self.device)
+        self._frames = IdentityCache(self._compute_frames, _CACHED_SCANS)
         self._compute_terms = torch.compile(self._terms) if self._compiles else self._terms
 
     def load_start(self, start: WSDesc) -> None:
@@ -116,6 +119,21 @@ class Trainer:
             cloud = cloud.to(self.device, non_blocking=True)
             return NeighbourGrid.of(cloud @ random_rotation(generator).to(cloud))
         return self._grids.get(cloud)
+
+    def prepare_rows(self, grid: NeighbourGrid, rows: Tensor) -> DescriptorInput:
+        """Prepare the points at rows (K,) of a grid as keypoints.
+
+        On CUDA, the frames of all points of a cached grid are computed once.
+        """
+        if not self._on_cuda or self.options.rotate:
+            return self.model.prepare_grid(grid, grid.points[rows])
+        return DescriptorInput(None, grid, grid.points[rows], self._frames.get(grid)[rows])
+
+    def _compute_frames(self, grid: NeighbourGrid) -> Tensor:
+        """Compute the frames (N, 3, 3) of all points; no weights change them."""
+        frames = torch.cat([self.model.prepare_grid(grid, part).frames for part in grid.points.split(8192)])
+        torch.cuda.current_stream(self.device).synchronize()  # another stream may read the frames next
+        return frames
 
     def step(self, pairs: list[PreparedPair]) -> StepResult:
         """Update the weights by the mean gradient over `pairs` and over those of other processes."""
