@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.spatial import cKDTree
 
 from wsdesc.alignment.information import find_degeneracy
 from wsdesc.alignment.refine import OVERLAP_DISTANCE, RefinedPose, evaluate
@@ -16,17 +17,18 @@ from wsdesc.core.geometry import Floats, transform
 from wsdesc.finding.evidence import MIN_CONDITIONING, Evidence, confidences
 from wsdesc.finding.hypotheses import SAME_ANGLE, SAME_DISTANCE, propose, suppress
 from wsdesc.finding.improve import improve
-from wsdesc.finding.pair_features import Votes
-from wsdesc.finding.prepare import SearchCloud, SearchObject
-from wsdesc.finding.verify import CONTACT, contact_shares, measure, quick_features, rank
+from wsdesc.finding.prepare import SearchObject, SearchScene
+from wsdesc.finding.surfels import Surfels
+from wsdesc.finding.verify import contact_shares, measure, quick_features, rank
 from wsdesc.finding.view import View
 
-_PROPOSED = 5  # times as many hypotheses are proposed as verified
-_FEW_POINTS, _QUICK_POINTS, _POINTS = 40, 120, 500  # of the object, for more and more certain hypotheses
-_IMPROVED = 12  # times as many hypotheses are improved as refined
-_ROUGH_DISTANCES = (6.0, 5.0, 4.0)  # resolutions: contacts of the steps of all hypotheses
+_QUICK_POINTS, _POINTS = 64, 500  # of the object, for more and more certain hypotheses
+_IMPROVED = 16  # times as many hypotheses are improved as refined
+_ROUGH_DISTANCES = (5.0, 4.0, 3.0)  # resolutions: contacts of the steps of all hypotheses
+_VERIFIED = 8  # times as many hypotheses are compared with each other as verified
 _JOINED = 0.3  # object radii between poses that are refined in one part of the scene
 _MARGIN = 10.0  # resolutions around the object that belong to its part of the scene
+_COVER = 3.0  # resolutions between points of an object in two poses that cover each other
 _SAME_SHARE = 0.35  # of an object's points in contact with those of another instance: both are one
 _FINE_DISTANCES = (4.0, 3.0, 2.0, *[1.5] * 8)  # resolutions: contacts of the steps of the refinement
 _MIN_PART = 20  # points of a part of the scene
@@ -43,35 +45,37 @@ class Candidate:
 
 
 def find_candidates(
-    thing: SearchObject, scene: SearchCloud, view: View | None, *, hypotheses: int, refined: int
+    thing: SearchObject, scene: SearchScene, view: View | None, *, hypotheses: int, refined: int
 ) -> list[Candidate]:
     """Propose poses, verify them, and refine the best; most probable first. Several may be of one place."""
-    proposed = propose(thing, scene, _PROPOSED * hypotheses)
+    proposed = propose(thing, scene)
     if len(proposed.votes) == 0:
         return []
-    proposed = _promising(thing, scene, proposed, hypotheses)
-    sample = _sample(thing, _QUICK_POINTS)
-    poses = improve(thing, scene, proposed.poses, sample, _ROUGH_DISTANCES)
-    scores = rank(quick_features(thing, scene, view, poses, sample), improved=False)
+    few = _sample(thing, _QUICK_POINTS)
+    poses = improve(thing, scene.surfels, proposed.poses, few, _ROUGH_DISTANCES)
+    shares = contact_shares(thing, scene.surfels, poses, few)
+    best = np.argsort(-shares, kind="stable")[: _VERIFIED * hypotheses]
+    poses, votes = poses[best], proposed.votes[best]
+    kept = suppress(shares[best], agreeing_pairs(thing, poses), hypotheses)
+    poses, votes = poses[kept], votes[kept]
+    scores = rank(
+        quick_features(thing, scene, scene.surfels, view, poses, _sample(thing, 2 * _QUICK_POINTS)),
+        improved=False,
+    )
     best = np.argsort(-scores, kind="stable")[: _IMPROVED * refined]
-    poses = improve(thing, scene, poses[best], _sample(thing, 2 * _QUICK_POINTS))
-    scores = rank(quick_features(thing, scene, view, poses, _sample(thing, _POINTS)))
-    kept = suppress(scores, _agreeing_pairs(thing, poses), refined)
-    results = _refine(thing, scene, poses[kept])
-    votes = (proposed.votes[best] / proposed.votes.max())[kept]
-    return _with_evidence(thing, scene, view, results, votes)
+    poses, votes = poses[best], votes[best]
+    poses = improve(thing, scene.surfels, poses, _sample(thing, 4 * _QUICK_POINTS))
+    scores = rank(quick_features(thing, scene, scene.surfels, view, poses, _sample(thing, _POINTS)))
+    kept = suppress(scores, agreeing_pairs(thing, poses), refined)
+    part = _part(thing, scene, poses[kept])
+    results = _refine(thing, scene, part, poses[kept])
+    return _with_evidence(thing, scene, part, view, results, votes[kept] / proposed.votes.max())
 
 
-def _promising(thing: SearchObject, scene: SearchCloud, proposed: Votes, count: int) -> Votes:
-    """Choose `count` hypotheses: half of them by votes, the others by contacts with the scene."""
-    half = count // 2
-    others = proposed.poses[half:]
-    if len(others) <= count - half:
-        return proposed
-    shares = contact_shares(thing, scene, others, _sample(thing, _FEW_POINTS), _ROUGH_DISTANCES[0])
-    by_contacts = half + np.argsort(-shares, kind="stable")[: count - half]
-    chosen = np.concatenate([np.arange(half), by_contacts])
-    return Votes(proposed.poses[chosen], proposed.votes[chosen])
+def _part(thing: SearchObject, scene: SearchScene, poses: Floats) -> Surfels:
+    """Return the scene around an object in these poses."""
+    centres = transform(thing.centre[None], poses)[:, 0]
+    return scene.around(centres, thing.radius + _MARGIN * INDOOR_RESOLUTION)
 
 
 def _sample(thing: SearchObject, count: int) -> NDArray[np.int64]:
@@ -79,18 +83,18 @@ def _sample(thing: SearchObject, count: int) -> NDArray[np.int64]:
     return thing.coarse[:: max(1, round(len(thing.coarse) / count))]
 
 
-def _agreeing_pairs(thing: SearchObject, poses: Floats) -> NDArray[np.intp]:
+def agreeing_pairs(thing: SearchObject, poses: Floats) -> NDArray[np.intp]:
     """List the pairs (P, 2) of poses that are nearly the same."""
     centres = transform(thing.centre[None], poses)[:, 0]
-    near = np.linalg.norm(centres[:, None] - centres, axis=-1) < SAME_DISTANCE * thing.diameter / 2
+    pairs = cKDTree(centres).query_pairs(SAME_DISTANCE * thing.diameter, output_type="ndarray")
     R = poses[:, :3, :3]
-    near &= (np.einsum("aij,bij->ab", R, R) - 1) / 2 > np.cos(SAME_ANGLE / 2)
-    return np.argwhere(np.triu(near, 1))
+    cosine = (np.einsum("nij,nij->n", R[pairs[:, 0]], R[pairs[:, 1]]) - 1) / 2
+    return np.asarray(pairs[cosine > np.cos(SAME_ANGLE)])
 
 
-def _refine(thing: SearchObject, scene: SearchCloud, poses: Floats) -> list[RefinedPose]:
+def _refine(thing: SearchObject, scene: SearchScene, part: Surfels, poses: Floats) -> list[RefinedPose]:
     """Refine poses, and evaluate them with the scene around each, those of one place together."""
-    poses = improve(thing, scene, poses, thing.fine, _FINE_DISTANCES)
+    poses = improve(thing, part, poses, thing.fine, _FINE_DISTANCES)
     centres = transform(thing.centre[None], poses)[:, 0]
     results: list[RefinedPose | None] = [None] * len(poses)
     for k in range(len(poses)):
@@ -102,21 +106,26 @@ def _refine(thing: SearchObject, scene: SearchCloud, poses: Floats) -> list[Refi
             if results[j] is None and np.linalg.norm(centres[j] - centres[k]) < _JOINED * thing.radius
         ]
         reach = (1 + _JOINED) * thing.radius + _MARGIN * INDOOR_RESOLUTION
-        part = scene.points[scene.tree.query_ball_point(centres[k], reach)]
-        if len(part) < _MIN_PART:
-            part = scene.points
-        evaluated = evaluate(thing.surface, make_surface(part), poses[group], INDOOR_RESOLUTION)
+        near = scene.points[scene.tree.query_ball_point(centres[k], reach)]
+        if len(near) < _MIN_PART:
+            near = scene.points
+        evaluated = evaluate(thing.surface, make_surface(near), poses[group], INDOOR_RESOLUTION)
         for j, result in zip(group, evaluated, strict=True):
             results[j] = result
     return [result for result in results if result is not None]
 
 
 def _with_evidence(
-    thing: SearchObject, scene: SearchCloud, view: View | None, results: list[RefinedPose], votes: Floats
+    thing: SearchObject,
+    scene: SearchScene,
+    part: Surfels,
+    view: View | None,
+    results: list[RefinedPose],
+    votes: Floats,
 ) -> list[Candidate]:
     """Measure refined poses and compute their probabilities, most probable first."""
     poses = np.stack([result.T_target_source for result in results])
-    quick = quick_features(thing, scene, view, poses, thing.fine)
+    quick = quick_features(thing, scene, part, view, poses, thing.fine)
     scores = rank(quick)
     overlapping = overlapping_places(thing, poses)
     # No contacts determine the pose of a symmetric object. Its poses are right up to the symmetry.
@@ -124,7 +133,7 @@ def _with_evidence(
     least = MIN_CONDITIONING if _conditioning(itself) < MIN_CONDITIONING else 0.0
     evidence, visible = [], []
     for k, (result, figures) in enumerate(zip(results, quick, strict=True)):
-        measured = measure(thing, scene, view, result.T_target_source)
+        measured = measure(thing, scene, part, view, result.T_target_source)
         rivals = scores[overlapping[k] & (np.arange(len(poses)) != k)]
         score: PoseScore = result.score
         evidence.append(
@@ -162,7 +171,7 @@ def overlapping_places(thing: SearchObject, poses: Floats) -> NDArray[np.bool_]:
     for k, T in enumerate(poses):
         moved = transform(points, T)
         local = np.einsum("hji,hnj->hni", poses[:, :3, :3], moved[None] - poses[:, None, :3, 3])
-        distance, _ = thing.tree.query(local, distance_upper_bound=CONTACT * INDOOR_RESOLUTION)
+        distance, _ = thing.tree.query(local, distance_upper_bound=_COVER * INDOOR_RESOLUTION)
         shares[k] = np.isfinite(distance).mean(axis=1)
     return np.asarray(np.maximum(shares, shares.T) > _SAME_SHARE)
 

@@ -7,12 +7,11 @@ import math
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.spatial import cKDTree
 
 from wsdesc.cloud.neighbours import NeighbourGrid
 from wsdesc.core.geometry import Floats
 from wsdesc.finding.pair_features import SPACING, Votes, make_table, vote
-from wsdesc.finding.prepare import SearchCloud, SearchObject
+from wsdesc.finding.prepare import SearchObject, SearchScene
 
 MAX_REFERENCES = 20_000  # reference points in the scene
 _MIN_STRIDE = 2  # of the coarse points, at most every second is a reference point
@@ -20,17 +19,14 @@ _PER_OBJECT, _VISIBLE = 30, 0.4  # reference points on an object, and share of i
 _AT_ONCE = 2000  # reference points whose neighbours are in memory
 _REACH = 0.9  # diameters: radius around a reference point
 _FLAT = 0.95  # largest eigenvalue of the normals' moments from which on a neighbourhood is flat
-SAME_DISTANCE, SAME_ANGLE = 0.08, math.radians(20)  # diameters: poses closer than both agree
+SAME_DISTANCE, SAME_ANGLE = 0.04, math.radians(10)  # diameters: poses closer than both agree
 
 
-def propose(thing: SearchObject, scene: SearchCloud, limit: int) -> Votes:
-    """Propose distinct poses of the object, at most `limit`, most votes first.
-
-    The votes of a pose are those of all poses that agree with it.
-    """
+def propose(thing: SearchObject, scene: SearchScene) -> Votes:
+    """Propose poses of the object, several for each reference point of the scene."""
     size = thing.diameter
     table = make_table(thing.points[thing.coarse], thing.normals[thing.coarse], SPACING * size)
-    points, normals = scene.points[scene.coarse], scene.normals[scene.coarse]
+    points, normals = scene.surfels.points[scene.coarse], scene.surfels.normals[scene.coarse]
     if len(points) == 0:
         return Votes(np.empty((0, 4, 4)), np.empty(0))
     grid = NeighbourGrid.of(torch.from_numpy(points))
@@ -43,7 +39,8 @@ def propose(thing: SearchObject, scene: SearchCloud, limit: int) -> Votes:
         result = vote(table, points, normals, part, near.indices.numpy(), near.starts.numpy())
         poses.append(result.poses)
         votes.append(result.votes)
-    return _agreeing(np.concatenate(poses), np.concatenate(votes), thing, limit)
+    kept = np.concatenate(votes) > 0
+    return Votes(np.concatenate(poses)[kept], np.concatenate(votes)[kept])
 
 
 def _reference_points(
@@ -63,24 +60,6 @@ def _reference_points(
         bent[start : start + _AT_ONCE] = np.linalg.eigvalsh(moments)[:, 2] < _FLAT
     chosen = chosen[bent]
     return chosen[:: max(1, math.ceil(len(chosen) / MAX_REFERENCES))]
-
-
-def _agreeing(poses: Floats, votes: Floats, thing: SearchObject, limit: int) -> Votes:
-    """Add the votes of poses that agree, and keep the best one of each group."""
-    kept = votes > 0
-    poses, votes = poses[kept], votes[kept]
-    if len(poses) == 0:
-        return Votes(poses, votes)
-    R = poses[:, :3, :3]
-    centres = R @ thing.centre + poses[:, :3, 3]
-    distance, cosine = SAME_DISTANCE * thing.diameter, math.cos(SAME_ANGLE)
-    pairs = cKDTree(centres).query_pairs(distance, output_type="ndarray")
-    pairs = pairs[(np.einsum("nij,nij->n", R[pairs[:, 0]], R[pairs[:, 1]]) - 1) / 2 > cosine]
-    total = votes.copy()
-    np.add.at(total, pairs[:, 0], votes[pairs[:, 1]])
-    np.add.at(total, pairs[:, 1], votes[pairs[:, 0]])
-    best = suppress(total, pairs, limit)
-    return Votes(poses[best], total[best])
 
 
 def suppress(scores: Floats, pairs: NDArray[np.intp], limit: int) -> NDArray[np.int64]:

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.spatial.transform import Rotation
 
-from wsdesc.core.geometry import Floats, rotate, transform
-from wsdesc.finding.prepare import SearchCloud, SearchObject
-from wsdesc.finding.verify import contacts
+from wsdesc.cloud.units import INDOOR_RESOLUTION
+from wsdesc.core.geometry import Floats
+from wsdesc.core.kernels import inline, kernel, run_in_chunks
+from wsdesc.finding.prepare import SearchObject
+from wsdesc.finding.surfels import Surfels, touched_surfel
 
-_WEAK = 0.01  # eigenvalues below this share of the largest leave their motion as it is
+_WEAK = 0.01  # damping, as a share of the largest diagonal entry: motions without contacts stay as they are
 _FEWEST = 6  # contacts of a step
-_AT_ONCE = 100_000  # points of all poses that are in memory
 
 
 def improve(
     thing: SearchObject,
-    scene: SearchCloud,
+    surfels: Surfels,
     poses: Floats,
     sample: NDArray[np.int64],
-    distances: Sequence[float] = (5, 5, 4, 4, 3, 3, 2, 2),
+    distances: Sequence[float] = (4, 3, 3, 2, 2, 2),
 ) -> Floats:
     """Move poses (H, 4, 4) by point-to-plane steps of the points in contact.
 
@@ -31,47 +33,112 @@ def improve(
 
     Args:
         thing: The object.
-        scene: The scene.
+        surfels: The scene.
         poses: T_scene_object of each pose.
         sample: Points of the object that are used.
         distances: Largest distance of a contact in each step, in resolutions.
     """
-    chunk = max(1, _AT_ONCE // max(1, len(sample)))
-    improved = np.array(poses)
-    for start in range(0, len(poses), chunk):
-        part = improved[start : start + chunk]
-        for distance in distances:
-            part = _step(thing, scene, part, sample, distance)
-        improved[start : start + chunk] = part
+    improved = np.ascontiguousarray(poses, np.float64).copy()
+    steps = INDOOR_RESOLUTION * np.asarray(distances, np.float64)
+    run_in_chunks(
+        _improve, len(improved), improved, thing.points[sample], thing.normals[sample], steps, surfels.points,
+        surfels.normals, *surfels.lookup,
+    )  # fmt: skip
     return improved
 
 
-def _step(
-    thing: SearchObject, scene: SearchCloud, poses: Floats, sample: NDArray[np.int64], distance: float
-) -> Floats:
-    """Move each pose by one step. A pose with few contacts stays as it is."""
-    p = transform(thing.points[sample][None], poses)  # (H, S, 3)
-    turned = rotate(thing.normals[sample][None], poses)
-    partner, _, touching = contacts(scene, p.reshape(-1, 3), turned.reshape(-1, 3), distance)
-    weight = touching.reshape(p.shape[:2]).astype(np.float64)
-    count = weight.sum(axis=1)
-    q, normals = (x[partner].reshape(p.shape) for x in (scene.points, scene.normals))
-    centre = np.einsum("hs,hsi->hi", weight, p) / np.maximum(count, 1)[:, None]
-    arms = p - centre[:, None]
-    extent = np.sqrt(np.einsum("hs,hsi,hsi->h", weight, arms, arms, optimize=True) / np.maximum(count, 1))
-    extent = np.maximum(extent, 1e-9)
-    responses = np.concatenate([normals, np.cross(arms / extent[:, None, None], normals)], axis=2)
-    responses *= weight[..., None]  # (H, S, 6)
-    gaps = np.einsum("hsi,hsi->hs", q - p, normals)
-    values, vectors = np.linalg.eigh(responses.transpose(0, 2, 1) @ responses)
-    slope = np.einsum("hij,hsi,hs->hj", vectors, responses, gaps, optimize=True)
-    # Motions that the contacts do not determine stay as they are.
-    certain = (values > _WEAK * values[:, -1:]) & (count >= _FEWEST)[:, None]
-    twist = np.einsum("hij,hj->hi", vectors, np.where(certain, slope / np.maximum(values, 1e-300), 0.0))
-    T = np.zeros_like(poses)
-    T[:, :3, :3] = Rotation.from_rotvec(twist[:, 3:] / extent[:, None]).as_matrix()
-    T[:, :3, 3] = centre + twist[:, :3] - np.einsum("hij,hj->hi", T[:, :3, :3], centre)
-    T[:, 3, 3] = 1
-    moved = T @ poses
-    moved[:, :3, :3] = Rotation.from_matrix(moved[:, :3, :3]).as_matrix()  # products lose orthogonality
-    return moved
+@kernel
+def _improve(
+    start: int, stop: int, poses: Any, points: Any, normals: Any, distances: Any, surfels: Any,
+    surfel_normals: Any, low: Any, cell: float, keys: Any, items: Any,
+) -> None:  # fmt: skip
+    """Move the poses of a range, in place."""
+    count = len(points)
+    p, n, gaps = np.empty((count, 3)), np.empty((count, 3)), np.empty(count)
+    A, b, row, centre = np.empty((6, 6)), np.empty(6), np.empty(6), np.empty(3)
+    for h in range(start, stop):
+        T = poses[h]
+        for distance in distances:
+            used = 0
+            centre[:] = 0
+            for k in range(count):
+                x, y, z, i, _ = touched_surfel(
+                    T, points[k], normals[k], distance, surfels, surfel_normals, low, cell, keys, items
+                )
+                if i < 0:
+                    continue
+                p[used, 0], p[used, 1], p[used, 2] = x, y, z
+                gap = 0.0
+                for m in range(3):
+                    n[used, m] = surfel_normals[i, m]
+                    gap += (surfels[i, m] - p[used, m]) * n[used, m]
+                    centre[m] += p[used, m]
+                gaps[used] = gap
+                used += 1
+            if used < _FEWEST:
+                break
+            centre /= used
+            extent = 1e-12
+            for k in range(used):
+                for m in range(3):
+                    extent += (p[k, m] - centre[m]) ** 2
+            extent = math.sqrt(extent / used)
+            A[:], b[:] = 0, 0
+            for k in range(used):
+                x = (p[k, 0] - centre[0]) / extent
+                y = (p[k, 1] - centre[1]) / extent
+                z = (p[k, 2] - centre[2]) / extent
+                row[0], row[1], row[2] = n[k, 0], n[k, 1], n[k, 2]
+                row[3] = y * n[k, 2] - z * n[k, 1]
+                row[4] = z * n[k, 0] - x * n[k, 2]
+                row[5] = x * n[k, 1] - y * n[k, 0]
+                for i in range(6):
+                    b[i] += row[i] * gaps[k]
+                    for j in range(i + 1):
+                        A[i, j] += row[i] * row[j]
+            _solve(A, b)
+            _move(T, centre, b, extent)
+
+
+@inline
+def _solve(A: Any, b: Any) -> None:
+    """Solve the damped system A x = b by Cholesky factors, in place; only the lower half of A is used."""
+    largest = 0.0
+    for i in range(6):
+        largest = max(largest, A[i, i])
+    for i in range(6):
+        A[i, i] += _WEAK * largest
+        for j in range(i + 1):
+            total = A[i, j]
+            for k in range(j):
+                total -= A[i, k] * A[j, k]
+            A[i, j] = math.sqrt(max(total, 1e-300)) if i == j else total / A[j, j]
+    for i in range(6):
+        for k in range(i):
+            b[i] -= A[i, k] * b[k]
+        b[i] /= A[i, i]
+    for i in range(5, -1, -1):
+        for k in range(i + 1, 6):
+            b[i] -= A[k, i] * b[k]
+        b[i] /= A[i, i]
+
+
+@inline
+def _move(T: Any, centre: Any, twist: Any, extent: float) -> None:
+    """Turn a pose about a centre and shift it, in place."""
+    x, y, z = twist[3] / extent, twist[4] / extent, twist[5] / extent
+    angle = math.sqrt(x * x + y * y + z * z)
+    if angle > 1e-12:
+        x, y, z = x / angle, y / angle, z / angle
+    c, s = math.cos(angle), math.sin(angle)
+    d = 1 - c
+    for column in range(4):
+        a0, a1, a2 = T[0, column], T[1, column], T[2, column]
+        if column == 3:
+            a0, a1, a2 = a0 - centre[0], a1 - centre[1], a2 - centre[2]
+        along = d * (x * a0 + y * a1 + z * a2)
+        T[0, column] = c * a0 + s * (y * a2 - z * a1) + along * x
+        T[1, column] = c * a1 + s * (z * a0 - x * a2) + along * y
+        T[2, column] = c * a2 + s * (x * a1 - y * a0) + along * z
+    for m in range(3):
+        T[m, 3] += centre[m] + twist[m]

@@ -20,35 +20,52 @@ from wsdesc.cloud.sampling import voxel_downsample
 from wsdesc.cloud.units import INDOOR_RESOLUTION, spacing
 from wsdesc.core.errors import InputError
 from wsdesc.core.geometry import Floats, cell_keys
-from wsdesc.core.planes import NEIGHBOURS, local_planes
 from wsdesc.finding.distance_grid import DistanceGrid
 from wsdesc.finding.pair_features import SPACING
+from wsdesc.finding.surfels import STEPS, Surfels, ball_normals, cell_moments, make_lookup, make_surfels
 from wsdesc.finding.view import sides
 
 MIN_POINTS = 50  # of the object and of the scene, at the working resolution
 _FINEST, _COARSEST = 1 / 50, 1 / 25  # working resolution, in diameters of the object
-_MIN_NEIGHBOURS = 8  # points of a local plane of a sparse object
 _FINE = 1500  # points that evidence is measured on
-_BLOCK = 100_000  # points whose planes are fitted at once
-_PLANE = 0.02  # object diameters: a neighbourhood with less root mean square thickness is a plane
-_NOISE = 0.3  # curvature above which points form no surface: normals there are accidental
-_STEPS = np.stack(np.meshgrid(*[[-1, 0, 1]] * 3, indexing="ij"), axis=-1).reshape(-1, 3)  # (27, 3)
+_SURFEL, _CELL, _FINE_CELL = 2.5, 3.0, 1.5  # resolutions: sides of surfels, and of lookup cells
+_BALL = 4.5  # resolutions: radius of the points that a normal is computed from
+_PLANE, _WIDE = 0.02, 0.33  # object diameters: thickness and half width (root mean squares) of a large plane
+_NOISE = 0.7  # curvature above which points form no surface: normals there are accidental
+_PRODUCTS = np.array([[4, 5, 6], [5, 7, 8], [6, 8, 9]])  # columns of the moments
 
 
 @dataclass(frozen=True, eq=False)
-class SearchCloud:
-    """A downsampled cloud with normals."""
+class SearchScene:
+    """A downsampled scene."""
 
     points: Floats  # (N, 3)
-    normals: Floats  # (N, 3) unit vectors of arbitrary sign; zero where the object cannot be
     tree: Any  # cKDTree of the points
-    coarse: NDArray[np.int64]  # (M,) indices of points with normals, 1/20 of the object's diameter apart
+    flat: NDArray[np.bool_]  # (N,) whether a point is on a plane that is larger than the object
+    surfels: Surfels  # without normals on such planes
+    coarse: NDArray[np.int64]  # (M,) indices of surfels with normals, 1/15 of the object's diameter apart
+
+    def around(self, centres: Floats, radius: float) -> Surfels:
+        """Return the points near these centres (K, 3) with normals."""
+        near = [np.asarray(rows, np.int64) for rows in self.tree.query_ball_point(centres, radius)]
+        rows = np.unique(np.concatenate(near))
+        points = self.points[rows]
+        if len(points) == 0:
+            return Surfels(points, points, make_lookup(points, _FINE_CELL * INDOOR_RESOLUTION))
+        normals = ball_normals(points, _BALL * INDOOR_RESOLUTION, _NOISE)
+        kept = normals.any(axis=1) & ~self.flat[rows]
+        points, normals = points[kept], normals[kept]
+        return Surfels(points, normals, make_lookup(points, _FINE_CELL * INDOOR_RESOLUTION))
 
 
 @dataclass(frozen=True, eq=False)
-class SearchObject(SearchCloud):
-    """The object."""
+class SearchObject:
+    """The object, downsampled."""
 
+    points: Floats  # (N, 3)
+    normals: Floats  # (N, 3) unit vectors of arbitrary sign; zero where points form no surface
+    tree: Any  # cKDTree of the points
+    coarse: NDArray[np.int64]  # (M,) indices of points with normals, 1/15 of the diameter apart
     diameter: float  # metres of the model
 
     @cached_property
@@ -107,27 +124,23 @@ def prepare_object(cloud: Cleaned, resolution: float) -> SearchObject:
     points = _downsample(cloud.points, resolution, "object")
     size = diameter(points)
     tree = cKDTree(points)
-    gap = float(np.median(tree.query(points, 2)[0][:, 1]))
-    # Sparse points have fewer neighbours within the distance that the scene's normals are computed from.
-    neighbours = int(np.clip(NEIGHBOURS * (INDOOR_RESOLUTION / gap) ** 2, _MIN_NEIGHBOURS, NEIGHBOURS))
-    normals = local_planes(points, tree, neighbours).normals
+    normals = ball_normals(points, _BALL * INDOOR_RESOLUTION, _NOISE)
     return SearchObject(points, normals, tree, _coarse(points, tree, normals, SPACING * size), size)
 
 
-def prepare_scene(cloud: Cleaned, resolution: float, size: float) -> SearchCloud:
+def prepare_scene(cloud: Cleaned, resolution: float, size: float) -> SearchScene:
     """Downsample the scene and compute normals where an object of diameter `size` can be.
 
     Raises:
         InputError: Too few points are left.
     """
     points = _downsample(cloud.points, resolution, "scene")
-    tree = cKDTree(points)
-    normals = np.zeros_like(points)
-    where = np.flatnonzero(~_in_planes(points, size))
-    for start in range(0, len(where), _BLOCK):
-        block = where[start : start + _BLOCK]
-        normals[block] = _normals_at(points, tree, block)
-    return SearchCloud(points, normals, tree, _coarse(points, tree, normals, SPACING * size))
+    means, normals = make_surfels(points, _SURFEL * INDOOR_RESOLUTION, _NOISE)
+    kept = normals.any(axis=1) & ~_in_planes(means, size)
+    means, normals = means[kept], normals[kept]
+    surfels = Surfels(means, normals, make_lookup(means, _CELL * INDOOR_RESOLUTION))
+    coarse = _coarse(means, cKDTree(means), normals, SPACING * size) if len(means) else np.empty(0, np.int64)
+    return SearchScene(points, cKDTree(points), _in_planes(points, size), surfels, coarse)
 
 
 def _downsample(points: NDArray[Any], resolution: float, name: str) -> Floats:
@@ -141,15 +154,6 @@ def _downsample(points: NDArray[Any], resolution: float, name: str) -> Floats:
     return np.asarray(thinned)
 
 
-def _normals_at(points: Floats, tree: Any, chosen: NDArray[np.intp]) -> Floats:
-    near = tree.query(points[chosen], min(NEIGHBOURS, len(points)), workers=torch.get_num_threads())[1]
-    offsets = points[near]
-    offsets -= offsets.mean(axis=1, keepdims=True)
-    values, vectors = np.linalg.eigh(np.einsum("nki,nkj->nij", offsets, offsets, optimize=True))
-    smooth = 3 * values[:, :1] < _NOISE * values.sum(axis=1, keepdims=True)
-    return np.asarray(np.where(smooth, vectors[:, :, 0], 0.0))
-
-
 def _coarse(points: Floats, tree: Any, normals: Floats, step: float) -> NDArray[np.int64]:
     """Choose points with normals about one step apart: those nearest to the means of cells."""
     valid = np.flatnonzero(normals.any(axis=1))
@@ -161,19 +165,18 @@ def _coarse(points: Floats, tree: Any, normals: Floats, step: float) -> NDArray[
 
 
 def _in_planes(points: Floats, size: float) -> NDArray[np.bool_]:
-    """Find the points (N,) that have only one plane within half of the object's size around them."""
+    """Find the points (N,) around which there is only one plane, larger than an object of this size."""
+    if len(points) == 0:
+        return np.zeros(0, bool)
     cells = np.floor((points - points.min(axis=0)) / (size / 2)).astype(np.int64) + 1
     keys, cell = np.unique(cell_keys(cells), return_inverse=True)
-    centred = points - points.mean(axis=0)
-    products = np.einsum("ni,nj->nij", centred, centred).reshape(-1, 9)
-    columns = np.column_stack([np.ones(len(points)), centred, products])  # (N, 13)
-    sums = np.stack([np.bincount(cell, column, len(keys)) for column in columns.T], axis=1)  # (cells, 13)
+    sums = cell_moments(points, cell, len(keys))
     total = np.zeros_like(sums)
-    for offset in _STEPS:
+    for offset in STEPS:
         beside = keys + cell_keys(offset)
         at = np.minimum(np.searchsorted(keys, beside), len(keys) - 1)
         total += np.where((keys[at] == beside)[:, None], sums[at], 0.0)
-    mean = total[:, 1:4] / total[:, :1]
-    covariance = total[:, 4:].reshape(-1, 3, 3) / total[:, :1, None] - np.einsum("ci,cj->cij", mean, mean)
-    thickness = np.sqrt(np.maximum(np.linalg.eigvalsh(covariance)[:, 0], 0.0))
-    return np.asarray((thickness < _PLANE * size)[cell])
+    total /= total[:, :1]
+    covariance = total[:, _PRODUCTS] - np.einsum("ci,cj->cij", total[:, 1:4], total[:, 1:4])
+    low, middle, _ = np.sqrt(np.maximum(np.linalg.eigvalsh(covariance), 0.0)).T
+    return np.asarray(((low < _PLANE * size) & (middle > _WIDE * size))[cell])

@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 
 from wsdesc.cloud.neighbours import NeighbourGrid
 from wsdesc.cloud.units import INDOOR_RESOLUTION
-from wsdesc.core.geometry import Floats, rotate, transform
-from wsdesc.finding.prepare import SearchCloud, SearchObject
+from wsdesc.core.geometry import Floats, transform
+from wsdesc.finding.prepare import SearchObject, SearchScene
+from wsdesc.finding.surfels import Contacts, Surfels, contacts
 from wsdesc.finding.view import FREE, OUT_OF_VIEW, SEEN, View, facing
 
-CONTACT = 3.0  # resolutions: object points this close to the scene with a similar normal are in contact
-_SIMILAR = np.cos(np.radians(35))  # angle between similar normals
+CONTACT = 2.0  # resolutions: object points this close to the scene with a similar normal are in contact
 _AROUND, _TOUCHING = 6.0, 2.5  # resolutions from the object: scene points near it, and touching it
 _VIOLATION_WEIGHT = 3.0  # of the share in free space in the rank of a pose
 _DIRECTIONS = 4  # nearest directions that must all be farther for a point to be in free space
@@ -27,7 +27,12 @@ _PRIOR = 10.0  # points at the surface that are added, so that few points are no
 
 
 def quick_features(
-    thing: SearchObject, scene: SearchCloud, view: View | None, poses: Floats, sample: NDArray[np.int64]
+    thing: SearchObject,
+    scene: SearchScene,
+    surfels: Surfels,
+    view: View | None,
+    poses: Floats,
+    sample: NDArray[np.int64],
 ) -> Floats:
     """Measure poses (H, 4, 4) on a sample of the object's points and on the scene's coarse points.
 
@@ -36,29 +41,29 @@ def quick_features(
         in space that the scanner saw through, 0 without a viewpoint; and share of the scene's points around
         the object that touch it.
     """
-    points = transform(thing.points[sample][None], poses)  # (H, S, 3)
-    normals = rotate(thing.normals[sample][None], poses)
-    _, cosine, contact = contacts(scene, points.reshape(-1, 3), normals.reshape(-1, 3), CONTACT)
-    contact, cosine = contact.reshape(points.shape[:2]), cosine.reshape(points.shape[:2])
+    found = _contacts_of(thing, surfels, poses, sample)
+    contact = (found.touching * found.cosine).mean(axis=1)
     violating = np.zeros(len(poses))
     if view is not None:
-        violating = ((view.classify(points) == FREE) & ~contact).mean(axis=1)
-    return np.column_stack([cosine.mean(axis=1), violating, _explained(thing, scene, poses)])
+        points = transform(thing.points[sample][None], poses)  # (H, S, 3)
+        violating = ((view.classify(points) == FREE) & ~found.touching).mean(axis=1)
+    return np.column_stack([contact, violating, _explained(thing, scene, poses)])
 
 
-def contact_shares(
-    thing: SearchObject, scene: SearchCloud, poses: Floats, sample: NDArray[np.int64], resolutions: float
-) -> Floats:
+def contact_shares(thing: SearchObject, surfels: Surfels, poses: Floats, sample: NDArray[np.int64]) -> Floats:
     """Return the share (H,) of the object's points near the scene, weighted by the similarity of normals."""
-    points = transform(thing.points[sample][None], poses)
-    normals = rotate(thing.normals[sample][None], poses)
-    cosine = contacts(scene, points.reshape(-1, 3), normals.reshape(-1, 3), resolutions)[1]
-    return np.asarray(cosine.reshape(points.shape[:2]).mean(axis=1))
+    found = _contacts_of(thing, surfels, poses, sample)
+    return np.asarray((found.touching * found.cosine).mean(axis=1))
 
 
-def _explained(thing: SearchObject, scene: SearchCloud, poses: Floats) -> Floats:
+def _contacts_of(thing: SearchObject, surfels: Surfels, poses: Floats, sample: NDArray[np.int64]) -> Contacts:
+    distance = CONTACT * INDOOR_RESOLUTION
+    return contacts(surfels, thing.points[sample], thing.normals[sample], poses, distance)
+
+
+def _explained(thing: SearchObject, scene: SearchScene, poses: Floats) -> Floats:
     """Return the share (H,) of the scene's coarse points around the object that touch it."""
-    points = scene.points[scene.coarse]
+    points = scene.surfels.points[scene.coarse]
     centres = transform(thing.centre[None], poses)[:, 0]
     reach = thing.radius + _AROUND * INDOOR_RESOLUTION
     near = NeighbourGrid.of(torch.from_numpy(points)).within(torch.from_numpy(centres), reach)
@@ -90,11 +95,11 @@ class Measured(NamedTuple):
     shown: float | None  # share of the points that face the viewpoint in contact with the scene
 
 
-def measure(thing: SearchObject, scene: SearchCloud, view: View | None, T: Floats) -> Measured:
-    """Measure one pose (4, 4) with all points of the scene around it."""
+def measure(thing: SearchObject, scene: SearchScene, part: Surfels, view: View | None, T: Floats) -> Measured:
+    """Measure one pose (4, 4) with all points of the scene around it (`part`)."""
     sample = thing.fine
-    points, normals = transform(thing.points[sample], T), rotate(thing.normals[sample], T)
-    _, _, contact = contacts(scene, points, normals, CONTACT)
+    points = transform(thing.points[sample], T)
+    contact = _contacts_of(thing, part, T[None], sample).touching[0]
     violation = shown = None
     if view is not None:
         state = view.classify(points, nearest=_DIRECTIONS)
@@ -110,15 +115,3 @@ def measure(thing: SearchObject, scene: SearchCloud, view: View | None, T: Float
     explained = float((distance < _TOUCHING * INDOOR_RESOLUTION).sum() / around)
     side = float(((thing.sides & contact).sum(axis=1) / (thing.sides.sum(axis=1) + _PRIOR)).max())
     return Measured(float(contact.mean()), side, explained, violation, shown)
-
-
-def contacts(
-    scene: SearchCloud, points: Floats, normals: Floats, resolutions: float
-) -> tuple[NDArray[np.int64], Floats, NDArray[np.bool_]]:
-    """Find the nearest scene point of each point, the cosine of both normals, and whether they touch."""
-    bound = resolutions * INDOOR_RESOLUTION
-    distance, partner = scene.tree.query(points, distance_upper_bound=bound, workers=torch.get_num_threads())
-    near = np.isfinite(distance)
-    partner = np.where(near, partner, 0)
-    cosine = np.abs(np.einsum("ni,ni->n", normals, scene.normals[partner]))
-    return partner, np.where(near, cosine, 0.0), near & (cosine > _SIMILAR)
