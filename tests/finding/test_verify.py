@@ -8,7 +8,7 @@ from wsdesc.cloud.cloud import Cloud
 from wsdesc.core.geometry import inverse
 from wsdesc.finding.improve import improve
 from wsdesc.finding.prepare import prepare_object, prepare_scene
-from wsdesc.finding.verify import measure, quick_features, rank
+from wsdesc.finding.verify import explained_shares, measure, quick_features, rank
 from wsdesc.finding.view import View
 
 RESOLUTION = 0.0028
@@ -29,11 +29,14 @@ def test_right_pose_has_contacts_and_violates_no_free_space():
     p, q, view, T = prepared(pose(0.1, -0.15, yaw=0.4))
     above = T.copy()
     above[:3, 3] += 0.5 * (view.viewpoint - T[:3, 3]) / np.linalg.norm(view.viewpoint - T[:3, 3])
-    features = quick_features(p, q, q.surfels, view, np.stack([T, above]), p.coarse)
-    ranks = rank(features)
-    assert features[0, 0] > 0.3
-    assert features[0, 1] < 0.02
-    assert features[1, 1] > 0.3
+    poses = np.stack([T, above])
+    contact, violating = quick_features(p, q.surfels, view, poses, p.coarse)
+    explained = explained_shares(p, q, poses)
+    ranks = rank(contact, explained, violating, np.ones(2), improved=True)
+    assert contact[0] > 0.3
+    assert violating[0] < 0.02
+    assert violating[1] > 0.3
+    assert explained[0] > 0.6
     assert ranks[0] > ranks[1] + 0.4
 
 

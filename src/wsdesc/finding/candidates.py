@@ -19,13 +19,13 @@ from wsdesc.finding.hypotheses import SAME_ANGLE, SAME_DISTANCE, propose, suppre
 from wsdesc.finding.improve import improve
 from wsdesc.finding.prepare import SearchObject, SearchScene
 from wsdesc.finding.surfels import Surfels
-from wsdesc.finding.verify import contact_shares, measure, quick_features, rank
+from wsdesc.finding.verify import contact_shares, explained_shares, measure, quick_features, rank
 from wsdesc.finding.view import View
 
 _QUICK_POINTS, _POINTS = 64, 500  # of the object, for more and more certain hypotheses
 _IMPROVED = 16  # times as many hypotheses are improved as refined
 _ROUGH_DISTANCES = (5.0, 4.0, 3.0)  # resolutions: contacts of the steps of all hypotheses
-_VERIFIED = 8  # times as many hypotheses are compared with each other as verified
+_DISTINCT = 8  # times as many hypotheses are compared with each other as verified
 _JOINED = 0.3  # object radii between poses that are refined in one part of the scene
 _MARGIN = 10.0  # resolutions around the object that belong to its part of the scene
 _COVER = 3.0  # resolutions between points of an object in two poses that cover each other
@@ -53,23 +53,49 @@ def find_candidates(
         return []
     few = _sample(thing, _QUICK_POINTS)
     poses = improve(thing, scene.surfels, proposed.poses, few, _ROUGH_DISTANCES)
-    shares = contact_shares(thing, scene.surfels, poses, few)
-    best = np.argsort(-shares, kind="stable")[: _VERIFIED * hypotheses]
-    poses, votes = poses[best], proposed.votes[best]
-    kept = suppress(shares[best], agreeing_pairs(thing, poses), hypotheses)
-    poses, votes = poses[kept], votes[kept]
-    scores = rank(
-        quick_features(thing, scene, scene.surfels, view, poses, _sample(thing, 2 * _QUICK_POINTS)),
-        improved=False,
-    )
-    best = np.argsort(-scores, kind="stable")[: _IMPROVED * refined]
-    poses, votes = poses[best], votes[best]
-    poses = improve(thing, scene.surfels, poses, _sample(thing, 4 * _QUICK_POINTS))
-    scores = rank(quick_features(thing, scene, scene.surfels, view, poses, _sample(thing, _POINTS)))
+    best = _best(contact_shares(thing, scene.surfels, poses, few), _DISTINCT * hypotheses)
+    poses, votes = _joined(thing, poses[best], proposed.votes[best])
+    explained = explained_shares(thing, scene, poses)
+    sample = _sample(thing, 2 * _QUICK_POINTS)
+    contact = contact_shares(thing, scene.surfels, poses, sample)
+    best = _best(rank(contact, explained, np.zeros(len(poses)), votes, improved=False), hypotheses)
+    poses, votes, explained = poses[best], votes[best], explained[best]
+    contact, violating = quick_features(thing, scene.surfels, view, poses, sample)
+    best = _best(rank(contact, explained, violating, votes, improved=False), _IMPROVED * refined)
+    poses, votes = improve(thing, scene.surfels, poses[best], _sample(thing, 4 * _QUICK_POINTS)), votes[best]
+    scores = _scores(thing, scene, scene.surfels, view, poses, votes, _sample(thing, _POINTS))
     kept = suppress(scores, agreeing_pairs(thing, poses), refined)
     part = _part(thing, scene, poses[kept])
     results = _refine(thing, scene, part, poses[kept])
-    return _with_evidence(thing, scene, part, view, results, votes[kept] / proposed.votes.max())
+    return _with_evidence(thing, scene, part, view, results, votes[kept])
+
+
+def _best(scores: Floats, count: int) -> NDArray[np.intp]:
+    return np.argsort(-scores, kind="stable")[:count]
+
+
+def _joined(thing: SearchObject, poses: Floats, votes: Floats) -> tuple[Floats, Floats]:
+    """Join poses that agree: return the first of each group, and the votes of all, relative to the most."""
+    pairs = agreeing_pairs(thing, poses)
+    total = votes.copy()
+    np.add.at(total, pairs[:, 0], votes[pairs[:, 1]])
+    np.add.at(total, pairs[:, 1], votes[pairs[:, 0]])
+    kept = suppress(-np.arange(len(poses), dtype=np.float64), pairs, len(poses))
+    return poses[kept], total[kept] / total.max()
+
+
+def _scores(
+    thing: SearchObject,
+    scene: SearchScene,
+    surfels: Surfels,
+    view: View | None,
+    poses: Floats,
+    votes: Floats,
+    sample: NDArray[np.int64],
+) -> Floats:
+    """Compute the rank (H,) of improved poses."""
+    contact, violating = quick_features(thing, surfels, view, poses, sample)
+    return rank(contact, explained_shares(thing, scene, poses), violating, votes, improved=True)
 
 
 def _part(thing: SearchObject, scene: SearchScene, poses: Floats) -> Surfels:
@@ -125,20 +151,20 @@ def _with_evidence(
 ) -> list[Candidate]:
     """Measure refined poses and compute their probabilities, most probable first."""
     poses = np.stack([result.T_target_source for result in results])
-    quick = quick_features(thing, scene, part, view, poses, thing.fine)
-    scores = rank(quick)
+    contact, violating = quick_features(thing, part, view, poses, thing.fine)
+    scores = rank(contact, explained_shares(thing, scene, poses), violating, votes, improved=True)
     overlapping = overlapping_places(thing, poses)
     # No contacts determine the pose of a symmetric object. Its poses are right up to the symmetry.
     itself = evaluate(thing.surface, thing.surface, np.eye(4)[None], INDOOR_RESOLUTION)[0]
     least = MIN_CONDITIONING if _conditioning(itself) < MIN_CONDITIONING else 0.0
     evidence, visible = [], []
-    for k, (result, figures) in enumerate(zip(results, quick, strict=True)):
+    for k, result in enumerate(results):
         measured = measure(thing, scene, part, view, result.T_target_source)
         rivals = scores[overlapping[k] & (np.arange(len(poses)) != k)]
         score: PoseScore = result.score
         evidence.append(
             Evidence(
-                contact=float(figures[0]),
+                contact=float(contact[k]),
                 weighted_overlap=score.weighted_overlap_source,
                 side=measured.side,
                 explained=measured.explained,

@@ -13,11 +13,11 @@ from wsdesc.core.geometry import Floats
 from wsdesc.finding.pair_features import SPACING, Votes, make_table, vote
 from wsdesc.finding.prepare import SearchObject, SearchScene
 
-MAX_REFERENCES = 20_000  # reference points in the scene
+MAX_REFERENCES = 30_000  # reference points in the scene
 _MIN_STRIDE = 2  # of the coarse points, at most every second is a reference point
 _PER_OBJECT, _VISIBLE = 30, 0.4  # reference points on an object, and share of it that is visible
 _AT_ONCE = 2000  # reference points whose neighbours are in memory
-_REACH = 0.9  # diameters: radius around a reference point
+_REACH = 0.6  # diameters: radius around a reference point; clutter is beyond it more often than the object
 _FLAT = 0.95  # largest eigenvalue of the normals' moments from which on a neighbourhood is flat
 SAME_DISTANCE, SAME_ANGLE = 0.04, math.radians(10)  # diameters: poses closer than both agree
 

@@ -31,6 +31,8 @@ _FINE = 1500  # points that evidence is measured on
 _SURFEL, _CELL, _FINE_CELL = 2.5, 3.0, 1.5  # resolutions: sides of surfels, and of lookup cells
 _BALL = 4.5  # resolutions: radius of the points that a normal is computed from
 _PLANE, _WIDE = 0.02, 0.33  # object diameters: thickness and half width (root mean squares) of a large plane
+_PARALLEL, _COPLANAR = 0.95, 0.04  # cosine of normals, diameters: points of one plane of the object
+_RARE = 0.03  # share of an object's points: smaller planes weigh no more
 _NOISE = 0.7  # curvature above which points form no surface: normals there are accidental
 _PRODUCTS = np.array([[4, 5, 6], [5, 7, 8], [6, 8, 9]])  # columns of the moments
 
@@ -77,6 +79,18 @@ class SearchObject:
     def fine(self) -> NDArray[np.int64]:
         """Indices of the points that evidence is measured on."""
         return np.arange(0, len(self.points), max(1, round(len(self.points) / _FINE)))
+
+    @cached_property
+    def weights(self) -> Floats:
+        """Weight of each point (N,): a plane of the object weighs as the square root of its points.
+
+        Planes are frequent in scenes, so that contacts there say little about a pose.
+        """
+        points, normals = self.points[self.coarse], self.normals[self.coarse]
+        gaps = np.abs(np.einsum("ni,nmi->nm", normals, points - points[:, None]))
+        coplanar = (np.abs(normals @ normals.T) > _PARALLEL) & (gaps < _COPLANAR * self.diameter)
+        weights = 1 / np.sqrt(coplanar.mean(axis=1) + _RARE)
+        return np.asarray(weights[cKDTree(points).query(self.points)[1]])
 
     @cached_property
     def sides(self) -> NDArray[np.bool_]:

@@ -6,7 +6,7 @@ those of the object.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -15,45 +15,51 @@ from numpy.typing import NDArray
 from wsdesc.cloud.neighbours import NeighbourGrid
 from wsdesc.cloud.units import INDOOR_RESOLUTION
 from wsdesc.core.geometry import Floats, transform
+from wsdesc.core.kernels import kernel, run_in_chunks
 from wsdesc.finding.prepare import SearchObject, SearchScene
 from wsdesc.finding.surfels import Contacts, Surfels, contacts
 from wsdesc.finding.view import FREE, OUT_OF_VIEW, SEEN, View, facing
 
 CONTACT = 2.0  # resolutions: object points this close to the scene with a similar normal are in contact
 _AROUND, _TOUCHING = 6.0, 2.5  # resolutions from the object: scene points near it, and touching it
-_VIOLATION_WEIGHT = 3.0  # of the share in free space in the rank of a pose
+_VIOLATION_WEIGHT = 3.0  # of the share in free space in the rank of a pose, where contacts weigh 1
+_EXPLAINED_WEIGHT, _VOTES_WEIGHT = 1.4, 0.09  # of the explained share, and of the votes' logarithm
+_FEW_VOTES = 0.05  # relative to the best pose; fewer say no more
 _DIRECTIONS = 4  # nearest directions that must all be farther for a point to be in free space
+_AT_ONCE = 4000  # poses whose neighbours are in memory
 _PRIOR = 10.0  # points at the surface that are added, so that few points are no evidence
 
 
 def quick_features(
     thing: SearchObject,
-    scene: SearchScene,
     surfels: Surfels,
     view: View | None,
     poses: Floats,
     sample: NDArray[np.int64],
-) -> Floats:
-    """Measure poses (H, 4, 4) on a sample of the object's points and on the scene's coarse points.
+) -> tuple[Floats, Floats]:
+    """Measure poses (H, 4, 4) on a sample of the object's points.
 
     Returns:
-        (H, 3): share of the object's points near the scene, weighted by the similarity of the normals; share
-        in space that the scanner saw through, 0 without a viewpoint; and share of the scene's points around
-        the object that touch it.
+        (H,) weighted share of the object's points in contact with the scene, and (H,) share in space that the
+        scanner saw through, 0 without a viewpoint.
     """
     found = _contacts_of(thing, surfels, poses, sample)
-    contact = (found.touching * found.cosine).mean(axis=1)
     violating = np.zeros(len(poses))
     if view is not None:
         points = transform(thing.points[sample][None], poses)  # (H, S, 3)
         violating = ((view.classify(points) == FREE) & ~found.touching).mean(axis=1)
-    return np.column_stack([contact, violating, _explained(thing, scene, poses)])
+    return _weighted(thing, found, sample), violating
 
 
 def contact_shares(thing: SearchObject, surfels: Surfels, poses: Floats, sample: NDArray[np.int64]) -> Floats:
-    """Return the share (H,) of the object's points near the scene, weighted by the similarity of normals."""
-    found = _contacts_of(thing, surfels, poses, sample)
-    return np.asarray((found.touching * found.cosine).mean(axis=1))
+    """Return the weighted share (H,) of the object's points in contact with the scene."""
+    return _weighted(thing, _contacts_of(thing, surfels, poses, sample), sample)
+
+
+def _weighted(thing: SearchObject, found: Contacts, sample: NDArray[np.int64]) -> Floats:
+    """Return the share (H,) of points in contact; similar normals and rare points weigh more."""
+    weights = thing.weights[sample]
+    return np.asarray((found.touching * found.cosine) @ (weights / weights.sum()), np.float64)
 
 
 def _contacts_of(thing: SearchObject, surfels: Surfels, poses: Floats, sample: NDArray[np.int64]) -> Contacts:
@@ -61,28 +67,65 @@ def _contacts_of(thing: SearchObject, surfels: Surfels, poses: Floats, sample: N
     return contacts(surfels, thing.points[sample], thing.normals[sample], poses, distance)
 
 
-def _explained(thing: SearchObject, scene: SearchScene, poses: Floats) -> Floats:
+def explained_shares(thing: SearchObject, scene: SearchScene, poses: Floats) -> Floats:
     """Return the share (H,) of the scene's coarse points around the object that touch it."""
     points = scene.surfels.points[scene.coarse]
-    centres = transform(thing.centre[None], poses)[:, 0]
+    grid = NeighbourGrid.of(torch.from_numpy(points))
+    centres = torch.from_numpy(transform(thing.centre[None], poses)[:, 0])
     reach = thing.radius + _AROUND * INDOOR_RESOLUTION
-    near = NeighbourGrid.of(torch.from_numpy(points)).within(torch.from_numpy(centres), reach)
-    pose = np.repeat(np.arange(len(poses)), np.diff(near.starts.numpy()))
-    offsets = points[near.indices.numpy()] - poses[pose, :3, 3]
-    local = np.einsum("nji,nj->ni", poses[pose, :3, :3], offsets)
-    distance = thing.distances.at(local)
-    around = np.bincount(pose, distance < _AROUND * INDOOR_RESOLUTION, len(poses))
-    touching = np.bincount(pose, distance < _TOUCHING * INDOOR_RESOLUTION, len(poses))
-    return np.asarray(touching / np.maximum(around, 1))
+    shares = np.zeros(len(poses))
+    for start in range(0, len(poses), _AT_ONCE):
+        part = slice(start, start + _AT_ONCE)
+        near = grid.within(centres[part], reach)
+        run_in_chunks(
+            _explain, len(shares[part]), np.ascontiguousarray(poses[part]), points, near.indices.numpy(),
+            near.starts.numpy(), *thing.distances, _AROUND * INDOOR_RESOLUTION, _TOUCHING * INDOOR_RESOLUTION,
+            shares[part],
+        )  # fmt: skip
+    return shares
 
 
-def rank(features: Floats, *, improved: bool = True) -> Floats:
-    """Compute the rank (H,) of poses from their quick features; larger is better.
+@kernel
+def _explain(
+    start: int, stop: int, poses: Any, points: Any, near: Any, starts: Any, low: Any, cell: float,
+    distances: Any, around: float, touching: float, shares: Any,
+) -> None:  # fmt: skip
+    """Look up the distances of the scene's points to an object in the poses of a range."""
+    for h in range(start, stop):
+        T = poses[h]
+        beside, in_contact = 0, 0
+        for m in range(starts[h], starts[h + 1]):
+            k = near[m]
+            x, y, z = points[k, 0] - T[0, 3], points[k, 1] - T[1, 3], points[k, 2] - T[2, 3]
+            a = int(np.floor((T[0, 0] * x + T[1, 0] * y + T[2, 0] * z - low[0]) / cell))
+            b = int(np.floor((T[0, 1] * x + T[1, 1] * y + T[2, 1] * z - low[1]) / cell))
+            c = int(np.floor((T[0, 2] * x + T[1, 2] * y + T[2, 2] * z - low[2]) / cell))
+            if 0 <= a < distances.shape[0] and 0 <= b < distances.shape[1] and 0 <= c < distances.shape[2]:
+                distance = distances[a, b, c]
+                beside += distance < around
+                in_contact += distance < touching
+        shares[h] = in_contact / max(beside, 1)
+
+
+def rank(contact: Floats, explained: Floats, violating: Floats, votes: Floats, *, improved: bool) -> Floats:
+    """Compute the rank (H,) of poses; larger is better.
 
     Free space weighs more after the poses are `improved`: coarse ones violate it by their errors.
+
+    Args:
+        contact: Weighted share of the object's points in contact.
+        explained: Share of the scene's points around the object that touch it.
+        violating: Share of the object's points in free space.
+        votes: Of the pairs of points, relative to the best pose.
+        improved: Whether the poses are exact.
     """
-    contact, violating, explained = features.T
-    return np.asarray(contact - (_VIOLATION_WEIGHT if improved else 1.0) * violating + explained)
+    weight = _VIOLATION_WEIGHT if improved else 1.0
+    return np.asarray(
+        contact
+        + _EXPLAINED_WEIGHT * explained
+        - weight * violating
+        + _VOTES_WEIGHT * np.log(votes + _FEW_VOTES)
+    )
 
 
 class Measured(NamedTuple):
