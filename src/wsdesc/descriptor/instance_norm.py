@@ -91,9 +91,9 @@ def _normalize(
     scale = 1 / tl.sqrt(variance + epsilon)
     shift = -mean * scale
     if STORE:
-        at = moments + k * 2 * channels + channel
-        tl.store(at, scale, channel < channels)
-        tl.store(at + channels, shift, channel < channels)
+        stored = moments + k * 2 * channels + channel
+        tl.store(stored, scale, channel < channels)
+        tl.store(stored + channels, shift, channel < channels)
     for first in range(0, voxels, ROWS):
         v = first + row
         exists = (v < voxels)[:, None] & (channel < channels)[None, :]
