@@ -95,6 +95,18 @@ class Description:
         names = ("points", "order", "descriptors", "frames")
         return replace(self, **{name: getattr(self, name).to(device) for name in names})
 
+    def coarser(self, factor: float) -> Description:
+        """Return the same points, keypoints and descriptors at a coarser resolution, for the alignment.
+
+        Further keypoints must be described at the resolution before.
+        """
+        if factor == 1:
+            return self
+        image = self.range_image and self.range_image.scaled(1 / factor)
+        return replace(
+            self, points=self.points / factor, resolution=self.resolution * factor, range_image=image
+        )
+
     def with_keypoints(self, count: int, seed: int) -> Description:
         """Choose at least `count` keypoints, or all points of a smaller scan.
 

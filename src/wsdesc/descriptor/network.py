@@ -77,7 +77,8 @@ def _convolve(convolution: nn.Module, x: Tensor) -> Tensor:
         features: Tensor = convolution(x)
         return features
     assert isinstance(convolution, nn.Conv3d)
-    return conv3d(x, convolution.weight, None, convolution.stride, convolution.padding)  # type: ignore[arg-type]
+    y = conv3d(x, convolution.weight, None, convolution.stride, convolution.padding)  # type: ignore[arg-type]
+    return y.contiguous(memory_format=torch.channels_last_3d)  # mostly it is
 
 
 def _instance_norm_relu(x: Tensor) -> Tensor:

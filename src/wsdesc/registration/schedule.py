@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from wsdesc.alignment.surface import make_surfaces
+from wsdesc.cloud.units import INDOOR_RESOLUTION, spacing
 from wsdesc.core.progress import StepTimer
 from wsdesc.descriptor.description import Description
 from wsdesc.descriptor.model import WSDesc
@@ -12,6 +13,9 @@ from wsdesc.registration.options import RegisterOptions
 from wsdesc.registration.prior import impossible, make_prior
 from wsdesc.registration.result import Registration
 from wsdesc.registration.rounds import explain_prior, failed_result, register_round
+
+SPARSE_RESOLUTION = 1.25  # resolution of the alignment of sparse scans, in distances of neighbouring points
+_SPARSE_POINTS = 3000  # scans with more points are not sparse; measuring it would only take time
 
 
 def register_prepared(
@@ -25,26 +29,44 @@ def register_prepared(
         o: options of the registration.
         timer: receives the steps.
     """
+    factor = coarsening(p, q)
+    aligned = p.coarser(factor), q.coarser(factor)
     with timer("surfaces"):
-        surfaces = make_surfaces(p.points, q.points)
-    prior = make_prior(o, p, q)
-    if reason := impossible(prior, p, q):
-        return failed_result(q.resolution, [reason], timer, (p.viewpoint, q.viewpoint))
+        surfaces = make_surfaces(aligned[0].points, aligned[1].points)
+    prior = make_prior(o, *aligned)
+    if reason := impossible(prior, *aligned):
+        return failed_result(aligned[1].resolution, [reason], timer, (p.viewpoint, q.viewpoint))
     counts = rounds(o, prior)
     # A search in wide limits takes longer than a first round of few keypoints, which often suffices.
     first_search = 0 if counts[0] == 0 or len(counts) == 1 else 1
     near: list[Candidate] = []
     for number, count in enumerate(counts):
         if number == first_search:
-            near = search_near(prior, p, q, surfaces, o, timer)
+            near = search_near(prior, *aligned, surfaces, o, timer)
         p, q = p.with_keypoints(count, o.seed), q.with_keypoints(count, o.seed)
         with timer("describe", p.missing(count) + q.missing(count)) as advance:
             p, q = p.extend(network, count, advance), q.extend(network, count, advance)
         complete = max(len(p.descriptors), len(q.descriptors)) < count  # small scans have no more keypoints
         last = number == len(counts) - 1 or (complete and (prior is None or number >= first_search))
         thorough = last and len(o.keypoints) > 1
-        result = register_round(p, q, surfaces, o, timer, thorough=thorough, prior=prior, near=near)
+        aligned = p.coarser(factor), q.coarser(factor)
+        result = register_round(*aligned, surfaces, o, timer, thorough=thorough, prior=prior, near=near)
         if result.success or last:
             break
-    explain_prior(result, prior, p, q, surfaces, o, timer)
+    if factor > 1 and prior is None and not result.success:  # some poses are found at the fine one only
+        fine = register_round(p, q, make_surfaces(p.points, q.points), o, timer, thorough=thorough)
+        return max(result, fine, key=lambda one: one.confidence)
+    explain_prior(result, prior, *aligned, surfaces, o, timer)
     return result
+
+
+def coarsening(p: Description, q: Description) -> float:
+    """Return the factor on the resolution at which two scans are aligned; 1 unless one of them is sparse.
+
+    The resolution follows the extent of a scan, as descriptors need. Points that are farther apart than that
+    give neither normals nor overlap at this length.
+    """
+    if max(len(p.points), len(q.points)) > _SPARSE_POINTS:
+        return 1.0
+    gap = max(spacing(scan.points) for scan in (p, q)) / INDOOR_RESOLUTION
+    return SPARSE_RESOLUTION * gap if gap > 1 else 1.0
