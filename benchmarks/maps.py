@@ -183,14 +183,13 @@ def main(arguments: argparse.Namespace) -> None:
         survey = make_survey(folder, arguments.points, arguments.queries, arguments.kinds, processes)
         _report("scanning", began)
         everywhere = sorted(os.sched_getaffinity(0))
-        if arguments.cores is not None:
-            os.sched_setaffinity(0, everywhere[: arguments.cores])
-            torch.set_num_threads(arguments.cores)
+        _use_cores(everywhere, arguments.build_cores or arguments.cores)
+        used = _cpu_seconds()
         command = [sys.executable, "-m", "wsdesc", "map", str(survey.scans), "-o", str(folder / "site.map")]
         start = time.perf_counter()
         options = ["--resolution", str(arguments.resolution), "--json"]
         done = subprocess.run([*command, *options], capture_output=True, text=True)
-        build_seconds = time.perf_counter() - start
+        build_seconds, cpu_seconds = time.perf_counter() - start, _cpu_seconds() - used
         if done.returncode:
             raise WSDescError(f"wsdesc map failed: {done.stderr.strip()}")
         _report("building", start)
@@ -207,16 +206,30 @@ def main(arguments: argparse.Namespace) -> None:
                     "points and keypoints of the map",
                     f"{built['points'] / 1e6:.2f} and {built['keypoints'] / 1e6:.3f} million",
                 ),
-                ("build", f"{build_seconds:.0f} s, {gigabytes:.2f} GiB"),
+                ("build", f"{build_seconds:.0f} s ({cpu_seconds:.0f} CPU s), {gigabytes:.2f} GiB"),
                 ("size", f"{built['bytes'] / 1e6:.0f} MB"),
                 ("open", f"{open_seconds:.2f} s"),
             ]
         )
+        _use_cores(everywhere, arguments.cores)
         # Queries of both kinds are mixed, so that a time limit leaves out some of each.
         queries = [survey.queries[k] for k in np.random.default_rng(0).permutation(len(survey.queries))]
         end = time.time() + arguments.seconds - (time.perf_counter() - began)
         results = _locate_all(folder / "site.map", queries, everywhere, arguments, end)
     print_queries(results)
+
+
+def _use_cores(cores: list[int], count: int | None) -> None:
+    """Run this process and its children on the first `count` cores."""
+    if count is not None:
+        os.sched_setaffinity(0, cores[:count])
+        torch.set_num_threads(count)
+
+
+def _cpu_seconds() -> float:
+    """Return the CPU time of finished child processes."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def _locate_all(
@@ -298,6 +311,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--resolution", type=float, default=RESOLUTION, help="of the map, in metres")
     parser.add_argument("--processes", type=int, default=1, help="processes that scan the sites")
     parser.add_argument("--cores", type=int, help="cores for building and locating (default: all)")
+    parser.add_argument("--build-cores", type=int, help="cores for building (default: `cores`)")
     parser.add_argument("--searchers", type=int, default=1, help="processes that locate, on `cores` each")
     parser.add_argument("--seconds", type=float, default=np.inf, help="no queries after this time")
     parser.add_argument("--folder", type=Path, help="folder for temporary files; 1 GB for 40 million points")

@@ -11,7 +11,7 @@ from benchmarks import maps
 def test_a_small_map_is_measured(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(maps, "_SCANS", 4)
     options = {"points": 300_000, "queries": 2, "kinds": ("building",), "resolution": 0.12}
-    options |= {"processes": 1, "cores": None, "searchers": 1, "seconds": float("inf")}
+    options |= {"processes": 1, "cores": None, "build_cores": None, "searchers": 1, "seconds": float("inf")}
     maps.main(argparse.Namespace(**options, folder=tmp_path))
     printed = capsys.readouterr().out
     for row in ("build", "size", "open", "locate", "recall", "precision", "strangers located"):

@@ -8,7 +8,8 @@ from wsdesc.cloud.cloud import Cloud
 from wsdesc.core.geometry import inverse
 from wsdesc.finding.improve import improve
 from wsdesc.finding.prepare import prepare_object, prepare_scene
-from wsdesc.finding.verify import explained_shares, measure, quick_features, rank
+from wsdesc.finding.surfels import ball_normals
+from wsdesc.finding.verify import QuickScore, measure, quick_features, surroundings
 from wsdesc.finding.view import View
 
 RESOLUTION = 0.0028
@@ -31,13 +32,26 @@ def test_right_pose_has_contacts_and_violates_no_free_space():
     above[:3, 3] += 0.5 * (view.viewpoint - T[:3, 3]) / np.linalg.norm(view.viewpoint - T[:3, 3])
     poses = np.stack([T, above])
     contact, violating = quick_features(p, q.surfels, view, poses, p.coarse)
-    explained = explained_shares(p, q, poses)
-    ranks = rank(contact, explained, violating, np.ones(2), improved=True)
+    beside = surroundings(p, q.surfels.points, q.surfels.normals, poses)
+    ranks = QuickScore(contact, violating, *beside, np.ones(2)).rank(improved=True)
     assert contact[0] > 0.3
     assert violating[0] < 0.02
     assert violating[1] > 0.3
-    assert explained[0] > 0.6
+    assert beside.explained[0] > 0.7
+    assert beside.continued[0] < 0.1
     assert ranks[0] > ranks[1] + 0.4
+
+
+def test_a_larger_surface_continues_that_of_the_object():
+    p = prepared(pose(0.1, -0.15, yaw=0.4))[0]
+    steps = np.arange(-2, 2, 0.03)
+    plane = np.stack([*np.meshgrid(steps, steps), np.zeros((len(steps), len(steps)))], -1).reshape(-1, 3)
+    up = np.tile([0.0, 0.0, 1.0], (len(plane), 1))
+    T = np.eye(4)
+    T[2, 3] = -p.points[:, 2].min()  # the object stands on the plane
+    beside = surroundings(p, plane, up, T[None])
+    assert beside.explained[0] < 0.8
+    assert beside.continued[0] > 0.2
 
 
 def test_figures_of_the_right_pose():
@@ -66,7 +80,9 @@ def test_poses_improve_alone_and_together():
 
 def test_planes_larger_than_the_object_are_left_out():
     p, q, _, T = prepared(pose(0.2, -0.15, yaw=0.4))
+    normals = ball_normals(q.points, 0.1, 0.7)
+    flat = q.planes.contain(q.points, normals)
     away = np.linalg.norm(q.points - T[:3, 3], axis=1) > 2 * p.diameter
-    assert q.flat[away].any()
+    assert flat[away].mean() > 0.5
     near = np.linalg.norm(q.points - T[:3, 3], axis=1) < 0.4 * p.diameter
-    assert q.flat[near].mean() < 0.2
+    assert flat[near].mean() < 0.3

@@ -14,12 +14,19 @@ from wsdesc.alignment.surface import make_surface
 from wsdesc.alignment.verify import PoseScore
 from wsdesc.cloud.units import INDOOR_RESOLUTION
 from wsdesc.core.geometry import Floats, transform
-from wsdesc.finding.evidence import MIN_CONDITIONING, Evidence, confidences
+from wsdesc.finding.evidence import Evidence, confidences
 from wsdesc.finding.hypotheses import SAME_ANGLE, SAME_DISTANCE, propose, suppress
 from wsdesc.finding.improve import improve
 from wsdesc.finding.prepare import SearchObject, SearchScene
 from wsdesc.finding.surfels import Surfels
-from wsdesc.finding.verify import contact_shares, explained_shares, measure, quick_features, rank
+from wsdesc.finding.verify import (
+    QuickScore,
+    Surroundings,
+    contact_shares,
+    measure,
+    quick_features,
+    surroundings,
+)
 from wsdesc.finding.view import View
 
 _QUICK_POINTS, _POINTS = 64, 500  # of the object, for more and more certain hypotheses
@@ -30,6 +37,7 @@ _JOINED = 0.3  # object radii between poses that are refined in one part of the 
 _MARGIN = 10.0  # resolutions around the object that belong to its part of the scene
 _COVER = 3.0  # resolutions between points of an object in two poses that cover each other
 _SAME_SHARE = 0.35  # of an object's points in contact with those of another instance: both are one
+_PLACES, _PLACE = 8, 0.5  # places that are compared, and diameters between them
 _FINE_DISTANCES = (4.0, 3.0, 2.0, *[1.5] * 8)  # resolutions: contacts of the steps of the refinement
 _MIN_PART = 20  # points of a part of the scene
 
@@ -55,19 +63,37 @@ def find_candidates(
     poses = improve(thing, scene.surfels, proposed.poses, few, _ROUGH_DISTANCES)
     best = _best(contact_shares(thing, scene.surfels, poses, few), _DISTINCT * hypotheses)
     poses, votes = _joined(thing, poses[best], proposed.votes[best])
-    explained = explained_shares(thing, scene, poses)
+    beside = _beside(thing, scene, poses)
     sample = _sample(thing, 2 * _QUICK_POINTS)
     contact = contact_shares(thing, scene.surfels, poses, sample)
-    best = _best(rank(contact, explained, np.zeros(len(poses)), votes, improved=False), hypotheses)
-    poses, votes, explained = poses[best], votes[best], explained[best]
-    contact, violating = quick_features(thing, scene.surfels, view, poses, sample)
-    best = _best(rank(contact, explained, violating, votes, improved=False), _IMPROVED * refined)
+    scores = QuickScore(contact, np.zeros(len(poses)), *beside, votes).rank(improved=False)
+    best = _best(scores, hypotheses)
+    poses, votes = poses[best], votes[best]
+    measured = quick_features(thing, scene.surfels, view, poses, sample)
+    scores = QuickScore(*measured, *(x[best] for x in beside), votes).rank(improved=False)
+    best = _best(scores, _IMPROVED * refined)
     poses, votes = improve(thing, scene.surfels, poses[best], _sample(thing, 4 * _QUICK_POINTS)), votes[best]
-    scores = _scores(thing, scene, scene.surfels, view, poses, votes, _sample(thing, _POINTS))
+    scores = _scores(thing, scene, scene.surfels, view, poses, votes, _sample(thing, _POINTS)).rank(
+        improved=True
+    )
     kept = suppress(scores, agreeing_pairs(thing, poses), refined)
+    leads = scores[kept] - _background(thing, poses, scores)
     part = _part(thing, scene, poses[kept])
     results = _refine(thing, scene, part, poses[kept])
-    return _with_evidence(thing, scene, part, view, results, votes[kept])
+    return _with_evidence(thing, scene, part, view, results, votes[kept], leads)
+
+
+def _background(thing: SearchObject, poses: Floats, scores: Floats) -> float:
+    """Return the score of a place that is not the best: wrong poses of most places fit about as well."""
+    centres = transform(thing.centre[None], poses)[:, 0]
+    pairs = cKDTree(centres).query_pairs(_PLACE * thing.diameter, output_type="ndarray")
+    places = suppress(scores, pairs, _PLACES)
+    return float(scores[places[-1]])
+
+
+def _beside(thing: SearchObject, scene: SearchScene, poses: Floats) -> Surroundings:
+    """Compare the scene's coarse points around an object in poses (H, 4, 4) with it."""
+    return surroundings(thing, scene.surfels.points[scene.coarse], scene.surfels.normals[scene.coarse], poses)
 
 
 def _best(scores: Floats, count: int) -> NDArray[np.intp]:
@@ -92,10 +118,10 @@ def _scores(
     poses: Floats,
     votes: Floats,
     sample: NDArray[np.int64],
-) -> Floats:
-    """Compute the rank (H,) of improved poses."""
-    contact, violating = quick_features(thing, surfels, view, poses, sample)
-    return rank(contact, explained_shares(thing, scene, poses), violating, votes, improved=True)
+) -> QuickScore:
+    """Measure poses (H, 4, 4) on a sample of the object's points."""
+    measured = quick_features(thing, surfels, view, poses, sample)
+    return QuickScore(*measured, *_beside(thing, scene, poses), votes)
 
 
 def _part(thing: SearchObject, scene: SearchScene, poses: Floats) -> Surfels:
@@ -148,23 +174,20 @@ def _with_evidence(
     view: View | None,
     results: list[RefinedPose],
     votes: Floats,
+    leads: Floats,
 ) -> list[Candidate]:
     """Measure refined poses and compute their probabilities, most probable first."""
     poses = np.stack([result.T_target_source for result in results])
-    contact, violating = quick_features(thing, part, view, poses, thing.fine)
-    scores = rank(contact, explained_shares(thing, scene, poses), violating, votes, improved=True)
-    overlapping = overlapping_places(thing, poses)
-    # No contacts determine the pose of a symmetric object. Its poses are right up to the symmetry.
-    itself = evaluate(thing.surface, thing.surface, np.eye(4)[None], INDOOR_RESOLUTION)[0]
-    least = MIN_CONDITIONING if _conditioning(itself) < MIN_CONDITIONING else 0.0
+    quick = _scores(thing, scene, part, view, poses, votes, thing.fine)
+    scores = quick.rank(improved=True)
     evidence, visible = [], []
     for k, result in enumerate(results):
         measured = measure(thing, scene, part, view, result.T_target_source)
-        rivals = scores[overlapping[k] & (np.arange(len(poses)) != k)]
         score: PoseScore = result.score
         evidence.append(
             Evidence(
-                contact=float(contact[k]),
+                contact=float(quick.contact[k]),
+                continued=float(quick.continued[k]),
                 weighted_overlap=score.weighted_overlap_source,
                 side=measured.side,
                 explained=measured.explained,
@@ -173,9 +196,10 @@ def _with_evidence(
                 curvature_similarity=score.curvature_similarity,
                 detail_similarity=score.detail_similarity,
                 tightness=score.tightness,
-                conditioning=max(least, _conditioning(result)),
+                conditioning=_conditioning(result),
                 votes=float(votes[k]),
-                advantage=float(np.clip(scores[k] - rivals.max(initial=scores[k] - 1.0), -1, 1)),
+                score=float(scores[k]),
+                lead=float(leads[k]),
                 violation=measured.violation,
                 shown=measured.shown,
             )

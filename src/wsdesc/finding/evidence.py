@@ -17,8 +17,7 @@ from wsdesc.alignment.confidence import ConfidenceModel
 from wsdesc.core.geometry import Floats
 
 CONFIDENCE_FILE = Path(__file__).with_name("confidence.json")
-MAX_VIOLATION = 0.12  # share of the visible points in free space
-MIN_CONDITIONING = 1e-3  # of a pose that the contacts determine
+MAX_VIOLATION = 0.25  # share of the visible points in free space
 _MARGIN = 0.005  # shares closer to 0 or 1 do not change the log odds
 
 
@@ -34,9 +33,11 @@ class Evidence(NamedTuple):
     curvature_similarity: float
     detail_similarity: float
     tightness: float
-    conditioning: float  # of the information matrix, 0 … 1; of symmetric objects at least the least allowed
+    conditioning: float  # of the information matrix, 0 … 1; about 0 for symmetric objects
     votes: float  # of pairs of points, relative to the best hypothesis
-    advantage: float  # score less that of the best other pose at the same place
+    score: float  # by which poses are ranked
+    lead: float  # score less that of the eighth best place
+    continued: float  # scene points that continue the object's surface, relative to those that touch it
     violation: float | None  # share of the visible points in free space; None without a viewpoint
     shown: float | None  # share of the points that face the viewpoint in contact with the scene
 
@@ -54,7 +55,9 @@ FEATURES = {
     "tightness": 1,
     "conditioning": 1,
     "votes": 1,
-    "advantage": 1,
+    "score": 1,
+    "lead": 1,
+    "continued": -1,
     "violation": -1,
     "shown": 1,
 }
@@ -67,7 +70,9 @@ def features(poses: Sequence[Evidence]) -> Floats:
             *map(_log_odds, pose[:9]),
             math.log10(max(pose.conditioning, 1e-4)),
             math.log10(max(pose.votes, 1e-3)),
-            pose.advantage,
+            pose.score,
+            pose.lead,
+            math.log10(max(pose.continued, 0.01)),
             math.nan if pose.violation is None else math.log10(max(pose.violation, 1e-3)),
             math.nan if pose.shown is None else _log_odds(pose.shown),
         ]
@@ -84,9 +89,8 @@ def confidences(poses: Sequence[Evidence]) -> Floats:
 
 
 def contradicted(pose: Evidence) -> bool:
-    """Return whether free space excludes a pose, or its contacts do not determine it."""
-    free = pose.violation is not None and pose.violation > MAX_VIOLATION
-    return free or pose.conditioning < MIN_CONDITIONING
+    """Return whether free space excludes a pose."""
+    return pose.violation is not None and pose.violation > MAX_VIOLATION
 
 
 def _log_odds(share: float) -> float:

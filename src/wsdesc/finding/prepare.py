@@ -19,10 +19,11 @@ from wsdesc.cloud.clean import Cleaned
 from wsdesc.cloud.sampling import voxel_downsample
 from wsdesc.cloud.units import INDOOR_RESOLUTION, spacing
 from wsdesc.core.errors import InputError
-from wsdesc.core.geometry import Floats, cell_keys
+from wsdesc.core.geometry import Floats
 from wsdesc.finding.distance_grid import DistanceGrid
+from wsdesc.finding.large_planes import LargePlanes, find_large_planes
 from wsdesc.finding.pair_features import SPACING
-from wsdesc.finding.surfels import STEPS, Surfels, ball_normals, cell_moments, make_lookup, make_surfels
+from wsdesc.finding.surfels import Surfels, ball_normals, make_lookup, make_surfels
 from wsdesc.finding.view import sides
 
 MIN_POINTS = 50  # of the object and of the scene, at the working resolution
@@ -30,11 +31,9 @@ _FINEST, _COARSEST = 1 / 50, 1 / 25  # working resolution, in diameters of the o
 _FINE = 1500  # points that evidence is measured on
 _SURFEL, _CELL, _FINE_CELL = 2.5, 3.0, 1.5  # resolutions: sides of surfels, and of lookup cells
 _BALL = 4.5  # resolutions: radius of the points that a normal is computed from
-_PLANE, _WIDE = 0.02, 0.33  # object diameters: thickness and half width (root mean squares) of a large plane
 _PARALLEL, _COPLANAR = 0.95, 0.04  # cosine of normals, diameters: points of one plane of the object
 _RARE = 0.03  # share of an object's points: smaller planes weigh no more
 _NOISE = 0.7  # curvature above which points form no surface: normals there are accidental
-_PRODUCTS = np.array([[4, 5, 6], [5, 7, 8], [6, 8, 9]])  # columns of the moments
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +42,7 @@ class SearchScene:
 
     points: Floats  # (N, 3)
     tree: Any  # cKDTree of the points
-    flat: NDArray[np.bool_]  # (N,) whether a point is on a plane that is larger than the object
+    planes: LargePlanes  # larger than the object
     surfels: Surfels  # without normals on such planes
     coarse: NDArray[np.int64]  # (M,) indices of surfels with normals, 1/15 of the object's diameter apart
 
@@ -55,7 +54,7 @@ class SearchScene:
         if len(points) == 0:
             return Surfels(points, points, make_lookup(points, _FINE_CELL * INDOOR_RESOLUTION))
         normals = ball_normals(points, _BALL * INDOOR_RESOLUTION, _NOISE)
-        kept = normals.any(axis=1) & ~self.flat[rows]
+        kept = normals.any(axis=1) & ~self.planes.contain(points, normals)
         points, normals = points[kept], normals[kept]
         return Surfels(points, normals, make_lookup(points, _FINE_CELL * INDOOR_RESOLUTION))
 
@@ -150,11 +149,12 @@ def prepare_scene(cloud: Cleaned, resolution: float, size: float) -> SearchScene
     """
     points = _downsample(cloud.points, resolution, "scene")
     means, normals = make_surfels(points, _SURFEL * INDOOR_RESOLUTION, _NOISE)
-    kept = normals.any(axis=1) & ~_in_planes(means, size)
+    planes = find_large_planes(means, size)
+    kept = normals.any(axis=1) & ~planes.contain(means, normals)
     means, normals = means[kept], normals[kept]
     surfels = Surfels(means, normals, make_lookup(means, _CELL * INDOOR_RESOLUTION))
     coarse = _coarse(means, cKDTree(means), normals, SPACING * size) if len(means) else np.empty(0, np.int64)
-    return SearchScene(points, cKDTree(points), _in_planes(points, size), surfels, coarse)
+    return SearchScene(points, cKDTree(points), planes, surfels, coarse)
 
 
 def _downsample(points: NDArray[Any], resolution: float, name: str) -> Floats:
@@ -176,21 +176,3 @@ def _coarse(points: Floats, tree: Any, normals: Floats, step: float) -> NDArray[
     means = voxel_downsample(torch.from_numpy(points[valid]), step).numpy()
     nearest = np.unique(tree.query(means)[1])
     return np.asarray(nearest[normals[nearest].any(axis=1)], np.int64)
-
-
-def _in_planes(points: Floats, size: float) -> NDArray[np.bool_]:
-    """Find the points (N,) around which there is only one plane, larger than an object of this size."""
-    if len(points) == 0:
-        return np.zeros(0, bool)
-    cells = np.floor((points - points.min(axis=0)) / (size / 2)).astype(np.int64) + 1
-    keys, cell = np.unique(cell_keys(cells), return_inverse=True)
-    sums = cell_moments(points, cell, len(keys))
-    total = np.zeros_like(sums)
-    for offset in STEPS:
-        beside = keys + cell_keys(offset)
-        at = np.minimum(np.searchsorted(keys, beside), len(keys) - 1)
-        total += np.where((keys[at] == beside)[:, None], sums[at], 0.0)
-    total /= total[:, :1]
-    covariance = total[:, _PRODUCTS] - np.einsum("ci,cj->cij", total[:, 1:4], total[:, 1:4])
-    low, middle, _ = np.sqrt(np.maximum(np.linalg.eigvalsh(covariance), 0.0)).T
-    return np.asarray(((low < _PLANE * size) & (middle > _WIDE * size))[cell])

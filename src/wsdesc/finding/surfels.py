@@ -50,7 +50,7 @@ def make_surfels(points: Floats, side: float, noise: float) -> tuple[Floats, Flo
     cells = np.floor((points - points.min(axis=0)) / side).astype(np.int64) + 1
     keys, cell = np.unique(cell_keys(cells), return_inverse=True)
     sums = cell_moments(points, cell, len(keys))
-    table_keys, table_items = _hashed(keys)
+    table_keys, table_items = hashed(keys)
     normals = np.zeros((len(keys), 3))
     beside = np.asarray(cell_keys(STEPS))
     run_in_chunks(_fit, len(keys), keys, beside, table_keys, table_items, sums, noise, normals, chunk=2048)
@@ -103,7 +103,7 @@ def contacts(surfels: Surfels, points: Floats, normals: Floats, poses: Floats, d
     return result
 
 
-def _hashed(keys: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+def hashed(keys: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     """Build a hash table of distinct keys."""
     size = 1 << (2 * len(keys)).bit_length()
     table_keys, table_items = np.full(size, -1, np.int64), np.zeros(size, np.int32)

@@ -18,12 +18,17 @@ from wsdesc.core.geometry import Floats, transform
 from wsdesc.core.kernels import kernel, run_in_chunks
 from wsdesc.finding.prepare import SearchObject, SearchScene
 from wsdesc.finding.surfels import Contacts, Surfels, contacts
-from wsdesc.finding.view import FREE, OUT_OF_VIEW, SEEN, View, facing
+from wsdesc.finding.view import FREE, SEEN, View, facing
 
 CONTACT = 2.0  # resolutions: object points this close to the scene with a similar normal are in contact
 _AROUND, _TOUCHING = 6.0, 2.5  # resolutions from the object: scene points near it, and touching it
-_VIOLATION_WEIGHT = 3.0  # of the share in free space in the rank of a pose, where contacts weigh 1
-_EXPLAINED_WEIGHT, _VOTES_WEIGHT = 1.4, 0.09  # of the explained share, and of the votes' logarithm
+_LEVEL = 1.5  # resolutions from the plane of the object's surface: points that continue it
+_LIMITS = np.array([_AROUND, _TOUCHING, _LEVEL])
+_PARALLEL = np.cos(np.radians(20))  # angle between the normals of a surface and of what continues it
+# Weights in the rank of a pose, where contacts weigh 1: the free space of coarse and of improved poses, the
+# explained and the continued share, and the logarithm of the votes.
+_ROUGH_VIOLATION, _VIOLATION, _EXPLAINED, _CONTINUED, _VOTES = 1.2, 3.0, 2.1, 2.5, 0.27
+_MOST_CONTINUED = 0.6  # a larger share says no more
 _FEW_VOTES = 0.05  # relative to the best pose; fewer say no more
 _DIRECTIONS = 4  # nearest directions that must all be farther for a point to be in free space
 _AT_ONCE = 4000  # poses whose neighbours are in memory
@@ -47,7 +52,7 @@ def quick_features(
     violating = np.zeros(len(poses))
     if view is not None:
         points = transform(thing.points[sample][None], poses)  # (H, S, 3)
-        violating = ((view.classify(points) == FREE) & ~found.touching).mean(axis=1)
+        violating = ((view.classify(points, _DIRECTIONS) == FREE) & ~found.touching).mean(axis=1)
     return _weighted(thing, found, sample), violating
 
 
@@ -67,65 +72,97 @@ def _contacts_of(thing: SearchObject, surfels: Surfels, poses: Floats, sample: N
     return contacts(surfels, thing.points[sample], thing.normals[sample], poses, distance)
 
 
-def explained_shares(thing: SearchObject, scene: SearchScene, poses: Floats) -> Floats:
-    """Return the share (H,) of the scene's coarse points around the object that touch it."""
-    points = scene.surfels.points[scene.coarse]
-    grid = NeighbourGrid.of(torch.from_numpy(points))
+class Surroundings(NamedTuple):
+    """Shares of the scene's points around an object in several poses, (H,) each."""
+
+    explained: Floats  # of the points near the object that touch it
+    continued: Floats  # points beside the object in the plane of its surface, relative to those that touch it
+
+
+def surroundings(
+    thing: SearchObject, points: Floats, normals: Floats, poses: Floats, grid: NeighbourGrid | None = None
+) -> Surroundings:
+    """Compare the scene's points (N, 3) around an object in poses (H, 4, 4) with the object.
+
+    A scene that continues the object's surface beyond its border is a larger thing: a pose of a box on a wall
+    has as many contacts as the right one.
+    """
+    grid = grid or NeighbourGrid.of(torch.from_numpy(points))
     centres = torch.from_numpy(transform(thing.centre[None], poses)[:, 0])
     reach = thing.radius + _AROUND * INDOOR_RESOLUTION
-    shares = np.zeros(len(poses))
+    result = Surroundings(np.zeros(len(poses)), np.zeros(len(poses)))
     for start in range(0, len(poses), _AT_ONCE):
         part = slice(start, start + _AT_ONCE)
         near = grid.within(centres[part], reach)
         run_in_chunks(
-            _explain, len(shares[part]), np.ascontiguousarray(poses[part]), points, near.indices.numpy(),
-            near.starts.numpy(), *thing.distances, _AROUND * INDOOR_RESOLUTION, _TOUCHING * INDOOR_RESOLUTION,
-            shares[part],
+            _compare, len(result.explained[part]), np.ascontiguousarray(poses[part]), points, normals,
+            near.indices.numpy(), near.starts.numpy(), thing.points, thing.normals, *thing.distances,
+            _LIMITS * INDOOR_RESOLUTION, result.explained[part], result.continued[part],
         )  # fmt: skip
-    return shares
+    return result
 
 
 @kernel
-def _explain(
-    start: int, stop: int, poses: Any, points: Any, near: Any, starts: Any, low: Any, cell: float,
-    distances: Any, around: float, touching: float, shares: Any,
+def _compare(
+    start: int, stop: int, poses: Any, points: Any, normals: Any, near: Any, starts: Any, object_points: Any,
+    object_normals: Any, low: Any, cell: float, distances: Any, nearest: Any, limits: Any, explained: Any,
+    continued: Any,
 ) -> None:  # fmt: skip
     """Look up the distances of the scene's points to an object in the poses of a range."""
+    p, n = np.empty(3), np.empty(3)
     for h in range(start, stop):
         T = poses[h]
-        beside, in_contact = 0, 0
+        beside, touching, continuing = 0, 0, 0
         for m in range(starts[h], starts[h + 1]):
             k = near[m]
             x, y, z = points[k, 0] - T[0, 3], points[k, 1] - T[1, 3], points[k, 2] - T[2, 3]
-            a = int(np.floor((T[0, 0] * x + T[1, 0] * y + T[2, 0] * z - low[0]) / cell))
-            b = int(np.floor((T[0, 1] * x + T[1, 1] * y + T[2, 1] * z - low[1]) / cell))
-            c = int(np.floor((T[0, 2] * x + T[1, 2] * y + T[2, 2] * z - low[2]) / cell))
-            if 0 <= a < distances.shape[0] and 0 <= b < distances.shape[1] and 0 <= c < distances.shape[2]:
-                distance = distances[a, b, c]
-                beside += distance < around
-                in_contact += distance < touching
-        shares[h] = in_contact / max(beside, 1)
+            for i in range(3):
+                p[i] = T[0, i] * x + T[1, i] * y + T[2, i] * z
+            a = int(np.floor((p[0] - low[0]) / cell))
+            b = int(np.floor((p[1] - low[1]) / cell))
+            c = int(np.floor((p[2] - low[2]) / cell))
+            if not (
+                0 <= a < distances.shape[0] and 0 <= b < distances.shape[1] and 0 <= c < distances.shape[2]
+            ):
+                continue
+            distance = distances[a, b, c]
+            if distance < limits[1]:
+                touching += 1
+            elif distance < limits[0]:
+                j = nearest[a, b, c]
+                for i in range(3):
+                    n[i] = T[0, i] * normals[k, 0] + T[1, i] * normals[k, 1] + T[2, i] * normals[k, 2]
+                height, cosine = 0.0, 0.0
+                for i in range(3):
+                    height += (p[i] - object_points[j, i]) * object_normals[j, i]
+                    cosine += n[i] * object_normals[j, i]
+                continuing += abs(height) < limits[2] and abs(cosine) > _PARALLEL
+            beside += distance < limits[0]
+        explained[h] = touching / max(beside, 1)
+        continued[h] = continuing / max(touching, 1)
 
 
-def rank(contact: Floats, explained: Floats, violating: Floats, votes: Floats, *, improved: bool) -> Floats:
-    """Compute the rank (H,) of poses; larger is better.
+class QuickScore(NamedTuple):
+    """Figures of poses, (H,) each, by which they are ranked."""
 
-    Free space weighs more after the poses are `improved`: coarse ones violate it by their errors.
+    contact: Floats  # weighted share of the object's points in contact
+    violating: Floats  # share of the object's points in free space
+    explained: Floats  # share of the scene's points around the object that touch it
+    continued: Floats  # points that continue the object's surface, relative to those that touch it
+    votes: Floats  # of pairs of points, relative to the best pose
 
-    Args:
-        contact: Weighted share of the object's points in contact.
-        explained: Share of the scene's points around the object that touch it.
-        violating: Share of the object's points in free space.
-        votes: Of the pairs of points, relative to the best pose.
-        improved: Whether the poses are exact.
-    """
-    weight = _VIOLATION_WEIGHT if improved else 1.0
-    return np.asarray(
-        contact
-        + _EXPLAINED_WEIGHT * explained
-        - weight * violating
-        + _VOTES_WEIGHT * np.log(votes + _FEW_VOTES)
-    )
+    def rank(self, *, improved: bool) -> Floats:
+        """Compute the rank (H,) of poses; larger is better.
+
+        Free space weighs more after the poses are `improved`: coarse ones violate it by their errors.
+        """
+        return np.asarray(
+            self.contact
+            + _EXPLAINED * self.explained
+            - _CONTINUED * np.minimum(self.continued, _MOST_CONTINUED)
+            - (_VIOLATION if improved else _ROUGH_VIOLATION) * self.violating
+            + _VOTES * np.log(self.votes + _FEW_VOTES)
+        )
 
 
 class Measured(NamedTuple):
@@ -146,7 +183,7 @@ def measure(thing: SearchObject, scene: SearchScene, part: Surfels, view: View |
     violation = shown = None
     if view is not None:
         state = view.classify(points, nearest=_DIRECTIONS)
-        front = facing(points, view.viewpoint) & (state != OUT_OF_VIEW)
+        front = facing(points, view.viewpoint) & ((state == SEEN) | (state == FREE))
         shown = float((front & contact).sum() / (front.sum() + _PRIOR))
         violating = ((state == FREE) & ~contact).sum()
         violation = float(violating / (violating + (state == SEEN).sum() + _PRIOR))
