@@ -55,7 +55,7 @@ def register_prepared(
             break
     if factor > 1 and prior is None and not result.success:  # some poses are found at the fine one only
         fine = register_round(p, q, make_surfaces(p.points, q.points), o, timer, thorough=thorough)
-        return max(result, fine, key=lambda one: one.confidence)
+        return max(fine, result, key=lambda one: one.confidence)
     explain_prior(result, prior, *aligned, surfaces, o, timer)
     return result
 
