@@ -13,7 +13,9 @@ from wsdesc.finding.evidence import Evidence
 def evidence(good):
     """Evidence of a pose that fits well or badly."""
     share = 0.9 if good else 0.2
-    return Evidence(*[share] * 9, 0.1, share, 0.1 if good else -0.5, None, None)._asdict()
+    figures = dict.fromkeys(Evidence._fields, share)
+    figures |= {"conditioning": 0.1, "continued": 1 - share, "violation": None, "shown": None}
+    return Evidence(**figures)._asdict()
 
 
 def search(number, present, poses):

@@ -42,16 +42,22 @@ def test_right_pose_has_contacts_and_violates_no_free_space():
     assert ranks[0] > ranks[1] + 0.4
 
 
-def test_a_larger_surface_continues_that_of_the_object():
-    p = prepared(pose(0.1, -0.15, yaw=0.4))[0]
+def test_a_larger_surface_continues_that_of_a_plate():
+    plate = np.random.default_rng(0).uniform((-0.07, -0.05, 0), (0.07, 0.05, 0), (4000, 3))
+    thing = clean(plate)
+    p = prepare_object(thing, RESOLUTION)
+    T = np.array(thing.T_scan_local)
+    T[:3, 3] /= UNIT
     steps = np.arange(-2, 2, 0.03)
     plane = np.stack([*np.meshgrid(steps, steps), np.zeros((len(steps), len(steps)))], -1).reshape(-1, 3)
-    up = np.tile([0.0, 0.0, 1.0], (len(plane), 1))
-    T = np.eye(4)
-    T[2, 3] = -p.points[:, 2].min()  # the object stands on the plane
-    beside = surroundings(p, plane, up, T[None])
-    assert beside.explained[0] < 0.8
-    assert beside.continued[0] > 0.2
+    same_size = plane[(np.abs(plane[:, :2]) < np.array([0.07, 0.05]) / UNIT).all(axis=1)]
+    larger, alone = (
+        surroundings(p, points, np.tile([0.0, 0.0, 1.0], (len(points), 1)), T[None])
+        for points in (plane, same_size)
+    )
+    assert larger.explained[0] < 0.8 < alone.explained[0]
+    assert larger.continued[0] > 0.2
+    assert alone.continued[0] < 0.05
 
 
 def test_figures_of_the_right_pose():

@@ -68,9 +68,9 @@ def find_candidates(
     contact = contact_shares(thing, scene.surfels, poses, sample)
     scores = QuickScore(contact, np.zeros(len(poses)), *beside, votes).rank(improved=False)
     best = _best(scores, hypotheses)
-    poses, votes = poses[best], votes[best]
+    poses, votes, beside = poses[best], votes[best], Surroundings(*(x[best] for x in beside))
     measured = quick_features(thing, scene.surfels, view, poses, sample)
-    scores = QuickScore(*measured, *(x[best] for x in beside), votes).rank(improved=False)
+    scores = QuickScore(*measured, *beside, votes).rank(improved=False)
     best = _best(scores, _IMPROVED * refined)
     poses, votes = improve(thing, scene.surfels, poses[best], _sample(thing, 4 * _QUICK_POINTS)), votes[best]
     scores = _scores(thing, scene, scene.surfels, view, poses, votes, _sample(thing, _POINTS)).rank(
