@@ -170,13 +170,29 @@ def inline(function: Callable[..., Any] | None = None, **options: Any) -> Any:
 
 
 @cache
-def _threads(count: int, purpose: str) -> ThreadPoolExecutor:
+def _threads(count: int, purpose: str, inner: int = 1) -> ThreadPoolExecutor:
     """Return a pool of threads; chunks and items need different pools, as an item waits for its chunks."""
-    return ThreadPoolExecutor(count, thread_name_prefix=f"wsdesc-{purpose}")
+    name = f"wsdesc-{purpose}"
+    return ThreadPoolExecutor(count, name, initializer=_limit_threads, initargs=(count, inner))
 
 
 if hasattr(os, "register_at_fork"):  # a forked process inherits the pools without their threads
     os.register_at_fork(after_in_child=_threads.cache_clear)
+
+_local = threading.local()
+
+
+def _limit_threads(total: int, inner: int) -> None:
+    """Let torch and kernels use `inner` threads where the calling thread is one of several in a pool.
+
+    Each of them would start a thread per core otherwise, and torch's threads wait actively for more work.
+    """
+    _local.total = total
+    before = torch.get_num_threads()
+    torch.set_num_threads(inner)  # of this thread, and the default of threads that are started later
+    restore = threading.Thread(target=torch.set_num_threads, args=(before,))
+    restore.start()
+    restore.join()
 
 
 def run_in_chunks(compiled: Kernel, items: int, *args: Any, chunk: int = 64) -> None:
@@ -197,17 +213,23 @@ def run_in_chunks(compiled: Kernel, items: int, *args: Any, chunk: int = 64) -> 
         for start, stop in bounds:
             run(start, stop, *args)
         return
-    futures = [_threads(count, "chunks").submit(run, start, stop, *args) for start, stop in bounds]
+    pool = _threads(getattr(_local, "total", count), "chunks")
+    futures = [pool.submit(run, start, stop, *args) for start, stop in bounds]
     for future in futures:
         future.result()
 
 
 def run_each(function: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
-    """Return `function(item)` of each item, computed on as many threads as torch uses.
+    """Return `function(item)` of each item; see `iterate_each`."""
+    return list(iterate_each(function, items))
 
-    The function should release the GIL. It must not call `run_each`: both would wait for the same threads.
+
+def iterate_each(function: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[Any]:
+    """Yield `function(item)` of each item in order, computed on as many threads as torch uses.
+
+    The function should release the GIL. Inside of it, torch and kernels use the threads that are left.
     """
     count = torch.get_num_threads()
     if count == 1 or len(items) < 2:
-        return [function(item) for item in items]
-    return list(_threads(count, "items").map(function, items))
+        return map(function, items)
+    return _threads(count, "items", max(1, count // len(items))).map(function, items)

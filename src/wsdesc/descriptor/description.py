@@ -1,4 +1,4 @@
-"""Describe a scan: choose keypoints, compute their descriptors, save and load the result."""
+"""Describe a scan: choose keypoints and compute their descriptors."""
 
 from __future__ import annotations
 
@@ -14,26 +14,24 @@ from torch import Tensor
 
 from wsdesc.cloud.clean import Cleaned, clean_cloud
 from wsdesc.cloud.convert import Scan, as_cloud
-from wsdesc.cloud.formats.npz import read_arrays
 from wsdesc.cloud.outliers import remove_outliers
 from wsdesc.cloud.range_image import RangeImage
 from wsdesc.cloud.sampling import farthest_points, voxel_downsample
 from wsdesc.cloud.units import INDOOR_RESOLUTION, working_resolution
 from wsdesc.cloud.viewpoint import Viewpoint, ViewpointOption
-from wsdesc.core.atomic import atomic_write
 from wsdesc.core.devices import choose_device
-from wsdesc.core.errors import FileFormatError, InputError
-from wsdesc.core.geometry import is_rigid, transform
-from wsdesc.core.kernels import run_each
+from wsdesc.core.errors import InputError
+from wsdesc.core.geometry import transform
+from wsdesc.core.kernels import iterate_each, run_each
 from wsdesc.core.progress import Advance, ProgressHook, StepTimer
-from wsdesc.descriptor import pretrained
-from wsdesc.descriptor.model import WSDesc
+from wsdesc.descriptor import description_file, pretrained
+from wsdesc.descriptor.model import DescriptorInput, WSDesc
 from wsdesc.descriptor.options import DEFAULT_MODEL, DescribeOptions
 
 MIN_POINTS = 50  # at the working resolution; fewer cannot be described
 
-_CHUNK, _CHUNK_ON_GPU = 256, 1024  # keypoints described at once; 1024 take about 4 GB of a GPU
-_ARRAYS = {"points": "f4", "order": "i8", "descriptors": "f4", "frames": "f4", "T_scan_local": "f8"}
+# Keypoints described at once: their grids fit into a CPU's cache, and into 4 GB of a GPU.
+_CHUNK, _CHUNK_ON_GPU = 100, 1024
 _DEFAULTS = DescribeOptions()
 
 
@@ -125,19 +123,15 @@ class Description:
 
         The model may be on another device; the result stays on the device of `points`.
         """
-        model_device, own_device = next(model.parameters()).device, self.points.device
-        new = self.order[len(self.descriptors) : count]
-        if len(new) == 0:
-            return self
-        descriptors, frames = ([self.descriptors], [self.frames]) if len(self.frames) else ([], [])
-        with torch.inference_mode():
-            points = self.points.to(model_device)
-            prepared = model.prepare(points, points[new.to(model_device)])
-            for part in prepared.split(_CHUNK if model_device.type == "cpu" else _CHUNK_ON_GPU):
-                descriptors.append(model.describe(model.voxels(part)).float().to(own_device))
-                frames.append(part.frames.float().to(own_device))
-                advance(len(part.keypoints))
-        return replace(self, descriptors=torch.cat(descriptors), frames=torch.cat(frames))
+        return extend_each([self], model, count, advance)[0]
+
+    def _with(self, new: list[tuple[Tensor, Tensor]]) -> Description:
+        """Append descriptors (M, C) and frames (M, 3, 3)."""
+        before = [(self.descriptors, self.frames)] if len(self.frames) else []
+        device = self.points.device
+        columns = zip(*before, *new, strict=True)
+        descriptors, frames = (torch.cat([part.to(device) for part in column]) for column in columns)
+        return replace(self, descriptors=descriptors, frames=frames)
 
     def check_comparable(self, other: Description) -> None:
         """Raise InputError unless both have the same model, descriptor length and resolution."""
@@ -154,16 +148,7 @@ class Description:
 
     def save(self, path: str | Path) -> None:
         """Write an .npz file atomically."""
-        on_cpu = self.to("cpu")
-        arrays: dict[str, Any] = {name: np.asarray(getattr(on_cpu, name)) for name in _ARRAYS}
-        if self.viewpoint is not None and self.range_image is not None:
-            arrays["viewpoint"], arrays["viewpoint_source"] = self.viewpoint.position, self.viewpoint.source
-            arrays["local_viewpoint"], arrays["free_ranges"] = (
-                self.range_image.viewpoint,
-                self.range_image.free,
-            )
-        with atomic_write(path) as temporary, temporary.open("wb") as file:
-            np.savez_compressed(file, **arrays, resolution=self.resolution, model=self.model)
+        description_file.save(path, self.to("cpu"))
 
     @classmethod
     def load(cls, path: str | Path) -> Description:
@@ -172,45 +157,39 @@ class Description:
         Raises:
             FileFormatError: The file cannot be read, or is not a description.
         """
-        try:
-            arrays = read_arrays(path, kinds="iufU")
-            if "offset" in arrays:  # until version 0.3 the local frame had the axes of the scan
-                arrays["T_scan_local"] = np.eye(4)
-                arrays["T_scan_local"][:3, 3] = arrays["offset"]
-            resolution, model = float(arrays["resolution"]), str(arrays["model"])
-            viewpoint = range_image = None
-            if "viewpoint" in arrays:
-                viewpoint = Viewpoint.read(arrays["viewpoint"], str(arrays["viewpoint_source"]))
-                range_image = RangeImage.read(arrays["local_viewpoint"], arrays["free_ranges"])
-            tensors = {k: torch.from_numpy(arrays[k].astype(kind)) for k, kind in _ARRAYS.items()}
-        except Exception as error:  # damaged zip files and arrays raise many kinds of exceptions
-            raise FileFormatError(
-                f"{path}: not a description written by `wsdesc describe`; `register` takes scans"
-            ) from error
-        T_scan_local = tensors.pop("T_scan_local").numpy()
-        description = cls(
-            **tensors,
-            resolution=resolution,
-            T_scan_local=T_scan_local,
-            model=model,
-            viewpoint=viewpoint,
-            range_image=range_image,
-        )
-        description._check(path)
-        return description
+        return cls(**description_file.load(path))
 
-    def _check(self, path: str | Path) -> None:
-        valid = self.points.ndim > 0 and self.descriptors.ndim == 2
-        count, keys = (len(self.points), len(self.descriptors)) if valid else (0, 0)
-        valid = valid and self.points.shape == (count, 3) and count > 0 and self.order.ndim == 1
-        valid = valid and keys <= len(self.order) and self.frames.shape == (keys, 3, 3)
-        valid = valid and self.T_scan_local.shape == (4, 4) and bool(is_rigid(self.T_scan_local))
-        valid = valid and 0 < self.resolution < float("inf")
-        if valid and len(self.order):
-            valid = bool(((self.order >= 0) & (self.order < count)).all())
-        numbers = (self.points, self.descriptors, self.frames)
-        if not (valid and all(bool(n.isfinite().all()) for n in numbers)):
-            raise FileFormatError(f"{path}: the arrays of this description do not fit each other")
+
+def extend_each(
+    descriptions: Sequence[Description], model: WSDesc, count: int, advance: Advance = lambda items: None
+) -> list[Description]:
+    """Describe further keypoints of several scans, on the CPU in parallel; see `Description.extend`."""
+    device = next(model.parameters()).device
+    each: Any = iterate_each if device.type == "cpu" else map
+
+    @torch.inference_mode()
+    def prepare(description: Description) -> list[DescriptorInput]:
+        new = description.order[len(description.descriptors) : count]
+        if len(new) == 0:
+            return []
+        points = description.points.to(device)
+        prepared = model.prepare(points, points[new.to(device)])
+        return prepared.split(_CHUNK if device.type == "cpu" else _CHUNK_ON_GPU)
+
+    @torch.inference_mode()
+    def describe(part: DescriptorInput) -> tuple[Tensor, Tensor]:
+        return model.describe(model.voxels(part)).float(), part.frames.float()
+
+    prepared = list(each(prepare, descriptions))
+    described = iter(each(describe, [part for parts in prepared for part in parts]))
+    extended = []
+    for description, parts in zip(descriptions, prepared, strict=True):
+        new = []
+        for part in parts:
+            new.append(next(described))
+            advance(len(part.keypoints))
+        extended.append(description._with(new) if new else description)
+    return extended
 
 
 def describe(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from wsdesc.alignment.surface import make_surfaces
 from wsdesc.cloud.units import INDOOR_RESOLUTION, spacing
 from wsdesc.core.progress import StepTimer
-from wsdesc.descriptor.description import Description
+from wsdesc.descriptor.description import Description, extend_each
 from wsdesc.descriptor.model import WSDesc
 from wsdesc.registration.candidates import Candidate
 from wsdesc.registration.local_search import rounds, search_near
@@ -45,7 +45,7 @@ def register_prepared(
             near = search_near(prior, *aligned, surfaces, o, timer)
         p, q = p.with_keypoints(count, o.seed), q.with_keypoints(count, o.seed)
         with timer("describe", p.missing(count) + q.missing(count)) as advance:
-            p, q = p.extend(network, count, advance), q.extend(network, count, advance)
+            p, q = extend_each((p, q), network, count, advance)
         complete = max(len(p.descriptors), len(q.descriptors)) < count  # small scans have no more keypoints
         last = number == len(counts) - 1 or (complete and (prior is None or number >= first_search))
         thorough = last and len(o.keypoints) > 1

@@ -19,6 +19,7 @@ from wsdesc.core.kernels import kernel
 RINGS = 5  # largest distance of a query, in cells
 _SPACINGS = 4.5  # side of a cell over the spacing of the points
 _CELLS_PER_POINT = 100  # larger grids get larger cells
+_IDENTITY = np.eye(4)
 
 
 class NearestGrid(NamedTuple):
@@ -60,15 +61,23 @@ class NearestGrid(NamedTuple):
         """Largest distance of a query."""
         return RINGS * self.size
 
-    def query(self, points: Floats, max_distance: float) -> tuple[Floats, NDArray[np.int64]]:
+    def query(
+        self, points: Floats, max_distance: float, T: Floats | None = None
+    ) -> tuple[Floats, NDArray[np.int64]]:
         """Find the nearest point of each of `points` (M, 3), nearer than `max_distance`.
+
+        Args:
+            points: the queries.
+            max_distance: at most `reach`.
+            T: (4, 4) from the frame of the queries to that of the grid; the identity if it is not given.
 
         Returns:
             distances (M,), infinite where there is none, and indices (M,), N where there is none, as the
-            k-d tree of scipy returns them. `max_distance` is at most `reach`.
+            k-d tree of scipy returns them.
         """
         distance, index = np.empty(len(points)), np.empty(len(points), np.int64)
-        _find_nearest(np.ascontiguousarray(points), *self, max_distance, distance, index)
+        T = _IDENTITY if T is None else np.ascontiguousarray(T)
+        _find_nearest(np.ascontiguousarray(points), T, *self, max_distance, distance, index)
         return distance, index
 
 
@@ -87,40 +96,54 @@ def _empty_rings(occupied: NDArray[np.bool_]) -> NDArray[np.uint8]:
 
 
 @kernel(
-    types="float64[:, ::1], float64[:, ::1], int64[::1], float64[::1], float64, int64[::1], "
-    "uint8[:, :, ::1], float64, float64[::1], int64[::1]",
+    types="float64[:, ::1], float64[:, ::1], float64[:, ::1], int64[::1], float64[::1], float64, "
+    "int64[::1], uint8[:, :, ::1], float64, float64[::1], int64[::1]",
 )
 def _find_nearest(  # type: ignore[no-untyped-def]
-    queries, points, order, low, size, starts, empty_rings, max_distance, distance, index
+    queries, T, points, order, low, size, starts, empty_rings, max_distance, distance, index
 ):
     X, Y, Z = empty_rings.shape
     for m in range(len(queries)):
-        qx, qy, qz = queries[m, 0], queries[m, 1], queries[m, 2]
+        a, b, c = queries[m, 0], queries[m, 1], queries[m, 2]
+        qx = T[0, 0] * a + T[0, 1] * b + T[0, 2] * c + T[0, 3]
+        qy = T[1, 0] * a + T[1, 1] * b + T[1, 2] * c + T[1, 3]
+        qz = T[2, 0] * a + T[2, 1] * b + T[2, 2] * c + T[2, 3]
         fx, fy, fz = (qx - low[0]) / size, (qy - low[1]) / size, (qz - low[2]) / size
         distance[m], index[m] = np.inf, len(points)
         if not (fx >= 0 and fy >= 0 and fz >= 0 and fx < X and fy < Y and fz < Z):
             continue
         x, y, z = int(fx), int(fy), int(fz)
         best, best_at = max_distance * max_distance, -1
+        limit = best / (size * size) * (1 + 1e-9)  # in cells; rounding decides nothing
         searched = -1  # rings up to this one
-        ring = max(int(empty_rings[x, y, z]), 1)  # the next one to search
-        while ring <= RINGS and ((ring - 1) * size) ** 2 < best:
-            for i in range(max(x - ring, 0), min(x + ring + 1, X)):
-                gap_x = max(i - fx, fx - (i + 1), 0.0) * size
-                for j in range(max(y - ring, 0), min(y + ring + 1, Y)):
-                    gap_y = max(j - fy, fy - (j + 1), 0.0) * size
-                    if gap_x * gap_x + gap_y * gap_y > best * (1 + 1e-9):  # rounding decides nothing
+        ring = int(empty_rings[x, y, z])  # the next one to search
+        while ring <= RINGS and max(ring - 1, 0) ** 2 < limit:
+            for u in range(2 * ring + 1):  # nearest columns first: their points exclude most others
+                i = x + ((u + 1) // 2 if u % 2 else -(u // 2))
+                gap_x = max(i - fx, fx - (i + 1), 0.0)
+                if i < 0 or i >= X or gap_x * gap_x > limit:
+                    continue
+                for v in range(2 * ring + 1):
+                    j = y + ((v + 1) // 2 if v % 2 else -(v // 2))
+                    gap_y = max(j - fy, fy - (j + 1), 0.0)
+                    flat = gap_x * gap_x + gap_y * gap_y
+                    if j < 0 or j >= Y or flat > limit:
                         continue
                     row, top = (i * Y + j) * Z, min(z + ring, Z - 1)
                     only_ends = abs(i - x) <= searched and abs(j - y) <= searched
                     for part in range(2 if only_ends else 1):
                         first = max(z - ring, 0) if part == 0 else top
                         last = first if only_ends else top
+                        if only_ends:
+                            gap_z = max(first - fz, fz - (first + 1), 0.0)
+                            if flat + gap_z * gap_z > limit:
+                                continue
                         for p in range(starts[row + first], starts[row + last + 1]):
                             dx, dy, dz = qx - points[p, 0], qy - points[p, 1], qz - points[p, 2]
                             squared = dx * dx + dy * dy + dz * dz
                             if squared < best:
                                 best, best_at = squared, p
+                                limit = best / (size * size) * (1 + 1e-9)
             searched = ring
             ring += 1
         if best_at >= 0:
