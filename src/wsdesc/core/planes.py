@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from wsdesc.core.cells import nearest_neighbours
 from wsdesc.core.geometry import Floats
 from wsdesc.core.kernels import inline, kernel, run_in_chunks
 
@@ -30,18 +31,14 @@ def local_planes(points: Floats, tree: Any = None, neighbours: int = NEIGHBOURS)
 
     Args:
         points: (N, 3) float64.
-        tree: a `scipy.spatial.cKDTree` of the points; built if it is not given.
+        tree: a `scipy.spatial.cKDTree` of the points, if there is one.
         neighbours: number of nearest points of each plane, the point itself included.
     """
     count = min(neighbours, len(points))
     if count < 3:
         itself = np.arange(len(points))[:, None]
         return LocalPlanes(np.zeros(points.shape), np.zeros(len(points)), itself)
-    if tree is None:
-        from scipy.spatial import cKDTree
-
-        tree = cKDTree(points)
-    near = tree.query(points, count)[1]  # (N, count)
+    near = nearest_neighbours(points, count) if tree is None else tree.query(points, count)[1]  # (N, count)
     planes = LocalPlanes(np.zeros(points.shape), np.zeros(len(points)), near)
     points = np.ascontiguousarray(points)
     run_in_chunks(_fit, len(points), points, near, planes.normals, planes.curvature, chunk=_POINTS_AT_ONCE)

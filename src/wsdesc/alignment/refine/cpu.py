@@ -12,7 +12,7 @@ from wsdesc.alignment.information.matrix import SAME_SIDE
 from wsdesc.alignment.refine import gauss_newton
 from wsdesc.alignment.refine.equations import solve_steps
 from wsdesc.alignment.refine.gauss_newton import NORMAL_VARIANCE, SUMS, Backend
-from wsdesc.alignment.surface.cpu import CpuSurface, move_points
+from wsdesc.alignment.surface.cpu import CpuSurface
 from wsdesc.alignment.verify.cpu import verify
 from wsdesc.core.geometry import Floats, inverse
 from wsdesc.core.kernels import kernel, run_each
@@ -27,10 +27,9 @@ def sum_equations(
         sums, share = np.zeros(SUMS), 1.0
         for sampled, searched, T_searched_sampled in ((source, target, T), (target, source, inverse(T))):
             sample = sampled.coarse_sample if generalised else sampled.full_sample
-            moved = move_points(sample.points, T_searched_sampled)
-            _, partner = searched.nearest(moved, distance)
+            _, partner = searched.nearest(sample.points, distance, T_searched_sampled)
             arrays = (sample.points, sample.normals, partner, searched.points, searched.normals)
-            _add_pairs(*arrays, T, sampled is source, distance, share / len(moved), generalised, sums)
+            _add_pairs(*arrays, T, sampled is source, distance, share / len(sample.points), generalised, sums)
         return sums
 
     return np.reshape(run_each(sum_pose, list(poses)), (-1, SUMS))
@@ -84,10 +83,13 @@ def _add_pairs(
             response[3 + a] = p[b] * response[c] - p[c] * response[b]
         response[6] = gap
         for a in range(7):
-            for b in range(7):
+            for b in range(a + 1):
                 sums[7 * a + b] += along * response[a] * response[b]
                 sums[49 + 7 * a + b] += weight * place[a] * place[b]
         sums[98] += 1
+    for a in range(7):  # products are symmetric
+        for b in range(a):
+            sums[7 * b + a], sums[49 + 7 * b + a] = sums[7 * a + b], sums[49 + 7 * a + b]
 
 
 _BACKEND = Backend(sum_equations, verify, compute_information, solve_steps)

@@ -6,10 +6,11 @@ import math
 
 import numpy as np
 
-from wsdesc.alignment.information.matrix import MIN_PAIRS, SAME_SIDE
-from wsdesc.alignment.scale.step import Equations
+from wsdesc.alignment.information.matrix import SAME_SIDE
+from wsdesc.alignment.scale.step import SUMS, Equations, equations_of
 from wsdesc.alignment.surface import CpuSurface
 from wsdesc.core.geometry import Floats
+from wsdesc.core.kernels import kernel
 from wsdesc.core.similarity import factor_of
 
 
@@ -27,57 +28,71 @@ def compute_equations(
     Returns:
         The equations; None if there are too few pairs.
     """
-    A, t, scale = S[:3, :3], S[:3, 3], factor_of(S)
-    p_sample, q_sample = (x.coarse_sample if coarse else x.full_sample for x in (source, target))
-    p = np.einsum("ij,nj->ni", A, p_sample.points) + t  # (S, 3)
-    near_p, at_q = target.nearest(p, distance)
-    q = q_sample.points
-    in_source = np.einsum("ji,nj->ni", A, q - t) / scale**2  # AᵀA = scale² I
-    near_q, at_p = source.nearest(in_source, distance / scale)
-    forth, back = np.isfinite(near_p), np.isfinite(near_q)
-    at_q, at_p = at_q[forth], at_p[back]
-    n_p = np.concatenate([p_sample.normals[forth], source.normals[at_p]])
-    return _equations(
-        np.concatenate([p[forth], np.einsum("ij,nj->ni", A, source.points[at_p]) + t]),
-        np.concatenate([target.points[at_q], q[back]]),
-        np.einsum("ij,nj->ni", A / scale, n_p),
-        np.concatenate([target.normals[at_q], q_sample.normals[back]]),
-        distance,
-    )
+    scale, sums = factor_of(S), np.zeros(SUMS)
+    p, q = (x.coarse_sample if coarse else x.full_sample for x in (source, target))
+    _, at_q = target.nearest(p.points, distance, S)
+    _add_pairs(p.points, p.normals, at_q, target.points, target.normals, S, scale, True, distance, sums)
+    _, at_p = source.nearest(q.points, distance / scale, _inverse(S, scale))
+    _add_pairs(q.points, q.normals, at_p, source.points, source.normals, S, scale, False, distance, sums)
+    return equations_of(sums)
 
 
-def _equations(p: Floats, q: Floats, n_p: Floats, n_q: Floats, distance: float) -> Equations | None:
-    """Sum over pairs (M, 3) of points and unit normals whose normals do not contradict each other."""
-    cosine = np.einsum("ni,ni->n", n_p, n_q)
-    kept = np.abs(cosine) > SAME_SIDE
-    if kept.sum() < MIN_PAIRS:
-        return None
-    p, q, n_q = p[kept], q[kept], n_q[kept]
-    n_p = np.where(cosine[kept, None] < 0, -n_p[kept], n_p[kept])
-    normals = n_p + n_q
-    normals /= np.linalg.norm(normals, axis=1, keepdims=True)
-    gaps = np.einsum("ni,ni->n", q - p, normals)
-    weights = np.square(1 - np.square(np.minimum(np.abs(gaps) / distance, 1.0)))
-    weights /= max(weights.sum(), 1e-300)
-    centre = np.einsum("n,ni->i", weights, p)
-    arms = p - centre
-    extent = math.sqrt(np.einsum("n,ni,ni->", weights, arms, arms))
-    if not extent > 0:
-        return None
-    arms /= extent
-    response = _responses(arms, normals)
-    weighted = weights[:, None] * response
-    return Equations(
-        centre,
-        extent,
-        np.einsum("ni,nj->ij", weighted, response),
-        np.einsum("ni,n->i", weighted, gaps),
-        float(np.einsum("n,n,n->", weights, gaps, gaps)),
-        np.einsum("ni,nj->ij", weights[:, None] * _responses(arms, n_p), _responses(arms, n_q)),
-    )
+def _inverse(S: Floats, scale: float) -> Floats:
+    """Invert a similarity (4, 4) of a scale."""
+    inverse = np.eye(4)
+    inverse[:3, :3] = S[:3, :3].T / scale**2
+    inverse[:3, 3] = -inverse[:3, :3] @ S[:3, 3]
+    return inverse
 
 
-def _responses(arms: Floats, normals: Floats) -> Floats:
-    """Return how far points move along their normals (M, 7) by shifts, rotations and growth."""
-    growth = np.einsum("ni,ni->n", arms, normals)
-    return np.hstack([normals, np.cross(arms, normals), growth[:, None]])
+@kernel(
+    types="float64[:, ::1], float64[:, ::1], int64[::1], float64[:, ::1], float64[:, ::1], "
+    "float64[:, ::1], float64, boolean, float64, float64[::1]",
+)
+def _add_pairs(  # type: ignore[no-untyped-def]
+    points, normals, partner, other_points, other_normals, S, scale, from_source, distance, sums
+):
+    """Add the pairs of a sample and its partners to the sums, see `step.SUMS`."""
+    p, gap, n_p, n_q = np.empty(3), np.empty(3), np.empty(3), np.empty(3)
+    place, response, at_source, at_target = np.empty(4), np.empty(8), np.empty(7), np.empty(7)
+    place[0] = 1.0
+    for m in range(len(points)):
+        j = partner[m]
+        if j == len(other_points):  # no point is near
+            continue
+        cosine = 0.0
+        for a in range(3):
+            p[a], n_p[a] = S[a, 3], 0.0
+            for b in range(3):
+                p[a] += S[a, b] * (points[m, b] if from_source else other_points[j, b])
+                n_p[a] += S[a, b] / scale * (normals[m, b] if from_source else other_normals[j, b])
+            gap[a] = (other_points[j, a] if from_source else points[m, a]) - p[a]
+            n_q[a] = other_normals[j, a] if from_source else normals[m, a]
+            cosine += n_p[a] * n_q[a]
+        if not abs(cosine) > SAME_SIDE:
+            continue
+        sign, length = -1.0 if cosine < 0 else 1.0, math.sqrt(2 + 2 * min(abs(cosine), 1.0))
+        along = 0.0
+        for a in range(3):
+            at_source[a], at_target[a] = sign * n_p[a], n_q[a]
+            response[a] = (at_source[a] + n_q[a]) / length
+            along += gap[a] * response[a]
+            place[1 + a] = p[a]
+        for row in (response, at_source, at_target):
+            row[6] = 0.0
+            for a in range(3):
+                b, c = (a + 1) % 3, (a + 2) % 3
+                row[3 + a] = p[b] * row[c] - p[c] * row[b]
+                row[6] += p[a] * row[a]
+        response[7] = along
+        weight = (1 - min((along / distance) ** 2, 1.0)) ** 2
+        for a in range(8):
+            for b in range(8):
+                sums[8 * a + b] += weight * response[a] * response[b]
+        for a in range(4):
+            for b in range(4):
+                sums[64 + 4 * a + b] += weight * place[a] * place[b]
+        for a in range(7):
+            for b in range(7):
+                sums[80 + 7 * a + b] += weight * at_source[a] * at_target[b]
+        sums[129] += 1

@@ -1,4 +1,4 @@
-"""Equations of a similarity transformation on a GPU: sums about the origin, moved to the centre here."""
+"""Equations of a similarity transformation on a GPU."""
 
 from __future__ import annotations
 
@@ -7,14 +7,12 @@ import torch
 from torch import Tensor
 
 from wsdesc.alignment.information.cuda import twist_responses
-from wsdesc.alignment.information.matrix import MIN_PAIRS, SAME_SIDE, centre_moments
-from wsdesc.alignment.scale.step import Equations
+from wsdesc.alignment.information.matrix import SAME_SIDE
+from wsdesc.alignment.scale.step import Equations, equations_of
 from wsdesc.alignment.surface.cuda import CudaSurface, transform_with_normals
 from wsdesc.core.devices import has_triton
 from wsdesc.core.geometry import Floats
 from wsdesc.core.similarity import factor_of
-
-SUMS = 130  # 8 × 8 products of responses and gap, 4 × 4 of (1, point), 7 × 7 of both normals; number of pairs
 
 
 def compute_equations(
@@ -28,7 +26,7 @@ def compute_equations(
         sums = fused.sum_products(source, target, (poses[0], poses[1]), distance, coarse)
     else:
         sums = sum_plainly(source, target, (poses[0], poses[1]), distance, coarse)
-    return _equations(sums.cpu().numpy())
+    return equations_of(sums.cpu().numpy())
 
 
 def sum_plainly(
@@ -67,26 +65,3 @@ def sum_plainly(
     sums = [(weights[:, None] * row).T @ row for row in rows]
     sums.append((weights[:, None] * at_source).T @ at_target)
     return torch.cat([*(x.flatten() for x in sums), used.sum()[None]])
-
-
-def _equations(sums: Floats) -> Equations | None:
-    """Move the sums (130,) to the centre of the overlap; None if there are too few pairs."""
-    along, points = sums[:64].reshape(8, 8), sums[64:80].reshape(4, 4)
-    total = points[0, 0]
-    if sums[129] < MIN_PAIRS or not total > 0:
-        return None
-    moments = centre_moments(points[0, 1:] / total, points[1:, 1:] / total)
-    if not moments.extent > 0:
-        return None
-    change = np.zeros((7, 7))  # to rotations about the centre and growth from it, in units of the extent
-    change[:6, :6] = moments.change
-    change[6, :3], change[6, 6] = -moments.centre / moments.extent, 1 / moments.extent
-    along = along / total
-    return Equations(
-        moments.centre,
-        moments.extent,
-        change @ along[:7, :7] @ change.T,
-        change @ along[:7, 7],
-        float(along[7, 7]),
-        change @ (sums[80:129].reshape(7, 7) / total) @ change.T,
-    )

@@ -7,7 +7,7 @@ import triton.language as tl
 from torch import Tensor
 
 from wsdesc.alignment.information.matrix import SAME_SIDE
-from wsdesc.alignment.scale.cuda import SUMS
+from wsdesc.alignment.scale.step import SUMS
 from wsdesc.alignment.surface.cuda import CudaSurface
 from wsdesc.alignment.surface.fused import NOT_SPECIALISED, find_pairs, same_side, sum_blocks
 

@@ -8,9 +8,11 @@ from typing import NamedTuple
 import numpy as np
 from scipy.spatial.transform import Rotation
 
+from wsdesc.alignment.information.matrix import MIN_PAIRS, centre_moments
 from wsdesc.alignment.refine.result import WEAK
 from wsdesc.core.geometry import Floats
 
+SUMS = 130  # 8 × 8 products of responses and gap, 4 × 4 of (1, point), 7 × 7 of both normals; number of pairs
 MAX_STEP = 0.1  # largest change of the logarithm of the scale in one step
 
 
@@ -36,6 +38,29 @@ class Step(NamedTuple):
     log_scale: float
     deviation: float  # of the logarithm, if one pair alone determined it
     determinacy: float  # as in `SimilarityFit`
+
+
+def equations_of(sums: Floats) -> Equations | None:
+    """Move the sums (130,) to the centre of the overlap; None if there are too few pairs."""
+    along, points = sums[:64].reshape(8, 8), sums[64:80].reshape(4, 4)
+    total = points[0, 0]
+    if sums[129] < MIN_PAIRS or not total > 0:
+        return None
+    moments = centre_moments(points[0, 1:] / total, points[1:, 1:] / total)
+    if not moments.extent > 0:
+        return None
+    change = np.zeros((7, 7))  # to rotations about the centre and growth from it, in units of the extent
+    change[:6, :6] = moments.change
+    change[6, :3], change[6, 6] = -moments.centre / moments.extent, 1 / moments.extent
+    along = along / total
+    return Equations(
+        moments.centre,
+        moments.extent,
+        change @ along[:7, :7] @ change.T,
+        change @ along[:7, 7],
+        float(along[7, 7]),
+        change @ (sums[80:129].reshape(7, 7) / total) @ change.T,
+    )
 
 
 def solve_step(equations: Equations) -> Step:

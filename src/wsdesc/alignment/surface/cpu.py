@@ -1,4 +1,4 @@
-"""Surface on the CPU: a grid and a k-d tree, one pose at a time."""
+"""Surface on the CPU: a grid, one pose at a time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.spatial import cKDTree
 
 from wsdesc.alignment.surface.base import (
     MIN_FREQUENCY,
@@ -18,11 +17,14 @@ from wsdesc.alignment.surface.base import (
     choose_samples,
 )
 from wsdesc.alignment.surface.nearest import NearestGrid
+from wsdesc.core.cells import nearest_neighbours
 from wsdesc.core.errors import InputError
 from wsdesc.core.geometry import Floats
+from wsdesc.core.kernels import kernel
 from wsdesc.core.planes import local_planes
 
 _SPACING_SAMPLE = 256  # points whose neighbours are measured
+_SQUARINGS = SHARPNESS.bit_length() - 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +35,6 @@ class CpuSurface:
     normals: Floats  # (N, 3)
     curvature: Floats  # (N,)
     neighbours: NDArray[np.intp]  # (N, 4)
-    tree: Any  # cKDTree of the points
     grid: NearestGrid  # of the points
     sample: NDArray[np.intp]  # (S,)
     coarse: NDArray[np.intp]  # (C,)
@@ -51,27 +52,40 @@ class CpuSurface:
             raise InputError(f"a surface needs points of shape (N, 3), N at least 1, not {points.shape}")
         if not np.isfinite(points).all():
             raise InputError("the points of a surface contain NaN or infinity: clean the scan first")
-        tree = cKDTree(points)
-        normals, curvature, near = local_planes(points, tree)
+        normals, curvature, near = local_planes(points)
         sample, coarse, reference = choose_samples(points)
         weights = _direction_weights(normals[sample], normals[reference])
-        grid = NearestGrid.of(points, _spacing(points, tree))
+        grid = NearestGrid.of(points, _spacing(points, near))
         neighbours = near[:, 1 : 1 + SAMPLE_NEIGHBOURS].copy()
-        return cls(points, normals, curvature, neighbours, tree, grid, sample, coarse, weights)
+        return cls(points, normals, curvature, neighbours, grid, sample, coarse, weights)
 
     def scaled(self, factor: float) -> Self:
         """Return the surface with points that are multiplied by a factor; normals and the sample stay."""
-        points = factor * self.points
-        return replace(self, points=points, tree=cKDTree(points), grid=self.grid.scaled(factor))
+        return replace(self, points=factor * self.points, grid=self.grid.scaled(factor))
 
-    def nearest(self, points: Floats, max_distance: float) -> tuple[Floats, NDArray[np.intp]]:
+    @cached_property
+    def tree(self) -> Any:
+        """A `scipy.spatial.cKDTree` of the points, for queries at any distance."""
+        from scipy.spatial import cKDTree
+
+        return cKDTree(self.points)
+
+    def nearest(
+        self, points: Floats, max_distance: float, T: Floats | None = None
+    ) -> tuple[Floats, NDArray[np.intp]]:
         """Find the nearest point of the surface of each of `points` (M, 3), nearer than `max_distance`.
+
+        Args:
+            points: the queries.
+            max_distance: in the unit of the surface.
+            T: (4, 4) from the frame of the queries to that of the surface; the identity if it is not given.
 
         Returns:
             distances (M,), infinite where there is none, and indices (M,), N where there is none.
         """
         if max_distance <= self.grid.reach:
-            return self.grid.query(points, max_distance)
+            return self.grid.query(points, max_distance, T)
+        points = points if T is None else move_points(points, T)
         distance, index = self.tree.query(points, distance_upper_bound=max_distance)
         return distance, index
 
@@ -92,8 +106,7 @@ class CpuSurface:
         """(S, 4) positions in the sample of the nearest other points of the sample; fewer in tiny scans."""
         points = self.points[self.sample]
         count = min(SAMPLE_NEIGHBOURS, len(points) - 1)
-        nearest = cKDTree(points).query(points, count + 1)[1]
-        return np.asarray(nearest).reshape(len(points), count + 1)[:, 1:].copy()
+        return nearest_neighbours(points, count + 1)[:, 1:].copy()
 
 
 class Sample(NamedTuple):
@@ -142,18 +155,33 @@ def move_points(points: Floats, T: Floats) -> Floats:
     return np.asarray(np.einsum("ij,nj->ni", T[:3, :3], points) + T[:3, 3])
 
 
-def _spacing(points: Floats, tree: Any) -> float:
+def _spacing(points: Floats, near: NDArray[np.intp]) -> float:
     """Measure the median distance between neighbours, at some of the points."""
-    if len(points) < 2:
+    if len(points) < 2 or near.shape[1] < 2:
         return 1.0
-    some = points[:: -(-len(points) // _SPACING_SAMPLE)]
-    return float(np.median(tree.query(some, 2)[0][:, 1]))
+    some = slice(None, None, -(-len(points) // _SPACING_SAMPLE))
+    return float(np.median(np.linalg.norm(points[some] - points[near[some, 1]], axis=1)))
 
 
 def _direction_weights(normals: Floats, reference: Floats) -> Floats:
     """Weight normals by the inverse share of reference normals with the same direction, up to sign."""
-    cosine = np.einsum("ni,mi->nm", normals, reference)
-    for _ in range(SHARPNESS.bit_length() - 1):
-        cosine *= cosine
-    weight = normals.any(axis=1) / np.maximum(cosine.mean(axis=1), MIN_FREQUENCY)
+    share = np.empty(len(normals))
+    _same_direction(normals, *np.ascontiguousarray(reference.T), share)
+    weight = normals.any(axis=1) / np.maximum(share, MIN_FREQUENCY)
     return np.asarray(weight / weight.sum() if weight.any() else np.full(len(normals), 1 / len(normals)))
+
+
+@kernel(
+    types="float64[:, ::1], float64[::1], float64[::1], float64[::1], float64[::1]",
+    fastmath={"contract", "nsz", "reassoc"},
+)
+def _same_direction(normals, x, y, z, share):  # type: ignore[no-untyped-def]
+    """Write the mean of cos^SHARPNESS between each of the normals and the vectors (x, y, z)."""
+    for n in range(len(normals)):
+        total = 0.0
+        for m in range(len(x)):
+            power = normals[n, 0] * x[m] + normals[n, 1] * y[m] + normals[n, 2] * z[m]
+            for _ in range(_SQUARINGS):
+                power *= power
+            total += power
+        share[n] = total / len(x)

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from wsdesc.alignment.surface.cpu import CpuSurface, move_sample
+from wsdesc.alignment.surface.cpu import CpuSurface
 from wsdesc.alignment.verify.score import (
     ALIGNED,
     CROSSED,
@@ -38,20 +38,19 @@ def _sum_side(
     sampled: CpuSurface, searched: CpuSurface, T_searched_sampled: Floats, distance: float, coarse: bool
 ) -> SideSums:
     sample = sampled.coarse_sample if coarse else sampled.full_sample
-    points, normals = move_sample(sample, T_searched_sampled)
-    found, partner = searched.nearest(points, HOVER_DISTANCE * distance)
+    found, partner = searched.nearest(sample.points, HOVER_DISTANCE * distance, T_searched_sampled)
     sums = np.zeros(len(SideSums._fields))
     surface = (searched.points, searched.normals, searched.curvature)
-    _add_points(points, normals, sample.curvature, sample.weights, found, partner, *surface, distance, sums)
+    _add_points(*sample, T_searched_sampled, found, partner, *surface, distance, sums)
     return SideSums(*sums.tolist())
 
 
 @kernel(
-    types="float64[:, ::1], float64[:, ::1], float64[::1], float64[::1], float64[::1], int64[::1], "
-    "float64[:, ::1], float64[:, ::1], float64[::1], float64, float64[::1]",
+    types="float64[:, ::1], float64[:, ::1], float64[::1], float64[::1], float64[:, ::1], float64[::1], "
+    "int64[::1], float64[:, ::1], float64[:, ::1], float64[::1], float64, float64[::1]",
 )
 def _add_points(
-    points, normals, curvatures, weights, found, partner,
+    points, normals, curvatures, weights, T, found, partner,
     other_points, other_normals, other_curvatures, distance, sums,
 ):  # fmt: skip
     """Add the points of a sample to `sums`, in the order of `SideSums`."""
@@ -60,12 +59,16 @@ def _add_points(
         if not found[m] < np.inf:
             continue
         j, overlapping = partner[m], found[m] <= distance
-        normal, other = normals[m], other_normals[j]
+        normal, other = normals[m], other_normals[j]  # the sample is not yet moved
         has_other = other[0] != 0 or other[1] != 0 or other[2] != 0
         plane, cosine = 0.0, 0.0
-        for axis in range(3):
-            plane += (points[m, axis] - other_points[j, axis]) * other[axis]
-            cosine += normal[axis] * other[axis]
+        for a in range(3):
+            moved, turned = T[a, 3], 0.0
+            for b in range(3):
+                moved += T[a, b] * points[m, b]
+                turned += T[a, b] * normal[b]
+            plane += (moved - other_points[j, a]) * other[a]
+            cosine += turned * other[a]
         plane = abs(plane) if has_other else found[m]
         cosine = min(abs(cosine), 1.0)
         low, high = min(curvatures[m], other_curvatures[j]), max(curvatures[m], other_curvatures[j])

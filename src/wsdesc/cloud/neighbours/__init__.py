@@ -17,6 +17,7 @@ from torch import Tensor
 from wsdesc.cloud.neighbours import cpu, reference
 from wsdesc.cloud.neighbours.build import LEAF, enclosing_balls, morton_keys
 from wsdesc.cloud.neighbours.cpu import walk_leaves
+from wsdesc.core.cells import count_within
 from wsdesc.core.devices import has_triton
 from wsdesc.core.errors import InputError
 
@@ -112,6 +113,8 @@ def count_neighbours(points: Tensor, radius: float) -> Tensor:
 
         if len(points) ** 2 <= cuda.MAX_PAIRS:  # no grid is needed
             return cuda.count(points, points, radius) - 1
+    if not points.is_cuda and points.dtype == torch.float32:
+        return torch.from_numpy(count_within(check_points(points).detach().numpy(), radius)) - 1
     return NeighbourGrid.of(points).count(points, radius) - 1
 
 
