@@ -17,10 +17,9 @@ from wsdesc.core.kernels import inline, kernel, run_in_chunks
 
 _pack_cell = inline(pack_cell)
 
-_POINTS_PER_CELL = 10.0  # on a surface; a block then holds about 80 points
+_POINTS_PER_CELL = 12.0  # on a surface; a block then holds about 100 points
 _MAX_POINTS_PER_CELL = 200  # denser cells make blocks slower than a tree
 _CELLS_AT_ONCE = 256
-_PASSES = 4  # with larger and larger cells, before a tree is built
 _FIRST_CELLS = 64  # cells along the extent, to measure the density
 
 
@@ -75,20 +74,16 @@ def nearest_neighbours(points: Floats, count: int) -> NDArray[np.int64]:
         (N, count) indices.
     """
     near, complete = np.empty((len(points), count), np.int64), np.zeros(len(points), np.bool_)
-    size = _cell_size(points)
-    for _ in range(_PASSES):  # the points that need a larger block are few
-        cells = Cells.of(points, size)
-        if cells.largest > _MAX_POINTS_PER_CELL:
-            break
+    cells = Cells.of(points, _cell_size(points))
+    if cells.largest <= _MAX_POINTS_PER_CELL:
         arrays = (*cells, 27 * cells.largest, near, complete)
         run_in_chunks(_nearest, len(cells.keys), *arrays, chunk=_CELLS_AT_ONCE)
-        if complete.all():
-            return near
-        size *= 2
-    from scipy.spatial import cKDTree
+    missing = np.flatnonzero(~complete)  # points that need a larger block are few
+    if len(missing):
+        from scipy.spatial import cKDTree
 
-    missing = np.flatnonzero(~complete)
-    near[missing] = cKDTree(points).query(points[missing], count)[1].reshape(-1, count)
+        tree = cKDTree(points, balanced_tree=False, compact_nodes=False)  # the fastest to build
+        near[missing] = tree.query(points[missing], count)[1].reshape(-1, count)
     return near
 
 
@@ -167,12 +162,8 @@ def _nearest(start, stop, points, order, keys, starts, low, size, capacity, near
     best, place = np.empty(count), np.empty(count, np.int32)
     _first_columns(start, keys, columns)
     for cell in range(start, stop):
-        n = 0
+        n = _gather(cell, columns, points, keys, starts, x, y, z, index)
         for p in range(starts[cell], starts[cell + 1]):
-            if complete[order[p]]:
-                continue
-            if n == 0:
-                n = _gather(cell, columns, points, keys, starts, x, y, z, index)
             px, py, pz = points[p, 0], points[p, 1], points[p, 2]
             for m in range(n):
                 dx, dy, dz = x[m] - px, y[m] - py, z[m] - pz

@@ -59,10 +59,13 @@ def _fit(start, stop, points, near, normals, curvature):
             for other in range(3):
                 cov[axis, other] = 0.0
         for item in range(near.shape[1]):
+            k = np.uint64(near[n, item])  # an index that cannot be negative needs no check
             for axis in range(3):
-                mean[axis] += points[near[n, item], axis] / near.shape[1]
+                mean[axis] += points[k, axis]
+        for axis in range(3):
+            mean[axis] /= near.shape[1]
         for item in range(near.shape[1]):
-            k = near[n, item]
+            k = np.uint64(near[n, item])
             x, y, z = points[k, 0] - mean[0], points[k, 1] - mean[1], points[k, 2] - mean[2]
             cov[0, 0] += x * x
             cov[0, 1] += x * y

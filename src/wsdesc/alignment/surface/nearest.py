@@ -138,11 +138,12 @@ def _find_nearest(  # type: ignore[no-untyped-def]
                             gap_z = max(first - fz, fz - (first + 1), 0.0)
                             if flat + gap_z * gap_z > limit:
                                 continue
-                        for p in range(starts[row + first], starts[row + last + 1]):
+                        for at in range(starts[row + first], starts[row + last + 1]):
+                            p = np.uint64(at)  # an index that cannot be negative needs no check
                             dx, dy, dz = qx - points[p, 0], qy - points[p, 1], qz - points[p, 2]
                             squared = dx * dx + dy * dy + dz * dz
                             if squared < best:
-                                best, best_at = squared, p
+                                best, best_at = squared, at
                                 limit = best / (size * size) * (1 + 1e-9)
             searched = ring
             ring += 1

@@ -1,10 +1,11 @@
 """Voxelization on the CPU (numba).
 
 Lengths are measured in cells of the grid. A keypoint's kernel transforms the nearby points into the grid's
-frame. Each point acts on a window of w × w × w voxels. For each voxel of the window, one loop over the points
-evaluates −log(1 − p) as a polynomial, which the compiler can vectorize. A voxel sums these exponents as
-integers in steps of 2⁻²⁴. An integer sum does not depend on the order of the points, so points elsewhere in
-the scan change no bit. The backward pass visits the same pairs again, with exact functions.
+frame. Each point acts on a window of w × w × w voxels, of which it lists those within its acting radius. One
+loop over these pairs evaluates −log(1 − p) as a polynomial, which the compiler can vectorize. A voxel sums
+these exponents as integers in steps of 2⁻²⁴. An integer sum does not depend on the order of the points, so
+points elsewhere in the scan change no bit. The backward pass visits the same pairs again, with exact
+functions.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from wsdesc.cloud.neighbours import LEAF, walk_leaves
 from wsdesc.core.kernels import inline, kernel, run_in_chunks
 from wsdesc.descriptor.voxelize.arguments import VoxelizeArguments
 
-_BATCH = 256  # points per inner loop: their numbers fit into the L1 cache
+_BATCH = 512  # points per inner loop, and half of its pairs: their numbers fit into the L1 cache
 _STEPS = 1 << 24  # steps per unit of the exponent
 _SLICES = 8  # partial sums of the points' gradient: a fixed number fixes the order of summation
 
@@ -72,26 +73,23 @@ _SOFT = tuple(  # log(1 + exp(-w)) for w in [0, _TOP], a polynomial in 2w/_TOP -
 
 
 @inline(fastmath=True)
-def _exponents(count, flat, height, place, scale, radius2, out):
-    """Write −log(1 − p) of each point to `out`, in steps of 2⁻²⁴, at most 64, which fills a voxel.
+def _exponents(count, squared, scale, out):
+    """Write −log(1 − p) of each pair of a point and a voxel to `out`, in steps of 2⁻²⁴.
 
-    The squared distance of point m from the voxel is flat[m] + (height[m] − place)². Points beyond the
-    acting radius get 0.
+    `squared` are the distances² of the points from the voxels' centres, in cells. An exponent is at most 64,
+    which fills a voxel.
     """
     one, zero, half = np.float32(1), np.float32(0), np.float32(0.5)
     top, to_unit = np.float32(_TOP), np.float32(2 / _TOP)
     for m in range(count):
-        up = height[m] - place
-        squared = flat[m] + up * up
-        outside = (math.sqrt(squared) - half) * scale  # distance from the voxel's surface / √σ
+        outside = (math.sqrt(squared[m]) - half) * scale  # distance from the voxel's surface / √σ
         w = outside * outside
         u = min(w, top) * to_unit - one
         value = zero
         for coefficient in _SOFT:
             value = value * u + coefficient
         value += w if outside < zero else zero
-        steps = np.int32(min(value, np.float32(64)) * np.float32(_STEPS) + half)
-        out[m] = steps if squared <= radius2 else np.int32(0)
+        out[m] = np.int32(min(value, np.float32(64)) * np.float32(_STEPS) + half)
 
 
 @inline(fastmath=True)
@@ -108,7 +106,7 @@ def _into_grid(
     limit = shift + radius
     ball = np.float32(limit * cell * math.sqrt(3.0))
     leaves = walk_leaves(centres, radii, branch_centres, branch_radii, x, y, z, ball, leaf_list)
-    n = 0
+    n = np.uint64(0)  # an index that cannot be negative needs no check
     xx, xy, xz = frame[0, 0] * per_cell, frame[0, 1] * per_cell, frame[0, 2] * per_cell
     yx, yy, yz = frame[1, 0] * per_cell, frame[1, 1] * per_cell, frame[1, 2] * per_cell
     zx, zy, zz = frame[2, 0] * per_cell, frame[2, 1] * per_cell, frame[2, 2] * per_cell
@@ -128,8 +126,8 @@ def _into_grid(
             b = dx * xy + dy * yy + dz * zy
             c = dx * xz + dy * yz + dz * zz
             gx[n], gy[n], gz[n], index[n] = a + shift, b + shift, c + shift, p
-            n += (abs(a) <= limit) & (abs(b) <= limit) & (abs(c) <= limit)
-    return n
+            n += np.uint64((abs(a) <= limit) & (abs(b) <= limit) & (abs(c) <= limit))
+    return np.int64(n)
 
 
 @kernel(
@@ -151,11 +149,13 @@ def _forward(
     index = np.empty(capacity, np.int32)
     fx, fy, fz = np.empty(_BATCH, np.float32), np.empty(_BATCH, np.float32), np.empty(_BATCH, np.float32)
     flat, corner = np.empty(_BATCH, np.float32), np.empty(_BATCH, np.int32)
-    column = np.empty((h, _BATCH), np.int32)
+    squared, voxel = np.empty(2 * _BATCH, np.float32), np.empty(2 * _BATCH, np.int32)
+    steps = np.empty(2 * _BATCH, np.int32)
     total = np.empty(h * h * h, np.int64)
     for k in range(start, stop):
         cell = support[k] / h
         radius = np.float32(0.5 + band / cell)  # in cells: a point acts on voxel centres within it
+        radius2, scale = radius * radius, np.float32(cell / math.sqrt(sigma))
         w = int(min(2 * radius + 1, np.float32(h)))
         n = _into_grid(
             points, centres, radii, branch_centres, branch_radii, keypoints[k], frames[k], cell, radius, h,
@@ -170,18 +170,21 @@ def _forward(
                 l0 = min(max(0, math.ceil(gz[first + m] - radius)), h - w)
                 fx[m], fy[m], fz[m] = gx[first + m] - i0, gy[first + m] - j0, gz[first + m] - l0
                 corner[m] = (i0 * h + j0) * h + l0
-            for i in range(w):
-                for j in range(w):
-                    for m in range(count):
-                        ex, ey = fx[m] - np.float32(i), fy[m] - np.float32(j)
-                        flat[m] = ex * ex + ey * ey
-                    for l in range(w):
-                        scale = np.float32(cell / math.sqrt(sigma))
-                        _exponents(count, flat, fz, np.float32(l), scale, radius * radius, column[l])
-                    for m in range(count):
-                        at = corner[m] + (i * h + j) * h
-                        for l in range(w):
-                            total[at + l] += column[l, m]
+            pairs = np.uint64(0)  # an index that cannot be negative needs no check
+            for place in range(w * w * w):
+                i, j, l = place // (w * w), place // w % w, place % w
+                for m in range(count):
+                    ex, ey, ez = fx[m] - np.float32(i), fy[m] - np.float32(j), fz[m] - np.float32(l)
+                    flat[m] = ex * ex + ey * ey + ez * ez
+                for m in range(count):  # most pairs are too far from each other
+                    squared[pairs] = flat[m]
+                    voxel[pairs] = corner[m] + (i * h + j) * h + l
+                    pairs += np.uint64(flat[m] <= radius2)
+                if np.int64(pairs) >= _BATCH or place == w * w * w - 1:
+                    _exponents(np.int64(pairs), squared, scale, steps)
+                    for m in range(np.int64(pairs)):
+                        total[voxel[m]] += steps[m]
+                    pairs = np.uint64(0)
         for i in range(h * h * h):
             empty = total[i] == 0  # most voxels are
             values[k, i] = 0 if empty else 1 - math.exp(np.float32(total[i]) * np.float32(-1 / _STEPS))
