@@ -88,7 +88,7 @@ def _background(thing: SearchObject, poses: Floats, scores: Floats) -> float:
     centres = transform(thing.centre[None], poses)[:, 0]
     pairs = cKDTree(centres).query_pairs(_PLACE * thing.diameter, output_type="ndarray")
     places = suppress(scores, pairs, _PLACES)
-    return float(scores[places[-1]])
+    return float(scores[places[-1]] if len(places) == _PLACES else scores.min())
 
 
 def _beside(thing: SearchObject, scene: SearchScene, poses: Floats) -> Surroundings:
