@@ -154,7 +154,7 @@ def judge_pair(
     """Register scans a and b in all rounds, and judge the candidates; only pairs with these true overlaps."""
     from wsdesc.datasets.synthetic import overlap
     from wsdesc.evaluation.metrics import rotation_error_deg, translation_error
-    from wsdesc.registration.candidates import find_candidates
+    from wsdesc.registration.candidates import find_candidates, structural_poses
 
     p, q = described[a], described[b]
     same = scans[a].place == scans[b].place
@@ -168,6 +168,7 @@ def judge_pair(
         shared = min(overlap(*points, T_true), overlap(*points[::-1], inverse(T_true)))
     if not overlaps[0] <= shared < overlaps[1]:
         return
+    structural = structural_poses(p, q, (surfaces[a], surfaces[b]))
     symmetries = _symmetries(scans[a].place) if same and unit.folder is None else []
     for number, (keypoints, hypotheses, refined) in enumerate(ROUNDS):
         found = find_candidates(
@@ -176,6 +177,7 @@ def judge_pair(
             (surfaces[a], surfaces[b]),
             hypotheses=hypotheses,
             refined=refined,
+            structural=structural,
         )
         for rank, candidate in enumerate(found.ranked):
             T = candidate.refined.T_target_source

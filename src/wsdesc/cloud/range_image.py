@@ -14,7 +14,9 @@ from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from wsdesc.core.kernels import inline, kernel
 
@@ -122,6 +124,17 @@ def _padded_cells(cells: int) -> NDArray[np.int64]:
         directions[..., (axis + 2) % 3] = t[None, :]
         _cells_of(directions.reshape(-1, 3), cells, numbers[face].reshape(-1))
     return numbers
+
+
+def range_cells(vectors: Tensor, cells: int) -> Tensor:
+    """Number the direction cells of vectors (…, 3) as `cell_of`, on any device: (…)."""
+    largest, axis = vectors.abs().max(-1)  # the first of equal axes
+    along = vectors.gather(-1, torch.stack([axis, (axis + 1) % 3, (axis + 2) % 3], -1))
+    face = 2 * axis + (along[..., 0] <= 0)
+    t = along[..., 1:] / largest.clamp(min=1e-300)[..., None]
+    u = t * (SLOPE - (SLOPE - 1) * t.abs())
+    index = ((u + 1) * 0.5 * cells).long().clamp(0, cells - 1)
+    return (face * cells + index[..., 0]) * cells + index[..., 1]
 
 
 @inline

@@ -19,6 +19,7 @@ from wsdesc.alignment.prior import PosePrior
 from wsdesc.alignment.refine import OVERLAP_DISTANCE, RefinedPose, evaluate
 from wsdesc.alignment.refine import refine as refine_poses
 from wsdesc.alignment.scale import RelativeScale, estimate_scale
+from wsdesc.alignment.structure import search_structure
 from wsdesc.alignment.surface import Surface
 from wsdesc.alignment.verify import score_candidate, score_hypothesis, verify
 from wsdesc.cloud.range_image import RangeImage
@@ -34,6 +35,8 @@ _SAME_DISTANCE, _SAME_COSINE = 10.0, 0.996  # resolutions and 5°: closer poses 
 SCALE_CHECKED = 0.3  # probability above which the scale is estimated; lower ones are no use to anybody
 _VIOLATION = 0.01  # share of points in free space that halves the rank of a hypothesis
 AMBIGUOUS = 0.05  # probability from which on another candidate is plausible
+_STRUCTURAL = 8  # poses of the structure search
+_WORTH_REFINING = 0.1  # rank of a structural pose, relative to the best hypothesis
 
 Images = tuple[RangeImage | None, RangeImage | None]  # of the source and the target
 
@@ -132,21 +135,24 @@ def find_candidates(
     seed: int = 0,
     prior: PosePrior | None = None,
     near: Sequence[Candidate] = (),
+    structural: Floats | None = None,
     timer: StepTimer | None = None,
 ) -> Candidates:
-    """Propose poses of p in q by matches, verify them on the surfaces, and refine the best.
+    """Propose poses of p in q by matches and structure, verify them on the surfaces, and refine the best.
 
     Args:
         p, q: descriptions of the source and the target.
         surfaces: surfaces of the source and the target, both on one device.
         solver: pose solver, "consensus" or "ransac".
         hypotheses: number of hypotheses that the solver proposes.
-        refined: number of hypotheses that become candidates, those that fit the surfaces best.
+        refined: number of hypotheses that become candidates, those that fit the surfaces best; at most as
+            many structural poses do, too.
         refine: False verifies the candidates without refining them.
         seed: seed of the solver "ransac".
         prior: what is known about the pose; candidates that contradict it are dropped.
         near: candidates from a search around a guess, which matches did not propose.
-        timer: receives the steps "match and solve" and "verify and refine".
+        structural: poses (K, 4, 4) that `structural_poses` found before; None searches them.
+        timer: receives the steps "match and solve", "structure" and "verify and refine".
 
     Raises:
         InputError: the surfaces are on two devices.
@@ -155,10 +161,19 @@ def find_candidates(
     with timer("match and solve"):
         proposals = propose(p, q, solver=solver, hypotheses=hypotheses, seed=seed, prior=prior)
         proposed, pairs = proposals.hypotheses, proposals.pairs
+    if structural is None:
+        structural = structural_poses(p, q, surfaces, prior, timer)
     with timer("verify and refine"):
-        images = (getattr(p, "range_image", None), getattr(q, "range_image", None))
+        counted = [Hypothesis(torch.from_numpy(T), *proposals.count_inliers(T)) for T in structural]
         candidates = verify_hypotheses(
-            proposed, surfaces, images, len(pairs), refined=refined, refine=refine, prior=prior
+            proposed,
+            surfaces,
+            _images(p, q),
+            len(pairs),
+            structural=counted,
+            refined=refined,
+            refine=refine,
+            prior=prior,
         )
         candidates = distinct_candidates(
             [*candidates, *(candidate.with_matches(proposals) for candidate in near)]
@@ -166,20 +181,40 @@ def find_candidates(
         return Candidates(with_probabilities(candidates), pairs)
 
 
+def structural_poses(
+    p: Description,
+    q: Description,
+    surfaces: tuple[Surface, Surface],
+    prior: PosePrior | None = None,
+    timer: StepTimer | None = None,
+) -> Floats:
+    """Search poses (K, 4, 4) at which the structures of p and q coincide; see `search_structure`."""
+    with (timer or StepTimer())("structure"):
+        allow = prior.allows if prior else None
+        return search_structure(*surfaces, _images(p, q), INDOOR_RESOLUTION, count=_STRUCTURAL, allow=allow)
+
+
+def _images(p: Description, q: Description) -> Images:
+    return getattr(p, "range_image", None), getattr(q, "range_image", None)
+
+
 def verify_hypotheses(
-    proposed: list[Hypothesis],
+    proposed: Sequence[Hypothesis],
     surfaces: tuple[Surface, Surface],
     images: Images,
     matches: int,
     *,
+    structural: Sequence[Hypothesis] = (),
     refined: int = 4,
     refine: bool = True,
     prior: PosePrior | None = None,
 ) -> list[Candidate]:
     """Rank hypotheses by surfaces and free space, and refine the best; return those that differ.
 
-    Candidates that contradict the prior are dropped.
+    As many structural poses are refined, where they are not much worse. Candidates that contradict the prior
+    are dropped.
     """
+    count, proposed = len(proposed), [*proposed, *structural]
     poses = np.reshape([h.T_target_source.numpy() for h in proposed], (-1, 4, 4))
     distance = 2 * OVERLAP_DISTANCE * INDOOR_RESOLUTION  # hypotheses are off by some centimetres
     scores = verify(*surfaces, poses, distance, coarse=True)
@@ -188,7 +223,10 @@ def verify_hypotheses(
     order = sorted(range(len(proposed)), key=lambda k: -ranks[k])
     if prior is not None:
         order = [k for k in order if prior.allows_overlap(scores[k], refined=False)]
-    order = order[:refined]
+    least = _WORTH_REFINING * max(ranks, default=0.0)
+    chosen = [k for k in order if k < count][:refined]
+    others = [k for k in order if k >= count and ranks[k] >= least]
+    order = chosen + [k for k in others if not _is_near(poses[k], poses[chosen], surfaces[0])][:refined]
     improve = refine_poses if refine else evaluate
     results = improve(*surfaces, poses[order], INDOOR_RESOLUTION)
     if prior is not None:
@@ -220,6 +258,14 @@ def _agreeing(
         results = evaluate(*surfaces, np.reshape(level, (-1, 4, 4)), INDOOR_RESOLUTION)
     kept = [k for k, result in enumerate(results) if prior.allows_overlap(result.score, refined=refined)]
     return [order[k] for k in kept], [results[k] for k in kept]
+
+
+def _is_near(T: Floats, others: Floats, source: Surface) -> bool:
+    """Return whether one of the other poses (H, 4, 4) is the same, within 10 resolutions and 5°."""
+    middle = np.append(source.points.mean(0).tolist(), 1.0)
+    distance = np.linalg.norm((others - T) @ middle, axis=1)
+    cosine = (np.einsum("hij,ij->h", others[:, :3, :3], T[:3, :3]) - 1) / 2
+    return bool(((distance < _SAME_DISTANCE * INDOOR_RESOLUTION) & (cosine > _SAME_COSINE)).any())
 
 
 def _free_space(

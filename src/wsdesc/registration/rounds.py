@@ -12,6 +12,7 @@ from wsdesc.alignment.prior import PosePrior
 from wsdesc.alignment.surface import Surface
 from wsdesc.cloud.local_frame import in_scan_frames
 from wsdesc.cloud.units import INDOOR_RESOLUTION
+from wsdesc.core.geometry import Floats
 from wsdesc.core.progress import StepTimer
 from wsdesc.descriptor.description import Description
 from wsdesc.registration.advice import no_alignment_found, warnings_about
@@ -36,10 +37,11 @@ def register_round(
     thorough: bool = False,
     prior: PosePrior | None = None,
     near: Sequence[Candidate] = (),
+    structural: Floats | None = None,
 ) -> Registration:
     """Register the description p to q; `thorough` considers more hypotheses.
 
-    `prior` and `near` are those of `find_candidates`.
+    `prior`, `near` and `structural` are those of `find_candidates`.
     """
     found = find_candidates(
         p,
@@ -52,6 +54,7 @@ def register_round(
         seed=o.seed,
         prior=prior,
         near=near,
+        structural=structural,
         timer=timer,
     )
     if not found.ranked:

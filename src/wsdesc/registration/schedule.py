@@ -7,7 +7,7 @@ from wsdesc.cloud.units import INDOOR_RESOLUTION, spacing
 from wsdesc.core.progress import StepTimer
 from wsdesc.descriptor.description import Description, extend_each
 from wsdesc.descriptor.model import WSDesc
-from wsdesc.registration.candidates import Candidate
+from wsdesc.registration.candidates import Candidate, structural_poses
 from wsdesc.registration.local_search import rounds, search_near
 from wsdesc.registration.options import RegisterOptions
 from wsdesc.registration.prior import impossible, make_prior
@@ -39,6 +39,7 @@ def register_prepared(
     counts = rounds(o, prior)
     # A search in wide limits takes longer than a first round of few keypoints, which often suffices.
     first_search = 0 if counts[0] == 0 or len(counts) == 1 else 1
+    structural = structural_poses(*aligned, surfaces, prior, timer)
     near: list[Candidate] = []
     for number, count in enumerate(counts):
         if number == first_search:
@@ -50,7 +51,9 @@ def register_prepared(
         last = number == len(counts) - 1 or (complete and (prior is None or number >= first_search))
         thorough = last and len(o.keypoints) > 1
         aligned = p.coarser(factor), q.coarser(factor)
-        result = register_round(*aligned, surfaces, o, timer, thorough=thorough, prior=prior, near=near)
+        result = register_round(
+            *aligned, surfaces, o, timer, thorough=thorough, prior=prior, near=near, structural=structural
+        )
         if result.success or last:
             break
     if factor > 1 and prior is None and not result.success:  # some poses are found at the fine one only

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from wsdesc.alignment.free_space.counts import MIN_NEIGHBOURS, RELATIVE_MARGIN, FreeSpace, ViewCounts
 from wsdesc.alignment.surface.cuda import CudaSurface, poses_and_inverses
-from wsdesc.cloud.range_image import SLOPE, RangeImage
+from wsdesc.cloud.range_image import RangeImage, range_cells
 from wsdesc.core.geometry import Floats, transform
 
 
@@ -42,21 +42,10 @@ def _count(
     seen = transform(points, T_viewer_surface)
     seen = seen - torch.from_numpy(image.viewpoint).to(device)  # (H, S, 3)
     length = seen.square().sum(-1).sqrt()  # (H, S)
-    end = torch.where(length > 0, free.view(-1)[_cells_of(seen, free.shape[1])], 0.0).double()
+    end = torch.where(length > 0, free.view(-1)[range_cells(seen, free.shape[1])], 0.0).double()
     slack = margin + RELATIVE_MARGIN * end
     in_view = end > 0
     violates = in_view & (length < end - slack)
     at_surface = in_view & ~violates & (length < end + slack)
     together = violates[:, neighbours].sum(-1) >= MIN_NEIGHBOURS
     return torch.stack([counted.sum(-1) for counted in (in_view, at_surface, violates & together)], dim=1)
-
-
-def _cells_of(vectors: Tensor, cells: int) -> Tensor:
-    """Number the direction cells of vectors (H, S, 3) as `wsdesc.cloud.range_image.cell_of`: (H, S)."""
-    largest, axis = vectors.abs().max(-1)  # the first of equal axes
-    along = vectors.gather(-1, torch.stack([axis, (axis + 1) % 3, (axis + 2) % 3], -1))
-    face = 2 * axis + (along[..., 0] <= 0)
-    t = along[..., 1:] / largest.clamp(min=1e-300)[..., None]
-    u = t * (SLOPE - (SLOPE - 1) * t.abs())
-    index = ((u + 1) * 0.5 * cells).long().clamp(0, cells - 1)
-    return (face * cells + index[..., 0]) * cells + index[..., 1]

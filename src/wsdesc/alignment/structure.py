@@ -1,0 +1,203 @@
+"""Structure search: poses at which the walls and floors of two scans coincide, whatever the descriptors say.
+
+Built places have three perpendicular directions. If both scans show them, 24 rotations are possible. For each
+one, the Fourier transform compares all shifts at once on coarse voxels: surfaces of equal direction should
+coincide, and no surface should lie in space that the other scanner saw through. In a repetitive place the
+descriptors propose poses at which many details agree; this search lists the other poses, one of which may be
+right.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.fft import next_fast_len
+from torch import Tensor
+from torch.nn.functional import avg_pool3d, max_pool3d, pad
+
+from wsdesc.alignment.axes import find_axes
+from wsdesc.alignment.free_space import MARGIN, RELATIVE_MARGIN
+from wsdesc.alignment.surface import Surface
+from wsdesc.cloud.range_image import RangeImage, range_cells
+from wsdesc.core.geometry import Floats
+
+_VOXEL = 6.0  # working resolutions,
+_MAX_VOXELS = 96  # or more, so that a scan has at most as many voxels along an axis
+_ROTATIONS_COMPARED = 8  # of 24, on the finer voxels; chosen on coarser ones
+_VIOLATION = 30.0  # weight of a voxel in free space, relative to one where surfaces coincide
+_MIN_SHARE = 0.02  # of the surface: rarer directions of normals get no larger weight
+_SHIFTS = 64  # best ones of a rotation, of which neighbours are left out
+_SAME_PEAK = 2  # voxels between neighbours
+
+# The 24 rotations that permute and flip axes.
+_ROTATIONS = np.array(
+    [
+        R
+        for order in itertools.permutations(range(3))
+        for signs in itertools.product((1.0, -1.0), repeat=3)
+        if np.linalg.det(R := np.diag(signs)[:, order]) > 0
+    ]
+)
+
+
+def search_structure(
+    source: Surface,
+    target: Surface,
+    images: tuple[RangeImage | None, RangeImage | None],
+    resolution: float,
+    *,
+    count: int,
+    allow: Callable[[Floats], NDArray[np.bool_]] | None = None,
+) -> Floats:
+    """Find poses T_target_source (K, 4, 4), K ≤ `count`, at which the structures of two scans coincide.
+
+    Args:
+        source, target: surfaces of one backend.
+        images: range images of source and target; None for a scan without a viewpoint.
+        resolution: working resolution, in the unit of the surfaces.
+        count: largest number of poses.
+        allow: which of poses (K, 4, 4) are possible; None for all.
+
+    Returns:
+        The poses with the best agreement first, exact to some resolutions; none if a scan does not have three
+        perpendicular directions.
+    """
+    axes = [find_axes(_numpy(surface.normals[surface.sample])) for surface in (source, target)]
+    if axes[0] is None or axes[1] is None:
+        return np.zeros((0, 4, 4))
+    clouds = [torch.as_tensor(surface.points) for surface in (source, target)]
+    extent = torch.stack([points.amax(0) - points.amin(0) for points in clouds]).max()
+    voxel = max(_VOXEL * resolution, float(extent) / _MAX_VOXELS)
+    p = _Voxels.of(source, images[0], axes[0], voxel, resolution)
+    q = _Voxels.of(target, images[1], axes[1], voxel, resolution)
+    p_coarse, q_coarse = p.coarser(), q.coarser()
+    best = torch.stack([_scores(p_coarse.turned(R), q_coarse).max() for R in _ROTATIONS])
+    values, found = [], []
+    for R in _ROTATIONS[best.topk(_ROTATIONS_COMPARED).indices.tolist()]:
+        turned = p.turned(R)
+        for value, shift in _peaks(_scores(turned, q), q.free.shape):
+            T = np.eye(4)
+            T[:3, :3] = axes[1].T @ R @ axes[0]
+            T[:3, 3] = axes[1].T @ (q.origin - turned.origin + voxel * shift)
+            values.append(value)
+            found.append(T)
+    poses = np.stack(found)[np.argsort(-np.array(values), kind="stable")]
+    return poses[:count] if allow is None else poses[allow(poses)][:count]
+
+
+@dataclass(frozen=True, eq=False)
+class _Voxels:
+    """Coarse voxels of a scan along its axes."""
+
+    size: float
+    origin: Floats  # (3,) corner of the grid, in the frame of the axes
+    surface: Tensor  # (3, X, Y, Z) share of each axis in the normals of a voxel's surface; 0 without any
+    wide: Tensor  # (3, X, Y, Z) largest surface of the neighbourhood of 3³ voxels
+    free: Tensor  # (X, Y, Z) 1 where the scanner saw through a voxel, and no surface is in its neighbourhood
+
+    @classmethod
+    def of(
+        cls, surface: Surface, image: RangeImage | None, axes: Floats, voxel: float, resolution: float
+    ) -> Self:
+        """Voxelize a surface and the free space of its range image."""
+        points = torch.as_tensor(surface.points)
+        M = torch.from_numpy(axes).to(points)
+        along = points @ M.T
+        origin = along.amin(0) - voxel
+        index = ((along - origin) / voxel).long()
+        shape = (index.amax(0) + 2).tolist()
+        flat = (index[:, 0] * shape[1] + index[:, 1]) * shape[2] + index[:, 2]
+        sums = points.new_zeros(shape[0] * shape[1] * shape[2], 3)
+        sums.index_add_(0, flat, (torch.as_tensor(surface.normals) @ M.T).square())
+        shares = _shares(sums.T.reshape(3, *shape)).float()
+        free = torch.zeros(shape, device=points.device)
+        if image is not None:
+            steps = [torch.arange(0.5, n, dtype=points.dtype, device=points.device) for n in shape]
+            centres = (origin + voxel * torch.cartesian_prod(*steps)) @ M
+            seen = centres - torch.from_numpy(image.viewpoint).to(points)
+            known = torch.from_numpy(image.free).to(points)
+            end = known.view(-1)[range_cells(seen, known.shape[1])]
+            margin = voxel * 3**0.5 / 2 + MARGIN * resolution
+            free = (seen.norm(dim=1) < end * (1 - RELATIVE_MARGIN) - margin).float().view(shape)
+        return cls.build(voxel, _numpy(origin), shares, free)
+
+    @classmethod
+    def build(cls, size: float, origin: Floats, surface: Tensor, free: Tensor) -> Self:
+        """Look at the neighbourhood of each voxel."""
+        wide = max_pool3d(surface[None], 3, 1, 1)[0]
+        return cls(size, origin, surface, wide, free * (wide.amax(0) == 0))
+
+    def coarser(self) -> Self:
+        """Join 2³ voxels to one."""
+        padding = [side for n in reversed(self.free.shape) for side in (0, n % 2)]
+        surface = avg_pool3d(pad(self.surface, padding)[None], 2)[0]
+        hidden = max_pool3d(1 - pad(self.free, padding)[None], 2)[0]
+        return self.build(2 * self.size, self.origin, _shares(surface), 1 - hidden)
+
+    def turned(self, rotation: Floats) -> _Voxels:
+        """Turn the grid by one of the 24 rotations (3, 3)."""
+        order = np.abs(rotation).argmax(axis=1)
+        flipped = rotation.sum(axis=1) < 0
+        end = self.origin + self.size * np.array(self.free.shape)
+        origin = np.where(flipped, -end[order], self.origin[order])
+        axes, mirrored = order.tolist(), np.flatnonzero(flipped).tolist()
+
+        def turn(grid: Tensor) -> Tensor:
+            return grid.permute(axes).flip(mirrored)
+
+        surface, wide = (
+            torch.stack([turn(grid[axis]) for axis in axes]) for grid in (self.surface, self.wide)
+        )
+        return _Voxels(self.size, origin, surface, wide, turn(self.free))
+
+
+def _shares(sums: Tensor) -> Tensor:
+    """Divide the channels (3, X, Y, Z) of each voxel by their sum; 0 stays 0."""
+    return sums / sums.sum(0).clamp(min=1e-12)
+
+
+def _scores(p: _Voxels, q: _Voxels) -> Tensor:
+    """Score all shifts of p against q, in voxels modulo the shape of the result (X, Y, Z)."""
+    shape = [next_fast_len(a + b, real=True) for a, b in zip(p.free.shape, q.free.shape, strict=True)]
+    n_p, n_q = p.surface.sum((1, 2, 3)), q.surface.sum((1, 2, 3))
+    # Each direction of normals has the same influence.
+    weight = (n_p.clamp(min=_MIN_SHARE * n_p.sum()) * n_q.clamp(min=_MIN_SHARE * n_q.sum())).rsqrt()
+    violation = _VIOLATION * (n_p.sum() * n_q.sum()).rsqrt()
+    coinciding = weight[:, None, None, None] * (q.surface + q.wide) / 2
+    of_p = torch.cat([p.surface, p.free[None]])
+    of_q = torch.cat([coinciding - violation * q.free, -violation * q.surface.sum(0, keepdim=True)])
+    p_spectrum, q_spectrum = (torch.fft.rfftn(grids, shape, dim=(1, 2, 3)) for grids in (of_p, of_q))
+    scores: Tensor = torch.fft.irfftn((p_spectrum.conj() * q_spectrum).sum(0), shape)
+    return scores
+
+
+def _peaks(score: Tensor, shape: Sequence[int]) -> Iterator[tuple[float, Floats]]:
+    """Find the best shifts (3,) that are no neighbours, with their scores; q has the shape (X, Y, Z)."""
+    size = np.array(score.shape)
+    best = score.view(-1).topk(min(_SHIFTS, score.numel()))
+    cells = np.stack(np.unravel_index(_numpy(best.indices), score.shape), axis=1)  # (K, 3)
+    left = np.ones(len(cells), dtype=bool)
+    for k, value in enumerate(best.values.tolist()):
+        if left[k]:
+            apart = np.abs((cells - cells[k] + size // 2) % size - size // 2).max(axis=1)
+            left &= apart > _SAME_PEAK
+            yield value, np.where(cells[k] >= shape, cells[k] - size, cells[k]) + _offset(score, cells[k])
+
+
+def _offset(score: Tensor, cell: NDArray[np.intp]) -> Floats:
+    """Locate a maximum between voxels, by a parabola through it and its neighbours along each axis."""
+    steps = np.array([-1, 0, 1])[:, None, None] * np.eye(3, dtype=int)  # (3, 3, 3): step, axis, coordinate
+    near = (cell + steps) % score.shape
+    below, top, above = _numpy(score[tuple(torch.from_numpy(near[..., axis]) for axis in range(3))])
+    curve = np.minimum(below - 2 * top + above, -1e-12)
+    return np.asarray(np.clip((below - above) / (2 * curve), -0.5, 0.5))
+
+
+def _numpy(values: Any) -> NDArray[Any]:
+    return np.asarray(torch.as_tensor(values).cpu())
