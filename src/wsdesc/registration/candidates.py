@@ -164,20 +164,20 @@ def find_candidates(
     if structural is None:
         structural = structural_poses(p, q, surfaces, prior, timer)
     with timer("verify and refine"):
-        counted = [Hypothesis(torch.from_numpy(T), *proposals.count_inliers(T)) for T in structural]
         candidates = verify_hypotheses(
             proposed,
             surfaces,
             _images(p, q),
             len(pairs),
-            structural=counted,
+            structural=[unmatched(T) for T in structural],
             refined=refined,
             refine=refine,
             prior=prior,
         )
-        candidates = distinct_candidates(
-            [*candidates, *(candidate.with_matches(proposals) for candidate in near)]
-        )
+        candidates = [
+            c if len(c.hypothesis.inliers) else c.with_matches(proposals) for c in (*candidates, *near)
+        ]
+        candidates = distinct_candidates(candidates)
         return Candidates(with_probabilities(candidates), pairs)
 
 
@@ -192,6 +192,11 @@ def structural_poses(
     with (timer or StepTimer())("structure"):
         allow = prior.allows if prior else None
         return search_structure(*surfaces, _images(p, q), INDOOR_RESOLUTION, count=_STRUCTURAL, allow=allow)
+
+
+def unmatched(T_target_source: Floats) -> Hypothesis:
+    """Make a hypothesis of a pose (4, 4) that no match proposed; see `Candidate.with_matches`."""
+    return Hypothesis(torch.from_numpy(T_target_source), torch.zeros(0, dtype=torch.bool), 0.0)
 
 
 def _images(p: Description, q: Description) -> Images:

@@ -5,21 +5,18 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import torch
 from scipy.spatial.transform import Rotation
 
-from wsdesc.alignment.hypotheses import Hypothesis
 from wsdesc.alignment.prior import REACH, REACH_ANGLE, PosePrior
 from wsdesc.alignment.surface import Surface
 from wsdesc.core.geometry import Floats
 from wsdesc.core.progress import StepTimer
 from wsdesc.descriptor.description import Description
-from wsdesc.registration.candidates import Candidate, verify_hypotheses
+from wsdesc.registration.candidates import Candidate, unmatched, verify_hypotheses
 from wsdesc.registration.options import RegisterOptions
 
 _SAMPLES = 32  # poses around the guess; with 16, fewer right poses are found
 _COVERED = 2.0  # reaches of the refinement; in wider limits the samples miss too much
-_NO_INLIERS = torch.zeros(0, dtype=torch.bool)
 
 
 def search_near(
@@ -35,7 +32,7 @@ def search_near(
         return []
     with timer("search near"):
         poses = poses_around(prior)
-        proposed = [Hypothesis(torch.from_numpy(T), _NO_INLIERS, 0.0) for T in poses]
+        proposed = [unmatched(T) for T in poses]
         images = (p.range_image, q.range_image)
         return verify_hypotheses(
             proposed, surfaces, images, 0, refined=o.refined, refine=o.refine, prior=prior
