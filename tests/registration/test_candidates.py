@@ -12,7 +12,8 @@ from wsdesc.alignment.surface import CpuSurface, CudaSurface
 from wsdesc.cloud.sampling import voxel_downsample
 from wsdesc.core.errors import InputError
 from wsdesc.datasets.synthetic import RoomPair
-from wsdesc.registration.candidates import Candidate, verify_hypotheses
+from wsdesc.registration.candidate import Candidate
+from wsdesc.registration.verification import verify_hypotheses
 
 RESOLUTION = 0.025
 UNSEEN = (None, None)  # range images of scans without a viewpoint

@@ -33,15 +33,11 @@ from wsdesc.mapping.places import Place, centre_and_radius, vote
 from wsdesc.mapping.result import Location
 from wsdesc.mapping.site_map import Map, MapKeypoints
 from wsdesc.mapping.store import digest_of
-from wsdesc.registration.candidates import (
-    Candidate,
-    Candidates,
-    distinct_candidates,
-    verify_hypotheses,
-    with_probabilities,
-)
+from wsdesc.registration.candidate import Candidate, distinct_candidates, with_probabilities
+from wsdesc.registration.candidates import Candidates
 from wsdesc.registration.result import Registration
 from wsdesc.registration.rounds import build_result, failed_result
+from wsdesc.registration.verification import verify_hypotheses
 
 _THRESHOLD = 0.075  # residual of an inlier
 _MATCHES, _FEW = 2, 600  # of each keypoint in a place, if the scan has so few keypoints; else 1

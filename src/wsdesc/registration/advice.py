@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from wsdesc.cloud.units import extent
-from wsdesc.registration.candidates import SCALE_CHECKED, Candidate
+from wsdesc.registration.candidate import SCALE_CHECKED, Candidate
 from wsdesc.registration.result import SUCCESS
 
 MUCH_LARGER = 4.0  # ratio of the extents of two scans from which on one may be an object in the other

@@ -12,8 +12,9 @@ from wsdesc.alignment.surface import Surface
 from wsdesc.core.geometry import Floats
 from wsdesc.core.progress import StepTimer
 from wsdesc.descriptor.description import Description
-from wsdesc.registration.candidates import Candidate, unmatched, verify_hypotheses
+from wsdesc.registration.candidate import Candidate
 from wsdesc.registration.options import RegisterOptions
+from wsdesc.registration.verification import unmatched, verify_hypotheses
 
 _SAMPLES = 32  # poses around the guess; with 16, fewer right poses are found
 _COVERED = 2.0  # reaches of the refinement; in wider limits the samples miss too much

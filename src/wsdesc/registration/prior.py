@@ -9,7 +9,7 @@ import numpy as np
 from wsdesc.alignment.prior import Near, PosePrior, Upright
 from wsdesc.cloud.local_frame import in_local_frames
 from wsdesc.descriptor.description import Description
-from wsdesc.registration.candidates import Candidate
+from wsdesc.registration.candidate import Candidate
 from wsdesc.registration.prior_options import PriorOptions
 from wsdesc.registration.rigid_result import scaled_scan
 

@@ -16,7 +16,8 @@ from wsdesc.core.geometry import Floats
 from wsdesc.core.progress import StepTimer
 from wsdesc.descriptor.description import Description
 from wsdesc.registration.advice import no_alignment_found, warnings_about
-from wsdesc.registration.candidates import Candidate, Candidates, find_candidates
+from wsdesc.registration.candidate import Candidate
+from wsdesc.registration.candidates import Candidates, find_candidates
 from wsdesc.registration.options import RegisterOptions
 from wsdesc.registration.prior import contradictions, name_priors
 from wsdesc.registration.result import PLAUSIBLE, SUCCESS, AlternativePose, Pose, Registration, Viewpoints

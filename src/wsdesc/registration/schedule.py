@@ -7,7 +7,8 @@ from wsdesc.cloud.units import INDOOR_RESOLUTION, spacing
 from wsdesc.core.progress import StepTimer
 from wsdesc.descriptor.description import Description, extend_each
 from wsdesc.descriptor.model import WSDesc
-from wsdesc.registration.candidates import Candidate, structural_poses
+from wsdesc.registration.candidate import Candidate
+from wsdesc.registration.candidates import structural_poses
 from wsdesc.registration.local_search import rounds, search_near
 from wsdesc.registration.options import RegisterOptions
 from wsdesc.registration.prior import impossible, make_prior

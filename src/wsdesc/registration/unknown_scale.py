@@ -23,7 +23,7 @@ from wsdesc.core.progress import StepTimer
 from wsdesc.descriptor.description import Description, load_model, prepare_scans
 from wsdesc.descriptor.model import WSDesc
 from wsdesc.registration.advice import no_scale_found, scale_not_determined, scales_compete
-from wsdesc.registration.candidates import AMBIGUOUS
+from wsdesc.registration.candidate import AMBIGUOUS
 from wsdesc.registration.options import RegisterOptions
 from wsdesc.registration.prior import make_prior
 from wsdesc.registration.result import PLAUSIBLE, SUCCESS, AlternativePose, Registration
