@@ -35,7 +35,7 @@ _MIN_SHARE = 0.02  # of the surface: rarer directions of normals get no larger w
 _SHIFTS = 64  # best ones of a rotation, of which neighbours are left out
 _SAME_PEAK = 2  # voxels between neighbours
 
-# The 24 rotations that permute and flip axes.
+# (6, 4, 3, 3) the 24 rotations that permute and flip axes, by the order of the axes.
 _ROTATIONS = np.array(
     [
         R
@@ -43,7 +43,7 @@ _ROTATIONS = np.array(
         for signs in itertools.product((1.0, -1.0), repeat=3)
         if np.linalg.det(R := np.diag(signs)[:, order]) > 0
     ]
-)
+).reshape(6, 4, 3, 3)
 
 
 def search_structure(
@@ -77,11 +77,12 @@ def search_structure(
     p = _Voxels.of(source, images[0], axes[0], voxel, resolution)
     q = _Voxels.of(target, images[1], axes[1], voxel, resolution)
     p_coarse, q_coarse = p.coarser(), q.coarser()
-    best = torch.stack([_scores(p_coarse.turned(R), q_coarse).max() for R in _ROTATIONS])
+    coarse = [_scores([p_coarse.turned(R) for R in same_order], q_coarse) for same_order in _ROTATIONS]
+    best = torch.cat([scores.amax((1, 2, 3)) for scores in coarse]).topk(_ROTATIONS_COMPARED)
     values, found = [], []
-    for R in _ROTATIONS[best.topk(_ROTATIONS_COMPARED).indices.tolist()]:
+    for R in _ROTATIONS.reshape(-1, 3, 3)[best.indices.tolist()]:
         turned = p.turned(R)
-        for value, shift in _peaks(_scores(turned, q), q.free.shape):
+        for value, shift in _peaks(_scores([turned], q)[0], q.free.shape):
             T = np.eye(4)
             T[:3, :3] = axes[1].T @ R @ axes[0]
             T[:3, 3] = axes[1].T @ (q.origin - turned.origin + voxel * shift)
@@ -162,18 +163,24 @@ def _shares(sums: Tensor) -> Tensor:
     return sums / sums.sum(0).clamp(min=1e-12)
 
 
-def _scores(p: _Voxels, q: _Voxels) -> Tensor:
-    """Score all shifts of p against q, in voxels modulo the shape of the result (X, Y, Z)."""
+def _scores(turned: Sequence[_Voxels], q: _Voxels) -> Tensor:
+    """Score all shifts of a source against q, in voxels modulo the shape of the result (B, X, Y, Z).
+
+    Args:
+        turned: the source in B rotations, with grids of one shape.
+        q: the target.
+    """
+    p = turned[0]
     shape = [next_fast_len(a + b, real=True) for a, b in zip(p.free.shape, q.free.shape, strict=True)]
     n_p, n_q = p.surface.sum((1, 2, 3)), q.surface.sum((1, 2, 3))
     # Each direction of normals has the same influence.
     weight = (n_p.clamp(min=_MIN_SHARE * n_p.sum()) * n_q.clamp(min=_MIN_SHARE * n_q.sum())).rsqrt()
     violation = _VIOLATION * (n_p.sum() * n_q.sum()).rsqrt()
     coinciding = weight[:, None, None, None] * (q.surface + q.wide) / 2
-    of_p = torch.cat([p.surface, p.free[None]])
     of_q = torch.cat([coinciding - violation * q.free, -violation * q.surface.sum(0, keepdim=True)])
-    p_spectrum, q_spectrum = (torch.fft.rfftn(grids, shape, dim=(1, 2, 3)) for grids in (of_p, of_q))
-    scores: Tensor = torch.fft.irfftn((p_spectrum.conj() * q_spectrum).sum(0), shape)
+    of_p = torch.stack([torch.cat([p.surface, p.free[None]]) for p in turned])
+    p_spectra, q_spectra = (torch.fft.rfftn(grids, shape, dim=(-3, -2, -1)) for grids in (of_p, of_q))
+    scores: Tensor = torch.fft.irfftn((p_spectra.conj() * q_spectra).sum(1), shape, dim=(1, 2, 3))
     return scores
 
 
