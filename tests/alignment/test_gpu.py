@@ -15,8 +15,10 @@ from wsdesc.alignment.covariance import estimate_covariance
 from wsdesc.alignment.free_space import measure_free_space
 from wsdesc.alignment.information import compute_information
 from wsdesc.alignment.information import cuda as information_cuda
-from wsdesc.alignment.refine import cuda, refine
+from wsdesc.alignment.refine import cuda, gauss_newton, refine
+from wsdesc.alignment.refine.compiled_steps import solve_steps
 from wsdesc.alignment.scale import cuda as scale_cuda
+from wsdesc.alignment.scale import fit_similarity
 from wsdesc.alignment.surface import CpuSurface, CudaSurface, make_surface, make_surfaces
 from wsdesc.alignment.surface import cuda as surface_cuda
 from wsdesc.alignment.verify import cuda as verify_cuda
@@ -66,6 +68,41 @@ def test_fused_equations_equal_plain_torch(on_cuda: tuple, starts: np.ndarray, g
     # Triton receives the distance in float32.
     np.testing.assert_allclose(sums, expected, rtol=0, atol=1e-6 * np.abs(expected).max())
     np.testing.assert_array_equal(sums, cuda.sum_equations(*on_cuda, starts, 3 * RESOLUTION, generalised))
+
+
+@pytest.mark.parametrize("stage", [*gauss_newton.COARSE_STAGES, gauss_newton.LAST_STAGE])
+def test_whole_stages_equal_single_steps(
+    on_cuda: tuple, starts: np.ndarray, stage: gauss_newton.Stage
+) -> None:
+    far = starts[0].copy()
+    far[:3, 3] += 1000.0  # without any contact pair
+    starts = np.concatenate([starts, far[None]])
+    steps = gauss_newton.Backend(cuda.sum_equations, verify, compute_information, solve_steps)
+    expected, converged = gauss_newton.run_stage(steps, *on_cuda, starts, stage, RESOLUTION)
+    results = [cuda.run_stage(*on_cuda, starts, stage, RESOLUTION) for _ in range(2)]
+    assert results[0] is not None
+    assert results[1] is not None
+    np.testing.assert_allclose(results[0][0], expected, atol=1e-7)
+    np.testing.assert_array_equal(results[0][1], converged)
+    np.testing.assert_array_equal(results[0][0], results[1][0])
+    np.testing.assert_array_equal(results[0][0][-1], far)
+
+
+def test_whole_fit_of_the_scale_equals_single_steps(
+    on_cuda: tuple, starts: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fits = [fit_similarity(*on_cuda, starts[1], RESOLUTION) for _ in range(2)]
+    far = starts[0].copy()
+    far[:3, 3] += 1000.0
+    assert fit_similarity(*on_cuda, far, RESOLUTION) is None
+    monkeypatch.setattr(scale_cuda, "run_steps", lambda *arguments: None)
+    expected = fit_similarity(*on_cuda, starts[1], RESOLUTION)
+    assert expected is not None
+    assert fits[0] is not None
+    assert fits[1] is not None
+    np.testing.assert_array_equal(fits[0].S_target_source, fits[1].S_target_source)
+    np.testing.assert_allclose(fits[0].S_target_source, expected.S_target_source, atol=1e-7)
+    np.testing.assert_allclose(fits[0][1:], expected[1:], rtol=1e-5, atol=1e-9)
 
 
 def test_fused_verification_equals_plain_torch(on_cuda: tuple, starts: np.ndarray) -> None:

@@ -9,7 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from wsdesc.cloud.sampling import farthest_points, random_sample, reference, voxel_downsample
+from wsdesc.cloud.sampling import (
+    farthest_points,
+    farthest_points_each,
+    random_sample,
+    reference,
+    voxel_downsample,
+)
 from wsdesc.core.errors import InputError
 
 
@@ -140,6 +146,15 @@ class TestFarthestPoints:
         assert chosen.is_cuda
         assert torch.equal(chosen.cpu(), farthest_points(points, 100, seeded(3)))
         assert farthest_points(points.cuda(), 0).tolist() == []
+
+    @pytest.mark.gpu
+    def test_clouds_on_the_gpu_are_sampled_as_single_ones(self) -> None:
+        clouds = [cloud(count, dtype=torch.float32).cuda() for count in (3000, 40, 5000)]
+        together = farthest_points_each(clouds, 100, seeded(3))
+        assert [len(chosen) for chosen in together] == [100, 40, 100]
+        for points, chosen in zip(clouds, together, strict=True):
+            assert torch.equal(chosen, farthest_points(points, 100, seeded(3)))
+            assert torch.equal(chosen[:20].cpu(), farthest_points(points.cpu(), 20, seeded(3)))
 
     def test_ties_go_to_the_first(self) -> None:
         points = torch.randint(-3, 4, (500, 3), generator=seeded(0)).float()

@@ -14,9 +14,10 @@ from torch import Tensor
 
 from wsdesc.cloud.clean import Cleaned, clean_cloud
 from wsdesc.cloud.convert import Scan, as_cloud
+from wsdesc.cloud.neighbours import mark_finite
 from wsdesc.cloud.outliers import remove_outliers
 from wsdesc.cloud.range_image import RangeImage
-from wsdesc.cloud.sampling import farthest_points, voxel_downsample
+from wsdesc.cloud.sampling import farthest_points, farthest_points_each, voxel_downsample
 from wsdesc.cloud.units import INDOOR_RESOLUTION, working_resolution
 from wsdesc.cloud.viewpoint import Viewpoint, ViewpointOption
 from wsdesc.core.devices import choose_device
@@ -167,21 +168,27 @@ def extend_each(
     device = next(model.parameters()).device
     each: Any = iterate_each if device.type == "cpu" else map
 
-    @torch.inference_mode()
     def prepare(description: Description) -> list[DescriptorInput]:
         new = description.order[len(description.descriptors) : count]
         if len(new) == 0:
             return []
         points = description.points.to(device)
-        prepared = model.prepare(points, points[new.to(device)])
-        return prepared.split(_CHUNK if device.type == "cpu" else _CHUNK_ON_GPU)
+        keypoints = mark_finite(points[new.to(device)])
+        with torch.inference_mode():
+            prepared = model.prepare(points, keypoints)
+            return prepared.split(_CHUNK if device.type == "cpu" else _CHUNK_ON_GPU)
 
     @torch.inference_mode()
-    def describe(part: DescriptorInput) -> tuple[Tensor, Tensor]:
-        return model.describe(model.voxels(part)).float(), part.frames.float()
+    def describe(parts: Sequence[DescriptorInput]) -> list[tuple[Tensor, Tensor]]:
+        voxels = [model.voxels(part) for part in parts]
+        descriptors = model.describe(torch.cat(voxels)).float().split([len(own) for own in voxels])
+        return [(own, part.frames.float()) for own, part in zip(descriptors, parts, strict=True)]
 
     prepared = list(each(prepare, descriptions))
-    described = iter(each(describe, [part for parts in prepared for part in parts]))
+    batches = [[part] for parts in prepared for part in parts]
+    if device.type != "cpu" and sum(len(part.keypoints) for (part,) in batches) <= _CHUNK_ON_GPU:
+        batches = [[part for (part,) in batches]] if batches else []  # fewer launches
+    described = (own for batch in each(describe, batches) for own in batch)
     extended = []
     for description, parts in zip(descriptions, prepared, strict=True):
         new = []
@@ -269,11 +276,13 @@ def prepare_scans(
         Descriptions without descriptors, one per scan.
     """
 
-    def prepare(scan: tuple[Cleaned, float]) -> Description:
-        return prepare_scan(*scan, model=model, seed=seed, keypoints=keypoints, device=device)
-
-    scans = list(zip(clouds, resolutions, strict=True))
-    return run_each(prepare, scans) if torch.device(device).type == "cpu" else list(map(prepare, scans))
+    if torch.device(device).type == "cpu":
+        scans = list(zip(clouds, resolutions, strict=True))
+        return run_each(lambda scan: prepare_scan(scan[0], scan[1], model, seed, keypoints), scans)
+    points = [_downsample(*scan, device) for scan in zip(clouds, resolutions, strict=True)]
+    orders = farthest_points_each(points, keypoints, torch.Generator().manual_seed(seed))
+    prepared = zip(clouds, points, orders, resolutions, strict=True)
+    return [_describe_nothing(*scan, model) for scan in prepared]
 
 
 def prepare_scan(
@@ -292,15 +301,28 @@ def prepare_scan(
     Raises:
         InputError: Too few points are left.
     """
-    unit = resolution / INDOOR_RESOLUTION
-    points = voxel_downsample(torch.from_numpy(cloud.points).to(device), resolution)  # (N, 3)
-    points = remove_outliers(points, resolution) / unit
+    points = _downsample(cloud, resolution, device)
+    order = farthest_points(points, keypoints, torch.Generator().manual_seed(seed))
+    return _describe_nothing(cloud, points, order, resolution, model)
+
+
+def _downsample(cloud: Cleaned, resolution: float, device: str | torch.device) -> Tensor:
+    """Downsample a scan and remove outliers: points (N, 3) in metres of the model, on `device`."""
+    points = voxel_downsample(torch.from_numpy(cloud.points).to(device), resolution)
+    points = remove_outliers(points, resolution) / (resolution / INDOOR_RESOLUTION)
     if len(points) < MIN_POINTS:
         raise InputError(
             f"{len(points)} points are left at the resolution {resolution:.3g}, at least {MIN_POINTS} are "
             "needed: check that the scan is complete and that the resolution is in the scan's unit"
         )
-    order = farthest_points(points, keypoints, torch.Generator().manual_seed(seed))
+    return points
+
+
+def _describe_nothing(
+    cloud: Cleaned, points: Tensor, order: Tensor, resolution: float, model: str
+) -> Description:
+    """Make a description without descriptors."""
+    unit = resolution / INDOOR_RESOLUTION
     descriptors, frames = points.new_empty(0, 0), points.new_empty(0, 3, 3)
     image, viewpoint = None, cloud.local_viewpoint
     if viewpoint is not None:
@@ -336,4 +358,7 @@ def load_model(model: str | Path | WSDesc, device: str = "auto") -> tuple[WSDesc
 def _load(path: str, modified: int, device: str) -> WSDesc:
     """Load the weights at `path`; `modified` makes the cache reload a file that was written again."""
     model = WSDesc.from_pretrained(path, device)
-    return model.accelerate("bf16", compile=False) if device.startswith("cuda") else model
+    if not device.startswith("cuda"):
+        return model
+    # Half precision changes matches, and so confidences; the small network is fast enough without it.
+    return model.accelerate("float32" if model.options.layers == "compact" else "fp16", compile=False)

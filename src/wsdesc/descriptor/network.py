@@ -14,7 +14,7 @@ from wsdesc.core.devices import has_triton
 from wsdesc.core.kernels import kernel, run_in_chunks
 from wsdesc.descriptor.options import NetworkLayers
 
-_EPSILON = 1e-5  # added to variances, as in torch
+EPSILON = 1e-5  # added to variances, as in torch
 
 
 class Layer(NamedTuple):
@@ -96,11 +96,11 @@ def _instance_norm_relu(x: Tensor) -> Tensor:
         from wsdesc.descriptor import instance_norm
 
         if instance_norm.fits(x):
-            return instance_norm.instance_norm_relu(x, _EPSILON)
+            return instance_norm.instance_norm_relu(x, EPSILON)
     flat = x.flatten(2).float()
     mean = flat.mean(2)
     square = torch.linalg.vector_norm(flat, dim=2).square() / flat.shape[2]
-    scale = torch.rsqrt((square - mean.square()).clamp(min=0) + _EPSILON)
+    scale = torch.rsqrt((square - mean.square()).clamp(min=0) + EPSILON)
     shift = (-mean * scale)[..., None, None, None]
     return torch.addcmul(shift, x, scale[..., None, None, None]).relu_().to(x.dtype)
 
@@ -119,7 +119,7 @@ def _normalize_in_place(start, stop, x):  # type: ignore[no-untyped-def]
         for c in range(channels):
             mean[c] /= voxels
             variance = max(scale[c] / voxels - mean[c] * mean[c], np.float32(0))
-            scale[c] = 1 / math.sqrt(variance + np.float32(_EPSILON))
+            scale[c] = 1 / math.sqrt(variance + np.float32(EPSILON))
         for v in range(voxels):
             for c in range(channels):
                 x[k, v, c] = max((x[k, v, c] - mean[c]) * scale[c], np.float32(0))

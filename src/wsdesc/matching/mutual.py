@@ -10,6 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from wsdesc.core.devices import has_triton
 from wsdesc.core.errors import InputError
 
 # Side of a block of the distance matrix: fits into a CPU core's cache, or occupies a GPU (256 MB).
@@ -153,8 +154,13 @@ def _first_copy(descriptors: Tensor) -> Tensor:
     """Find the smallest index (K,) among the rows that equal each row.
 
     Rows with equal hashes are compared with the first of them; different rows have different hashes but for
-    one case in 2⁶⁴. This takes fewer launches than `torch.unique`.
+    one case in 2⁶⁴. This takes fewer launches than `torch.unique`, and two in triton kernels.
     """
+    if descriptors.is_cuda and has_triton():
+        from wsdesc.matching import cuda
+
+        if cuda.fits(descriptors):
+            return cuda.first_copy(descriptors)
     rows = torch.arange(len(descriptors), device=descriptors.device)
     bits = (descriptors + 0.0).view(torch.int64 if descriptors.dtype == torch.float64 else torch.int32)
     mixed = (bits.long() + torch.arange(1, bits.shape[1] + 1, device=bits.device)) * _HASH_FACTOR

@@ -130,8 +130,8 @@ def load_description(job: DescribeJob) -> Description:
                 description = Description.load(job.smaller_cache_path)
         if description is None:
             cleaned = cleaned_points(job.file.path, search=True)
-            count = settings.max_keypoints
-            description = prepare_scan(cleaned, settings.resolution, name, settings.seed, count)
+            count, device = settings.max_keypoints, choose_device(settings.device)
+            description = prepare_scan(cleaned, settings.resolution, name, settings.seed, count, device)
         description = description.with_keypoints(settings.keypoints, settings.seed)
         description = description.extend(model, settings.keypoints)
     except WSDescError as error:

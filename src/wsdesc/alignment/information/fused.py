@@ -11,9 +11,13 @@ from wsdesc.alignment.surface.cuda import CudaSurface, poses_and_inverses
 from wsdesc.alignment.surface.fused import (
     NOT_SPECIALISED,
     QUERIES,
-    find_pairs,
-    plane_weight,
-    same_side,
+    contact_pairs,
+    mean_normal,
+    own_sums,
+    responses,
+    store_count,
+    store_products,
+    store_squares,
     sum_blocks,
 )
 from wsdesc.core.geometry import Floats
@@ -34,25 +38,16 @@ def _sum_products(
     distance, share, SAME_SIDE: tl.constexpr,
     NUMBERS: tl.constexpr, QUERIES: tl.constexpr, POINTS: tl.constexpr,
 ):  # fmt: skip
-    out, from_source, valid, px, py, pz, gx, gy, gz, ax, ay, az, bx, by, bz, _c, _d, _w = find_pairs(
-        p, p_count, q, q_count, p_search, p_n, q_search, q_n, p_rows, q_rows, T_pose, T_back, sums,
-        source_blocks, NUMBERS, QUERIES, POINTS,
+    used, weight, px, py, pz, gx, gy, gz, ax, ay, az, bx, by, bz, _cosine = contact_pairs(
+        tl.program_id(0), tl.program_id(1), p, p_count, q, q_count, p_search, p_n, q_search, q_n, p_rows,
+        q_rows, T_pose, T_back, source_blocks, distance, share, SAME_SIDE, QUERIES, POINTS,
     )  # fmt: skip
-    ax, ay, az, cosine = same_side(ax, ay, az, bx, by, bz)
-    used = valid & (gx * gx + gy * gy + gz * gz < distance * distance) & (cosine > SAME_SIDE)
-    near = plane_weight(from_source, gx, gy, gz, ax, ay, az, bx, by, bz, distance)
-    weight = tl.where(used, near * tl.where(from_source, 1.0, share), 0.0)
+    out = own_sums(sums, NUMBERS)
     mx, my, mz = px + gx / 2, py + gy / 2, pz + gz / 2  # between both points
-    at_source = (ax, ay, az, my * az - mz * ay, mz * ax - mx * az, mx * ay - my * ax)
-    at_target = (bx, by, bz, my * bz - mz * by, mz * bx - mx * bz, mx * by - my * bx)
-    place = (tl.full((QUERIES,), 1.0, tl.float64), mx, my, mz)
-    for a in tl.static_range(6):
-        for b in tl.static_range(6):
-            tl.store(out + 6 * a + b, tl.sum(weight * at_source[a] * at_target[b], 0))
-    for a in tl.static_range(4):
-        for b in tl.static_range(4):
-            tl.store(out + 36 + 4 * a + b, tl.sum(weight * place[a] * place[b], 0))
-    tl.store(out + 52, tl.sum(tl.where(used, 1.0, 0.0).to(tl.float64), 0))
+    at_source, at_target = responses(mx, my, mz, ax, ay, az), responses(mx, my, mz, bx, by, bz)
+    store_products(out, weight, at_source, at_target, 6)
+    store_squares(out + 36, weight, (tl.full((QUERIES,), 1.0, tl.float64), mx, my, mz), 4)
+    store_count(out + 52, used)
 
 
 def list_pairs(source: CudaSurface, target: CudaSurface, T_target_source: Floats, distance: float) -> Tensor:
@@ -74,16 +69,12 @@ def _list_pairs(
     distance, share, SAME_SIDE: tl.constexpr,
     NUMBERS: tl.constexpr, QUERIES: tl.constexpr, POINTS: tl.constexpr,
 ):  # fmt: skip
-    out, from_source, valid, px, py, pz, gx, gy, gz, ax, ay, az, bx, by, bz, _c, _d, _w = find_pairs(
-        p, p_count, q, q_count, p_search, p_n, q_search, q_n, p_rows, q_rows, T_pose, T_back, sums,
-        source_blocks, NUMBERS, QUERIES, POINTS,
+    _used, weight, px, py, pz, gx, gy, gz, ax, ay, az, bx, by, bz, cosine = contact_pairs(
+        tl.program_id(0), tl.program_id(1), p, p_count, q, q_count, p_search, p_n, q_search, q_n, p_rows,
+        q_rows, T_pose, T_back, source_blocks, distance, share, SAME_SIDE, QUERIES, POINTS,
     )  # fmt: skip
-    ax, ay, az, cosine = same_side(ax, ay, az, bx, by, bz)
-    used = valid & (gx * gx + gy * gy + gz * gz < distance * distance) & (cosine > SAME_SIDE)
-    near = plane_weight(from_source, gx, gy, gz, ax, ay, az, bx, by, bz, distance)
-    weight = tl.where(used, near * tl.where(from_source, 1.0, share), 0.0)
-    scale = 1 / tl.sqrt(2 + 2 * cosine)  # the mean of two unit vectors
-    mx, my, mz = (ax + bx) * scale, (ay + by) * scale, (az + bz) * scale
+    out = own_sums(sums, NUMBERS)
+    mx, my, mz = mean_normal(ax, ay, az, bx, by, bz, cosine)
     figures = (px, py, pz, mx, my, mz, gx * mx + gy * my + gz * mz, weight)
     row = out + 8 * tl.arange(0, QUERIES)
     for field in tl.static_range(8):

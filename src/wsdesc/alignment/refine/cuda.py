@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from wsdesc.alignment.information.cuda import (
@@ -17,7 +19,7 @@ from wsdesc.alignment.information.cuda import (
 )
 from wsdesc.alignment.refine import gauss_newton
 from wsdesc.alignment.refine.compiled_steps import solve_steps
-from wsdesc.alignment.refine.gauss_newton import NORMAL_VARIANCE, Backend
+from wsdesc.alignment.refine.gauss_newton import NORMAL_VARIANCE, Backend, Stage
 from wsdesc.alignment.surface.cuda import CudaSurface
 from wsdesc.alignment.verify.cuda import verify
 from wsdesc.core.devices import has_triton
@@ -70,6 +72,17 @@ def _generalised(pairs: ContactPairs, distance: float) -> tuple[Tensor, Tensor, 
     return stiffness * pairs.share, pairs.share, (pairs.share > 0).sum(1)
 
 
-_BACKEND = Backend(sum_equations, verify, compute_information, solve_steps)
+def run_stage(
+    source: CudaSurface, target: CudaSurface, poses: Floats, stage: Stage, resolution: float
+) -> tuple[Floats, NDArray[np.bool_]] | None:
+    """Do all steps of a stage in one kernel; None where there is no triton."""
+    if not (source.points.is_cuda and has_triton()):
+        return None
+    from wsdesc.alignment.refine import device_stage
+
+    return device_stage.run_stage(source, target, poses, stage, resolution)
+
+
+_BACKEND = Backend(sum_equations, verify, compute_information, solve_steps, run_stage)
 refine = partial(gauss_newton.refine, _BACKEND)
 evaluate = partial(gauss_newton.evaluate, _BACKEND)

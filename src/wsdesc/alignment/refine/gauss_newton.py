@@ -11,13 +11,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.spatial.transform import Rotation
 
 from wsdesc.alignment.information.matrix import Information
 from wsdesc.alignment.refine.equations import Steps
 from wsdesc.alignment.refine.result import OVERLAP_DISTANCE, WEAK, RefinedPose, orthonormalise
 from wsdesc.alignment.verify.score import PoseScore, score_refinement
-from wsdesc.core.geometry import Floats, inverse
+from wsdesc.core.geometry import Floats
 
 NORMAL_VARIANCE = 1e-3  # of a point along its normal in generalised ICP, in units of that along its plane
 SUMS = 99  # numbers that `sum_equations` gives for a pose
@@ -43,19 +42,23 @@ COARSE_STAGES = (
 )
 LAST_STAGE = Stage(generalised=False, distance=OVERLAP_DISTANCE, max_steps=12, tolerance=3e-4, weak=WEAK)
 
+Iterated = tuple[Floats, NDArray[np.bool_]]  # poses (H, 4, 4), and which have converged
+
 
 class Backend(NamedTuple):
     """Functions of two surfaces, poses (H, 4, 4) and a distance, of one backend.
 
     `sum_equations` also takes whether to generalise. It sums over the pairs of each pose (H, 99): 49 products
     of (responses to twists about the origin along the mean normals, gap along it), 49 products of (1, point,
-    gap), and the number of pairs. `solve_steps` solves these sums, as that in `equations` does.
+    gap), and the number of pairs. `solve_steps` solves these sums, as that in `equations` does. `run_stage`
+    does all steps of a stage where a backend is faster without coming back in between.
     """
 
     sum_equations: Callable[[Any, Any, Floats, float, bool], Floats]
     verify: Callable[[Any, Any, Floats, float], list[PoseScore]]
     compute_information: Callable[[Any, Any, Floats, float], list[Information]]
     solve_steps: Callable[[Floats, float, float], Steps]
+    run_stage: Callable[[Any, Any, Floats, Stage, float], Iterated | None] | None = None
 
 
 def refine(backend: Backend, source: Any, target: Any, poses: Floats, resolution: float) -> list[RefinedPose]:
@@ -103,6 +106,17 @@ def _run_stage(
 
     Poses with too few contact pairs stay as they are.
     """
+    done = backend.run_stage(source, target, poses, stage, resolution) if backend.run_stage else None
+    if done is None:
+        done = run_stage(backend, source, target, poses, stage, resolution)
+    T, converged = done
+    return orthonormalise(T), converged
+
+
+def run_stage(
+    backend: Backend, source: Any, target: Any, poses: Floats, stage: Stage, resolution: float
+) -> Iterated:
+    """Iterate the poses, one sum and one solution of all equations per step."""
     T, converged = poses.copy(), np.zeros(len(poses), bool)
     active = np.arange(len(poses))
     distance = stage.distance * resolution
@@ -115,20 +129,21 @@ def _run_stage(
         active = active[solved.determined & ~arrived]
         if len(active) == 0:
             break
-    return np.stack([orthonormalise(pose) for pose in T]), converged
+    return T, converged
 
 
 def _group_equal(poses: Floats, resolution: float) -> tuple[list[int], list[int]]:
     """Group poses (H, 4, 4) that are nearly equal: the group of each, and the first pose of each group."""
     group: list[int] = []
     first: list[int] = []
-    for T in poses:
-        for g, k in enumerate(first):
-            D = inverse(poses[k]) @ T
-            angle = np.linalg.norm(Rotation.from_matrix(D[:3, :3]).as_rotvec())
-            if angle < _EQUAL_ANGLE and np.linalg.norm(D[:3, 3]) < _EQUAL_SHIFT * resolution:
-                group.append(g)
-                break
+    # ‖R_a − R_b‖ is 2 √2 sin(angle / 2).
+    rotations, positions = poses[:, :3, :3].reshape(-1, 9), poses[:, :3, 3]
+    chord = 2 * np.sqrt(2) * np.sin(_EQUAL_ANGLE / 2)
+    for R, t in zip(rotations, positions, strict=True):
+        equal = np.linalg.norm(rotations[first] - R, axis=1) < chord
+        equal &= np.linalg.norm(positions[first] - t, axis=1) < _EQUAL_SHIFT * resolution
+        if equal.any():
+            group.append(int(equal.argmax()))
         else:
             first.append(len(group))
             group.append(len(first) - 1)

@@ -8,18 +8,18 @@ the scale as a seventh unknown.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
 from wsdesc.alignment.scale import cpu, cuda
-from wsdesc.alignment.scale.step import solve_step
-from wsdesc.alignment.surface import Surface, for_backend
+from wsdesc.alignment.scale.step import Equations, Iterated, Stages, solve_step
+from wsdesc.alignment.surface import CudaSurface, Surface, for_backend
 from wsdesc.core.geometry import Floats
 
-# Search distance in resolutions, steps, on the coarse samples or not.
-STAGES = ((8.0, 3, True), (3.0, 3, True), (2.0, 5, False))
+STAGES: Stages = ((8.0, 3, True), (3.0, 3, True), (2.0, 5, False))
 # Chosen on 251 pairs of indoor training scans, whose scale is 1: their errors have a variance of about 1.
 INDEPENDENT = 15  # contact pairs with independent errors
 SYSTEMATIC = 0.015  # deviation of scans that fusion has distorted,
@@ -89,7 +89,7 @@ def fit_similarity(
     target: Surface,
     T_target_source: Floats,
     resolution: float,
-    stages: Sequence[tuple[float, int, bool]] = STAGES,
+    stages: Stages = STAGES,
 ) -> SimilarityFit | None:
     """Fit a similarity transformation to the overlap of two surfaces, near a rigid pose.
 
@@ -105,16 +105,41 @@ def fit_similarity(
     Raises:
         InputError: the surfaces are on two devices.
     """
-    compute_equations = for_backend(source, target, cpu=cpu.compute_equations, cuda=cuda.compute_equations)
-    S = np.array(T_target_source, dtype=np.float64)  # the rotation times exp(log_scale)
-    log_scale, step = 0.0, None
-    for distance, steps, coarse in stages:
-        for _ in range(steps):
-            equations = compute_equations(source, target, S, distance * resolution, coarse)
-            if equations is None:
-                return None
-            step = solve_step(equations)
-            S = step.S_target_target @ S
-            log_scale += step.log_scale
-    assert step is not None
-    return SimilarityFit(S, math.exp(log_scale), step.deviation, step.determinacy)
+    run_steps = for_backend(
+        source, target, cpu=partial(_run_steps, cpu.compute_equations), cuda=_run_steps_on_cuda
+    )
+    S, log_scale, equations = run_steps(
+        source, target, np.array(T_target_source, dtype=np.float64), resolution, stages
+    )
+    if equations is None:
+        return None
+    step = solve_step(equations)
+    factor = math.exp(log_scale + step.log_scale)
+    return SimilarityFit(step.S_target_target @ S, factor, step.deviation, step.determinacy)
+
+
+def _run_steps(
+    compute_equations: Callable[..., Equations | None],
+    source: Surface,
+    target: Surface,
+    S: Floats,
+    resolution: float,
+    stages: Stages,
+) -> Iterated:
+    """Do all steps but the last, whose equations are returned."""
+    log_scale, equations = 0.0, None
+    work = [(distance, coarse) for distance, steps, coarse in stages for _ in range(steps)]
+    for number, (distance, coarse) in enumerate(work):
+        equations = compute_equations(source, target, S, distance * resolution, coarse)
+        if equations is None or number == len(work) - 1:
+            break
+        step = solve_step(equations)
+        S, log_scale = step.S_target_target @ S, log_scale + step.log_scale
+    return Iterated(S, log_scale, equations)
+
+
+def _run_steps_on_cuda(
+    source: CudaSurface, target: CudaSurface, S: Floats, resolution: float, stages: Stages
+) -> Iterated:
+    done = cuda.run_steps(source, target, S, resolution, stages)
+    return done or _run_steps(cuda.compute_equations, source, target, S, resolution, stages)

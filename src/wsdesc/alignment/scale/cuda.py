@@ -8,7 +8,7 @@ from torch import Tensor
 
 from wsdesc.alignment.information.cuda import twist_responses
 from wsdesc.alignment.information.matrix import SAME_SIDE
-from wsdesc.alignment.scale.step import Equations, equations_of
+from wsdesc.alignment.scale.step import Equations, Iterated, Stages, equations_of
 from wsdesc.alignment.surface.cuda import CudaSurface, transform_with_normals
 from wsdesc.core.devices import has_triton
 from wsdesc.core.geometry import Floats
@@ -27,6 +27,18 @@ def compute_equations(
     else:
         sums = sum_plainly(source, target, (poses[0], poses[1]), distance, coarse)
     return equations_of(sums.cpu().numpy())
+
+
+def run_steps(
+    source: CudaSurface, target: CudaSurface, S: Floats, resolution: float, stages: Stages
+) -> Iterated | None:
+    """Do all steps of a fit but the last in triton kernels; None where there is no triton."""
+    if not (source.points.is_cuda and has_triton()):
+        return None
+    from wsdesc.alignment.scale import device_steps
+
+    done = device_steps.run_steps(source, target, S, resolution, stages)
+    return Iterated(done.S_target_source, done.log_scale, equations_of(done.sums) if done.valid else None)
 
 
 def sum_plainly(

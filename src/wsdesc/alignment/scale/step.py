@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -11,6 +12,8 @@ from scipy.spatial.transform import Rotation
 from wsdesc.alignment.information.matrix import MIN_PAIRS, centre_moments
 from wsdesc.alignment.refine.result import WEAK
 from wsdesc.core.geometry import Floats
+
+Stages = Sequence[tuple[float, int, bool]]  # search distance in resolutions, steps, on the coarse samples
 
 SUMS = 130  # 8 × 8 products of responses and gap, 4 × 4 of (1, point), 7 × 7 of both normals; number of pairs
 MAX_STEP = 0.1  # largest change of the logarithm of the scale in one step
@@ -29,6 +32,14 @@ class Equations(NamedTuple):
     slope: Floats  # (7,) these responses times the gaps along the mean normals
     gap_square: float  # mean square of these gaps
     product: Floats  # (7, 7) responses along the source's normals times those along the target's
+
+
+class Iterated(NamedTuple):
+    """A similarity before its last step."""
+
+    S_target_source: Floats  # (4, 4) the rotation times exp(log_scale), and the translation
+    log_scale: float  # since the first step
+    equations: Equations | None  # of the last step; None if the surfaces overlap too little
 
 
 class Step(NamedTuple):

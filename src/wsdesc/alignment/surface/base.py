@@ -21,7 +21,7 @@ MIN_FREQUENCY = 0.02  # rarer directions are noise and get no larger weight
 
 HASH_FACTOR = 0x9E3779B97F4A7C15
 
-_SAMPLE_STEPS = 8  # the cells of `sample_order` are 2⁻⁸ … 2⁻⁷ of the scan's size: few hold two points
+SAMPLE_STEPS = 8  # the cells of `sample_order` are 2⁻⁸ … 2⁻⁷ of the scan's size: few hold two points
 
 Backend = Literal["cpu", "cuda"]
 ResultT = TypeVar("ResultT")
@@ -75,7 +75,7 @@ class Surface(Protocol):
 
 def cell_size(size: float) -> float:
     """Return the side of the cells of `sample_order` for a scan of a size; a power of 2 seldom changes."""
-    return math.ldexp(1.0, math.frexp(size)[1] - _SAMPLE_STEPS) if size > 0 else 1.0
+    return math.ldexp(1.0, math.frexp(size)[1] - SAMPLE_STEPS) if size > 0 else 1.0
 
 
 def sample_order(points: Floats) -> NDArray[np.intp]:

@@ -49,7 +49,7 @@ class CudaSurface:
     @classmethod
     def of(cls, points: Tensor) -> Self:
         """Prepare points (N, 3), N ≥ 1, finite and downsampled; any unit, any device."""
-        grid = NeighbourGrid.of(check_points(points).detach().float())
+        grid = NeighbourGrid.of(check_points(points).float())
         points = points.detach().double()
         rows = fit_planes(grid, points)
         normals = rows[:, 3:6]
@@ -137,15 +137,24 @@ def poses_and_inverses(poses: Floats, surface: CudaSurface) -> tuple[Tensor, Ten
 
 def choose_samples(points: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Choose the samples of points (N, 3) float64 as `base.choose_samples`."""
-    size = float(points.var(0, correction=0).sum().sqrt().cpu())
-    cells = (points / cell_size(size) + 0.5).floor().long()
+    order = torch.sort(_sample_keys(points), stable=True).indices
+    sample = order[:SAMPLE_SIZE].sort().values
+    return sample, torch.searchsorted(sample, order[:COARSE_SIZE].sort().values), order[:REFERENCE_SIZE]
+
+
+def _sample_keys(points: Tensor) -> Tensor:
+    """Hash points (N, 3) as `base.sample_order`: keys (N,) int64 in the order of the unsigned hashes."""
+    variance = points.var(0, correction=0)
+    if points.is_cuda and has_triton():
+        from wsdesc.alignment.surface import planes
+
+        return planes.sample_keys(points, variance)
+    cells = (points / cell_size(float(variance.sum().sqrt().cpu())) + 0.5).floor().long()
     keys = torch.zeros_like(cells[:, 0])
     for axis in range(3):
         keys = (keys ^ cells[:, axis]) * (HASH_FACTOR - 2**64)  # as a signed number; products wrap around
         keys = keys ^ ((keys >> 32) & 0xFFFFFFFF)
-    order = torch.sort(keys ^ -(2**63), stable=True).indices  # the order of unsigned numbers
-    sample = order[:SAMPLE_SIZE].sort().values
-    return sample, torch.searchsorted(sample, order[:COARSE_SIZE].sort().values), order[:REFERENCE_SIZE]
+    return keys ^ -(2**63)
 
 
 def fit_planes(grid: NeighbourGrid, points: Tensor) -> Tensor:

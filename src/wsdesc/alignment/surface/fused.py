@@ -15,8 +15,9 @@ from torch import Tensor
 
 from wsdesc.alignment.surface.cuda import CudaSurface
 from wsdesc.cloud.nearest.cuda import nearest_point
+from wsdesc.core.triton_poses import load_shared
 
-QUERIES, _POINTS = 16, 128  # sample points per program, and points that it compares with at once
+QUERIES, POINTS = 16, 128  # sample points per program, and points that it compares with at once
 
 NOT_SPECIALISED = ["p_count", "q_count", "p_n", "q_n", "source_blocks", "distance", "share"]
 
@@ -54,7 +55,7 @@ def sum_blocks(
         p, len(p), q, len(q), source.search_points, len(source.points),
         target.search_points, len(target.points), source.rows, target.rows, *poses, rows, blocks[0],
         distance, len(p) / len(q),
-        NUMBERS=numbers, QUERIES=QUERIES, POINTS=_POINTS, num_warps=4, **constants,
+        NUMBERS=numbers, QUERIES=QUERIES, POINTS=POINTS, num_warps=4, **constants,
     )  # fmt: skip
     return rows, blocks[0]
 
@@ -62,28 +63,32 @@ def sum_blocks(
 @triton.jit
 def _transform(T, x, y, z, SHIFT: tl.constexpr):
     """Rotate vectors by the pose at the pointer T, and shift them."""
-    a = tl.load(T) * x + tl.load(T + 1) * y + tl.load(T + 2) * z
-    b = tl.load(T + 4) * x + tl.load(T + 5) * y + tl.load(T + 6) * z
-    c = tl.load(T + 8) * x + tl.load(T + 9) * y + tl.load(T + 10) * z
+    a = load_shared(T) * x + load_shared(T + 1) * y + load_shared(T + 2) * z
+    b = load_shared(T + 4) * x + load_shared(T + 5) * y + load_shared(T + 6) * z
+    c = load_shared(T + 8) * x + load_shared(T + 9) * y + load_shared(T + 10) * z
     if SHIFT:
-        a, b, c = a + tl.load(T + 3), b + tl.load(T + 7), c + tl.load(T + 11)
+        a, b, c = a + load_shared(T + 3), b + load_shared(T + 7), c + load_shared(T + 11)
     return a, b, c
 
 
 @triton.jit
+def own_sums(sums, NUMBERS: tl.constexpr):
+    """Return the address of the sums of this program, in a launch over poses and blocks."""
+    return sums + (tl.program_id(0) * tl.num_programs(1) + tl.program_id(1)) * NUMBERS
+
+
+@triton.jit
 def find_pairs(
-    p, p_count, q, q_count, p_search, p_n, q_search, q_n, p_rows, q_rows, T_pose, T_back, sums, source_blocks,
-    NUMBERS: tl.constexpr, QUERIES: tl.constexpr, POINTS: tl.constexpr,
+    pose, block, p, p_count, q, q_count, p_search, p_n, q_search, q_n, p_rows, q_rows, T_pose, T_back,
+    source_blocks, QUERIES: tl.constexpr, POINTS: tl.constexpr,
 ):  # fmt: skip
     """Pair a block of the source's or the target's sample with its nearest points in one pose.
 
     Returns:
-        Address of this program's sums, whether the sample is the source's, and per pair, in the target's
-        frame: whether it exists; point of the source; gap from there to the target's point; normals of the
-        source and the target; curvature at the sample point and at its partner; weight of the sample point.
+        Whether the sample is the source's, and per pair, in the target's frame: whether it exists; point of
+        the source; gap from there to the target's point; normals of the source and the target; curvature at
+        the sample point and at its partner; weight of the sample point.
     """
-    pose, block = tl.program_id(0), tl.program_id(1)
-    out = sums + (pose * tl.num_programs(1) + block) * NUMBERS
     from_source = block < source_blocks
     T = T_pose + 16 * pose
     if from_source:
@@ -114,9 +119,35 @@ def find_pairs(
     bx, by, bz = tl.where(from_source, nu, nx), tl.where(from_source, nv, ny), tl.where(from_source, nw, nz)
     curvature, weight = tl.load(at + 6, valid, 0.0), tl.load(at + 7, valid, 0.0)
     return (
-        out, from_source, valid, px, py, pz, gx, gy, gz, ax, ay, az, bx, by, bz,
+        from_source, valid, px, py, pz, gx, gy, gz, ax, ay, az, bx, by, bz,
         curvature, tl.load(other + 6), weight,
     )  # fmt: skip
+
+
+@triton.jit
+def contact_pairs(
+    pose, block, p, p_count, q, q_count, p_search, p_n, q_search, q_n, p_rows, q_rows, T_pose, T_back,
+    source_blocks, distance, share, SAME_SIDE: tl.constexpr, QUERIES: tl.constexpr, POINTS: tl.constexpr,
+):  # fmt: skip
+    """Find pairs as `find_pairs`, and weight those within the distance whose normals agree.
+
+    Returns:
+        Per pair, in the target's frame: whether it counts; its weight, from 1 where planes coincide to 0 at
+        the distance, times `share` if the sample is the target's; point of the source; gap; normals of the
+        source, on the target's side, and of the target; their cosine.
+    """
+    from_source, valid, px, py, pz, gx, gy, gz, ax, ay, az, bx, by, bz, _c, _d, _w = find_pairs(
+        pose, block, p, p_count, q, q_count, p_search, p_n, q_search, q_n, p_rows, q_rows, T_pose, T_back,
+        source_blocks, QUERIES, POINTS,
+    )  # fmt: skip
+    ax, ay, az, cosine = same_side(ax, ay, az, bx, by, bz)
+    used = valid & (gx * gx + gy * gy + gz * gz < distance * distance) & (cosine > SAME_SIDE)
+    # The plane is that of the partner.
+    offset = tl.where(from_source, gx * bx + gy * by + gz * bz, gx * ax + gy * ay + gz * az) / distance
+    near = 1 - tl.minimum(offset * offset, 1.0)
+    # Samples of different sizes have the same total weight.
+    weight = tl.where(used, near * near * tl.where(from_source, 1.0, share), 0.0)
+    return used, weight, px, py, pz, gx, gy, gz, ax, ay, az, bx, by, bz, cosine
 
 
 @triton.jit
@@ -128,8 +159,38 @@ def same_side(ax, ay, az, bx, by, bz):
 
 
 @triton.jit
-def plane_weight(from_source, gx, gy, gz, ax, ay, az, bx, by, bz, distance):
-    """Weight pairs from 1 where planes coincide to 0 at the distance; the plane is that of the partner."""
-    offset = tl.where(from_source, gx * bx + gy * by + gz * bz, gx * ax + gy * ay + gz * az) / distance
-    near = 1 - tl.minimum(offset * offset, 1.0)
-    return near * near
+def mean_normal(ax, ay, az, bx, by, bz, cosine):
+    """Return the mean direction of unit vectors a and b, from the cosine between them."""
+    scale = 1 / tl.sqrt(2 + 2 * cosine)
+    return (ax + bx) * scale, (ay + by) * scale, (az + bz) * scale
+
+
+@triton.jit
+def responses(px, py, pz, nx, ny, nz):
+    """Return how far twists about the origin move points p along directions n: six numbers."""
+    return nx, ny, nz, py * nz - pz * ny, pz * nx - px * nz, px * ny - py * nx
+
+
+@triton.jit
+def store_products(out, weight, a, b, SIZE: tl.constexpr):
+    """Sum w aᵢ bⱼ over the pairs of this program and store the matrix (SIZE, SIZE)."""
+    for i in tl.static_range(SIZE):
+        for j in tl.static_range(SIZE):
+            tl.store(out + SIZE * i + j, tl.sum(weight * a[i] * b[j], 0))
+
+
+@triton.jit
+def store_squares(out, weight, a, SIZE: tl.constexpr):
+    """Sum w aᵢ aⱼ over the pairs of this program and store the symmetric matrix (SIZE, SIZE)."""
+    for i in tl.static_range(SIZE):
+        for j in tl.static_range(SIZE):
+            if j <= i:
+                value = tl.sum(weight * a[i] * a[j], 0)
+                tl.store(out + SIZE * i + j, value)
+                tl.store(out + SIZE * j + i, value)
+
+
+@triton.jit
+def store_count(out, used):
+    """Store the number of pairs that count."""
+    tl.store(out, tl.sum(tl.where(used, 1.0, 0.0).to(tl.float64), 0))

@@ -1,4 +1,4 @@
-"""Triton kernel for normals and curvature: search, covariance and eigenvectors in one launch."""
+"""Triton kernels of surfaces: normals and curvature in one launch, and the hash that chooses the sample."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from wsdesc.alignment.surface.base import SAMPLE_STEPS
 from wsdesc.cloud.neighbours import LEAF, NeighbourGrid
 from wsdesc.core.planes import LINE_RATIO
 from wsdesc.core.triton_eigen import smallest_axis
 
 MAX_LEAVES = 4096  # their distances fit into the registers of one GPU program
 
+_BLOCK = 512
 _LEAVES = 24  # nearest leaves that are searched, as in `cloud.nearest.k_nearest`
 
 
@@ -36,6 +38,36 @@ def fit_planes(grid: NeighbourGrid, points: Tensor, count: int) -> Tensor:
         num_warps=1 if block <= 1024 else 4,
     )  # fmt: skip
     return rows
+
+
+def sample_keys(points: Tensor, variance: Tensor) -> Tensor:
+    """Hash the cells of points (N, 3) float64 as `base.sample_order`, to keys (N,) int64 that sort alike.
+
+    Args:
+        points: The points.
+        variance: (3,) float64 of their coordinates.
+    """
+    keys = torch.empty(len(points), dtype=torch.int64, device=points.device)
+    _hash_cells[(triton.cdiv(len(points), _BLOCK),)](
+        points.contiguous(), variance, keys, len(points), STEPS=SAMPLE_STEPS, BLOCK=_BLOCK
+    )
+    return keys
+
+
+@triton.jit(do_not_specialize=["n"])
+def _hash_cells(points, variance, keys, n, STEPS: tl.constexpr, BLOCK: tl.constexpr):
+    size = tl.sqrt(tl.load(variance) + tl.load(variance + 1) + tl.load(variance + 2))
+    # The cell's side is a power of 2: the exponent of the size less STEPS, as `base.cell_size`.
+    exponent = (size.to(tl.int64, bitcast=True) >> 52) + 1 - STEPS
+    step = tl.where(size > 0, (exponent << 52).to(tl.float64, bitcast=True), 1.0)
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    valid = i < n
+    key = tl.zeros((BLOCK,), tl.int64)
+    for axis in tl.static_range(3):
+        cell = tl.floor(tl.load(points + 3 * i + axis, valid, 0.0) / step + 0.5).to(tl.int64)
+        key = (key ^ cell) * -7046029254386353131  # products wrap around
+        key = key ^ ((key >> 32) & 0xFFFFFFFF)
+    tl.store(keys + i, key ^ -9223372036854775808, valid)  # signed numbers in the order of unsigned ones
 
 
 @triton.jit(do_not_specialize=["n", "leaves"])

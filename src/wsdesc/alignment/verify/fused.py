@@ -8,7 +8,7 @@ import triton.language as tl
 from torch import Tensor
 
 from wsdesc.alignment.surface.cuda import CudaSurface, poses_and_inverses
-from wsdesc.alignment.surface.fused import NOT_SPECIALISED, find_pairs, sum_blocks
+from wsdesc.alignment.surface.fused import NOT_SPECIALISED, find_pairs, own_sums, sum_blocks
 from wsdesc.alignment.verify.score import ALIGNED, CROSSED, FACING, FLAT, HOVER_DISTANCE, SideSums
 from wsdesc.core.geometry import Floats
 
@@ -32,10 +32,11 @@ def _sum_sides(
     HOVER: tl.constexpr, NUMBERS: tl.constexpr, QUERIES: tl.constexpr, POINTS: tl.constexpr,
 ):  # fmt: skip
     """Sum the fields of `SideSums`, in their order, over one block of one sample."""
-    out, from_source, valid, _x, _y, _z, gx, gy, gz, ax, ay, az, bx, by, bz, own, other, weight = find_pairs(
-        p, p_count, q, q_count, p_search, p_n, q_search, q_n, p_rows, q_rows, T_pose, T_back, sums,
-        source_blocks, NUMBERS, QUERIES, POINTS,
+    from_source, valid, _x, _y, _z, gx, gy, gz, ax, ay, az, bx, by, bz, own, other, weight = find_pairs(
+        tl.program_id(0), tl.program_id(1), p, p_count, q, q_count, p_search, p_n, q_search, q_n, p_rows,
+        q_rows, T_pose, T_back, source_blocks, QUERIES, POINTS,
     )  # fmt: skip
+    out = own_sums(sums, NUMBERS)
     length = tl.sqrt(gx * gx + gy * gy + gz * gz)
     near, overlapping = valid & (length < HOVER * distance), valid & (length <= distance)
     nx, ny, nz = tl.where(from_source, bx, ax), tl.where(from_source, by, ay), tl.where(from_source, bz, az)

@@ -20,6 +20,7 @@ from wsdesc.cloud.neighbours.cpu import walk_leaves
 from wsdesc.core.cells import count_within
 from wsdesc.core.devices import has_triton
 from wsdesc.core.errors import InputError
+from wsdesc.core.tensor_memo import TensorMemo
 
 __all__ = [
     "LEAF",
@@ -28,6 +29,7 @@ __all__ = [
     "check_points",
     "check_shape",
     "count_neighbours",
+    "mark_finite",
     "walk_leaves",
 ]
 
@@ -53,10 +55,16 @@ class NeighbourGrid:
     @classmethod
     def of(cls, points: Tensor) -> NeighbourGrid:
         """Build the grid of `points` (N, 3), float32 or float64, N ≥ 1, all finite; any unit, any device."""
-        points = check_points(points).detach()
+        check_shape(points, "points")
+        if known := _grids.get(points):
+            return known
+        check_points(points)
         if points.dtype not in (torch.float32, torch.float64):
             raise InputError(f"points must be float32 or float64, not {points.dtype}: convert them first")
-        return build_on_cuda(points) if points.is_cuda and has_triton() else build_plainly(points)
+        build = build_on_cuda if points.is_cuda and has_triton() else build_plainly
+        grid = build(points.detach())
+        _grids.set(points, grid)
+        return grid
 
     def count(self, queries: Tensor, radius: float) -> Tensor:
         """Count the points within `radius` of each of `queries` (M, 3); (M,) int64."""
@@ -83,12 +91,13 @@ class NeighbourGrid:
             return Neighbourhoods(reference.indices_within(self, queries, radius), starts)
         return Neighbourhoods(cpu.indices_within(self, queries, radius, starts), starts)
 
-    def leaves_near(self, queries: Tensor, radii: Tensor) -> tuple[Tensor, Tensor]:
+    def leaves_near(self, queries: Tensor, radii: Tensor, *, room: bool = False) -> tuple[Tensor, Tensor]:
         """Find the leaves whose ball meets the ball around each query. GPU kernels search in these.
 
         Args:
             queries: (M, 3) centres of the balls.
             radii: (M,) of the balls.
+            room: the first result may have room for more numbers, so that nobody waits for their count.
 
         Returns:
             The leaf numbers (P,) int32, one query after the other, and where each query's numbers begin,
@@ -97,13 +106,17 @@ class NeighbourGrid:
         if self.points.is_cuda and has_triton():
             from wsdesc.cloud.neighbours import cuda
 
-            return cuda.leaves_near(self.centres, self.radii, queries.contiguous(), radii)
+            return cuda.leaves_near(self.centres, self.radii, queries.contiguous(), radii, room)
         return reference.leaves_near(self.centres, self.radii, queries, radii)
 
     def arrays(self) -> tuple[np.ndarray, ...]:
         """Return the arrays that `walk_leaves` and CPU kernels around it read, without a copy."""
         tensors = (self.points, self.centres, self.radii, self.branch_centres, self.branch_radii)
         return tuple(t.numpy() for t in tensors)
+
+
+_grids: TensorMemo[NeighbourGrid] = TensorMemo()
+_finite: TensorMemo[bool] = TensorMemo()  # tensors that `check_points` has accepted
 
 
 def count_neighbours(points: Tensor, radius: float) -> Tensor:
@@ -161,8 +174,16 @@ def _grid_of_balls(
 def check_points(points: Tensor, name: str = "points") -> Tensor:
     """Return `points` if it is a non-empty, finite (N, 3) tensor of floats; else raise an InputError."""
     check_shape(points, name)
-    if not bool(torch.isfinite(points.detach().sum())):  # a sum is finite only if all its terms are
-        raise InputError(f"{name} has coordinates that are not finite: clean the cloud first")
+    if not _finite.get(points):
+        if not bool(torch.isfinite(points.detach().sum())):  # a sum is finite only if all its terms are
+            raise InputError(f"{name} has coordinates that are not finite: clean the cloud first")
+        _finite.set(points, True)
+    return points
+
+
+def mark_finite(points: Tensor) -> Tensor:
+    """Tell `check_points` that points are finite, such as a part of others; return them."""
+    _finite.set(points, True)
     return points
 
 

@@ -13,6 +13,7 @@ from torch import Tensor
 from wsdesc.cloud.neighbours.build import BITS, LEAF
 
 _BLOCK = 512
+_MAX_LEAVES = 1 << 22  # numbers of leaves that take 16 MiB at most
 _QUERIES, _POINTS = 16, 128  # of one step of a program that counts
 
 MAX_PAIRS = 1 << 34  # of queries and points that an exhaustive search compares; a grid is faster beyond
@@ -53,14 +54,16 @@ def count(points: Tensor, queries: Tensor, radius: float) -> Tensor:
 
 
 def leaves_near(
-    centres: Tensor, radii: Tensor, queries: Tensor, query_radii: Tensor
+    centres: Tensor, radii: Tensor, queries: Tensor, query_radii: Tensor, room: bool = False
 ) -> tuple[Tensor, Tensor]:
     """See `NeighbourGrid.leaves_near`."""
     starts = torch.zeros(len(queries) + 1, dtype=torch.int64, device=queries.device)
     balls = (centres, radii, len(radii), queries, query_radii)
     _list[(len(queries),)](*balls, starts, starts, FILL=False, BLOCK=_BLOCK, num_warps=4)
     starts = starts.cumsum(0)
-    leaves = torch.empty(int(starts[-1]), dtype=torch.int32, device=queries.device)
+    most = len(queries) * len(radii)
+    count = most if room and most <= _MAX_LEAVES else int(starts[-1])  # this waits for the GPU
+    leaves = torch.empty(count, dtype=torch.int32, device=queries.device)
     _list[(len(queries),)](*balls, starts, leaves, FILL=True, BLOCK=_BLOCK, num_warps=4)
     return leaves, starts
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -11,7 +13,7 @@ from wsdesc.core.devices import has_triton
 from wsdesc.core.errors import InputError
 from wsdesc.core.geometry import check_length
 
-__all__ = ["farthest_points", "random_sample", "voxel_downsample"]
+__all__ = ["farthest_points", "farthest_points_each", "random_sample", "voxel_downsample"]
 
 _MAX_POINTS_TRITON = 1 << 16  # their distances fit into the registers of one GPU program
 
@@ -65,29 +67,41 @@ def farthest_points(points: Tensor, keep: int, generator: torch.Generator | None
     Returns:
         (min(keep, N),) int64 on the points' device, in the order of choice.
     """
-    points = check_points(points).detach()
+    return farthest_points_each([points], keep, generator)[0]
+
+
+def farthest_points_each(
+    clouds: Sequence[Tensor], keep: int, generator: torch.Generator | None = None
+) -> list[Tensor]:
+    """Choose points of each of several clouds as `farthest_points`, with the same random place.
+
+    On a GPU all clouds are sampled at the same time.
+    """
+    clouds = [check_points(points).detach() for points in clouds]
     _check_keep(keep)
     generator = generator or torch.Generator().manual_seed(0)
-    first = _nearest_to_random_place(points, generator)
+    share = torch.rand(3, dtype=torch.float64, generator=generator)
+    if all(c.is_cuda and len(c) <= _MAX_POINTS_TRITON for c in clouds) and has_triton():
+        from wsdesc.cloud.sampling import cuda
+
+        # Without an offset, float32 keeps the digits of geographic coordinates.
+        single = [c if c.dtype == torch.float32 else (c - c[0]).float() for c in clouds]
+        return cuda.farthest_points(single, keep, share)
+    return [_farthest_points(points, keep, share) for points in clouds]
+
+
+def _farthest_points(points: Tensor, keep: int, share: Tensor) -> Tensor:
+    """Choose points of one cloud; `share` (3,) places the first one in the bounding box."""
+    low, high = points.amin(0).double(), points.amax(0).double()
+    place = low + share.to(points.device) * (high - low)
+    first = (points.double() - place).square().sum(1).argmin()
     keep = min(keep, len(points))
-    if points.dtype == torch.float64:  # keeps the digits of geographic coordinates in float32
+    if points.dtype == torch.float64:
         points = points - points[first]
     columns = points.float().T.contiguous()  # (3, N): one axis after the other can be vectorised
     if not points.is_cuda:
         return cpu.farthest_points(columns, keep, int(first))
-    if len(points) > _MAX_POINTS_TRITON or not has_triton():
-        return reference.farthest_points(columns, keep, first)
-    from wsdesc.cloud.sampling import cuda
-
-    return cuda.farthest_points(columns, keep, first)
-
-
-def _nearest_to_random_place(points: Tensor, generator: torch.Generator) -> Tensor:
-    """Return the index () of the nearest point; it stays on the device, so that nobody waits for it."""
-    share = torch.rand(3, dtype=torch.float64, generator=generator).to(points.device)
-    low, high = points.amin(0).double(), points.amax(0).double()
-    place = low + share * (high - low)
-    return (points.double() - place).square().sum(1).argmin()
+    return reference.farthest_points(columns, keep, first)
 
 
 def _check_keep(keep: int) -> None:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from wsdesc.cloud.nearest import nearest
+from wsdesc.core.devices import has_triton
 from wsdesc.core.errors import InputError
 from wsdesc.core.geometry import cell_keys
 
@@ -34,18 +35,33 @@ def extent(points: Tensor, sample: np.ndarray) -> float:
         radius = float(distances.kthvalue(math.ceil(0.8 * (len(surface) - 1)) + 1).values)
         if len(surface) < 8 or not radius > 0:
             break
-        near = points[(points - middle).norm(dim=1) <= 4 * radius]
-        keys, order = _clamped_keys(near, radius / 16).sort(stable=True)
-        repeated = torch.cat([keys[1:] == keys[:-1], keys.new_zeros(1, dtype=torch.bool)])  # by the next one
-        repeated[1:] &= keys[1:] != keys[:-1]  # only the first of each cell
-        first = order[repeated]
-        surface = near[first] if len(first) >= 8 else near
+        first = surface_points(points, middle, radius)
+        surface = points[first] if len(first) >= 8 else points[_near(points, middle, radius)]
     centred = surface - surface.mean(0)
     axes = np.linalg.eigh((centred.T @ centred).cpu().numpy())[1]
     along = centred @ torch.from_numpy(axes).to(centred.device)
     low, high = torch.stack([_quantile(along, 0.05), _quantile(along, 0.95)]).cpu().numpy()  # (3,) each
     sides = high - low
     return float(np.maximum(sides, sides.max() / 20).prod() ** (1 / 3))
+
+
+def surface_points(points: Tensor, middle: Tensor, radius: float) -> Tensor:
+    """Return the first point of each cell with several points; see `cuda.surface_points`."""
+    if points.is_cuda and has_triton():
+        from wsdesc.cloud.units import cuda
+
+        return cuda.surface_points(points, middle, radius)
+    near = _near(points, middle, radius)
+    keys, order = _clamped_keys(points[near], radius / 16).sort(stable=True)
+    repeated = torch.cat([keys[1:] == keys[:-1], keys.new_zeros(1, dtype=torch.bool)])  # by the next one
+    repeated[1:] &= keys[1:] != keys[:-1]  # only the first of each cell
+    return near[order[repeated]]
+
+
+def _near(points: Tensor, middle: Tensor, radius: float) -> Tensor:
+    """Return the indices of the points (N, 3) within 4 radii of the middle."""
+    indices: Tensor = ((points - middle).norm(dim=1) <= 4 * radius).nonzero()[:, 0]
+    return indices
 
 
 def _quantile(points: Tensor, share: float) -> Tensor:

@@ -16,7 +16,8 @@ _LEAVES_PER_TILE = 4
 
 def local_frames(grid: NeighbourGrid, keypoints: Tensor, radius: float, outer: float) -> LocalFrames:
     """Compute the frames of keypoints (K, 3); see `wsdesc.local_frames`."""
-    leaves, start = grid.leaves_near(keypoints, keypoints.new_full((len(keypoints),), outer))
+    radii = keypoints.new_full((len(keypoints),), outer)
+    leaves, start = grid.leaves_near(keypoints, radii, room=True)
     frames = keypoints.new_empty(len(keypoints), 3, 3)
     reliable = torch.empty(len(keypoints), dtype=torch.bool, device=keypoints.device)
     _write_frames[(len(keypoints),)](

@@ -35,7 +35,8 @@ class _Voxelize(torch.autograd.Function):
         _, keypoints, frames, resolution, sigma, _, min_support = arguments
         grid, band = arguments.grid_of(points), arguments.band
         support = support.detach()
-        leaves, start = grid.leaves_near(keypoints, (support / 2 + band) * 3**0.5)
+        reach = (support / 2 + band) * 3**0.5
+        leaves, start = grid.leaves_near(keypoints, reach, room=not ctx.needs_input_grad[0])
         values = support.new_empty(len(keypoints), resolution**3)
         slope = torch.empty_like(values) if ctx.needs_input_grad[1] else None
         inputs = (grid.points, grid.centres, grid.radii, keypoints, frames, support)
