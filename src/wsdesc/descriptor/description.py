@@ -181,7 +181,8 @@ def extend_each(
     @torch.inference_mode()
     def describe(parts: Sequence[DescriptorInput]) -> list[tuple[Tensor, Tensor]]:
         voxels = [model.voxels(part) for part in parts]
-        descriptors = model.describe(torch.cat(voxels)).float().split([len(own) for own in voxels])
+        joined = voxels[0] if len(voxels) == 1 else torch.cat(voxels)
+        descriptors = model.describe(joined).float().split([len(own) for own in voxels])
         return [(own, part.frames.float()) for own, part in zip(descriptors, parts, strict=True)]
 
     prepared = list(each(prepare, descriptions))
