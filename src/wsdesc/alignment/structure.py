@@ -10,7 +10,7 @@ right.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -34,6 +34,7 @@ _VIOLATION = 30.0  # weight of a voxel in free space, relative to one where surf
 _MIN_SHARE = 0.02  # of the surface: rarer directions of normals get no larger weight
 _SHIFTS = 64  # best ones of a rotation, of which neighbours are left out
 _SAME_PEAK = 2  # voxels between neighbours
+_STEPS = 2.0**40  # of integers that stand for squares of cosines
 
 # (6, 4, 3, 3) the 24 rotations that permute and flip axes, by the order of the axes.
 _ROTATIONS = np.array(
@@ -76,19 +77,28 @@ def search_structure(
     voxel = max(_VOXEL * resolution, float(extent) / _MAX_VOXELS)
     p = _Voxels.of(source, images[0], axes[0], voxel, resolution)
     q = _Voxels.of(target, images[1], axes[1], voxel, resolution)
-    p_coarse, q_coarse = p.coarser(), q.coarser()
-    coarse = [_scores([p_coarse.turned(R) for R in same_order], q_coarse) for same_order in _ROTATIONS]
-    best = torch.cat([scores.amax((1, 2, 3)) for scores in coarse]).topk(_ROTATIONS_COMPARED)
-    values, found = [], []
-    for R in _ROTATIONS.reshape(-1, 3, 3)[best.indices.tolist()]:
-        turned = p.turned(R)
-        for value, shift in _peaks(_scores([turned], q)[0], q.free.shape):
+    rotations = _ROTATIONS.reshape(-1, 3, 3)
+    scores: Iterable[Tensor]
+    if p.free.is_cuda:
+        p = p.cubic()
+        values = compare_rotations(p.coarser(), q.coarser(), rotations).amax((1, 2, 3))
+        best = rotations[values.topk(_ROTATIONS_COMPARED).indices.tolist()]
+        scores = compare_rotations(p, q, best)
+    else:
+        p_coarse, q_coarse = p.coarser(), q.coarser()
+        coarse = [_scores([p_coarse.turned(R) for R in same_order], q_coarse) for same_order in _ROTATIONS]
+        values = torch.cat([score.amax((1, 2, 3)) for score in coarse])
+        best = rotations[values.topk(_ROTATIONS_COMPARED).indices.tolist()]
+        scores = (_scores([p.turned(R)], q)[0] for R in best)
+    peaks, found = [], []
+    for R, score in zip(best, scores, strict=True):
+        for value, shift in _peaks(score, q.free.shape):
             T = np.eye(4)
             T[:3, :3] = axes[1].T @ R @ axes[0]
-            T[:3, 3] = axes[1].T @ (q.origin - turned.origin + voxel * shift)
-            values.append(value)
+            T[:3, 3] = axes[1].T @ (q.origin - p.turned_origin(R) + voxel * shift)
+            peaks.append(value)
             found.append(T)
-    poses = np.stack(found)[np.argsort(-np.array(values), kind="stable")]
+    poses = np.stack(found)[np.argsort(-np.array(peaks), kind="stable")]
     return poses[:count] if allow is None else poses[allow(poses)][:count]
 
 
@@ -114,9 +124,10 @@ class _Voxels:
         index = ((along - origin) / voxel).long()
         shape = (index.amax(0) + 2).tolist()
         flat = (index[:, 0] * shape[1] + index[:, 1]) * shape[2] + index[:, 2]
-        sums = points.new_zeros(shape[0] * shape[1] * shape[2], 3)
-        sums.index_add_(0, flat, (torch.as_tensor(surface.normals) @ M.T).square())
-        shares = _shares(sums.T.reshape(3, *shape)).float()
+        # Integers, because a GPU adds numbers in any order.
+        sums = torch.zeros(shape[0] * shape[1] * shape[2], 3, dtype=torch.int64, device=points.device)
+        sums.index_add_(0, flat, ((torch.as_tensor(surface.normals) @ M.T).square() * _STEPS).long())
+        shares = _shares(sums.T.reshape(3, *shape).double()).float()
         free = torch.zeros(shape, device=points.device)
         if image is not None:
             steps = [torch.arange(0.5, n, dtype=points.dtype, device=points.device) for n in shape]
@@ -141,12 +152,22 @@ class _Voxels:
         hidden = max_pool3d(1 - pad(self.free, padding)[None], 2)[0]
         return self.build(2 * self.size, self.origin, _shares(surface), 1 - hidden)
 
+    def cubic(self) -> Self:
+        """Add empty voxels behind the last ones, until all sides are equal."""
+        side = max(self.free.shape)
+        padding = [edge for n in reversed(self.free.shape) for edge in (0, side - n)]
+        grids = (pad(grid, padding) for grid in (self.surface, self.wide, self.free))
+        return type(self)(self.size, self.origin, *grids)
+
+    def turned_origin(self, rotation: Floats) -> Floats:
+        """Return the corner (3,) of the turned grid."""
+        order, flipped = axes_of(rotation)
+        end = self.origin + self.size * np.array(self.free.shape)
+        return np.where(flipped, -end[order], self.origin[order])
+
     def turned(self, rotation: Floats) -> _Voxels:
         """Turn the grid by one of the 24 rotations (3, 3)."""
-        order = np.abs(rotation).argmax(axis=1)
-        flipped = rotation.sum(axis=1) < 0
-        end = self.origin + self.size * np.array(self.free.shape)
-        origin = np.where(flipped, -end[order], self.origin[order])
+        order, flipped = axes_of(rotation)
         axes, mirrored = order.tolist(), np.flatnonzero(flipped).tolist()
 
         def turn(grid: Tensor) -> Tensor:
@@ -155,12 +176,21 @@ class _Voxels:
         surface, wide = (
             torch.stack([turn(grid[axis]) for axis in axes]) for grid in (self.surface, self.wide)
         )
-        return _Voxels(self.size, origin, surface, wide, turn(self.free))
+        return _Voxels(self.size, self.turned_origin(rotation), surface, wide, turn(self.free))
+
+
+def axes_of(rotation: Floats) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
+    """Return, for each axis of a grid that one of the 24 rotations turns, the axis before, and if it flips."""
+    return np.abs(rotation).argmax(axis=1), rotation.sum(axis=1) < 0
 
 
 def _shares(sums: Tensor) -> Tensor:
     """Divide the channels (3, X, Y, Z) of each voxel by their sum; 0 stays 0."""
     return sums / sums.sum(0).clamp(min=1e-12)
+
+
+def _spectrum_shape(p: _Voxels, q: _Voxels) -> list[int]:
+    return [next_fast_len(a + b, real=True) for a, b in zip(p.free.shape, q.free.shape, strict=True)]
 
 
 def _scores(turned: Sequence[_Voxels], q: _Voxels) -> Tensor:
@@ -171,7 +201,7 @@ def _scores(turned: Sequence[_Voxels], q: _Voxels) -> Tensor:
         q: the target.
     """
     p = turned[0]
-    shape = [next_fast_len(a + b, real=True) for a, b in zip(p.free.shape, q.free.shape, strict=True)]
+    shape = _spectrum_shape(p, q)
     n_p, n_q = p.surface.sum((1, 2, 3)), q.surface.sum((1, 2, 3))
     # Each direction of normals has the same influence.
     weight = (n_p.clamp(min=_MIN_SHARE * n_p.sum()) * n_q.clamp(min=_MIN_SHARE * n_q.sum())).rsqrt()
@@ -184,24 +214,59 @@ def _scores(turned: Sequence[_Voxels], q: _Voxels) -> Tensor:
     return scores
 
 
+def compare_rotations(p: _Voxels, q: _Voxels, rotations: Floats) -> Tensor:
+    """Score all shifts of p against q, turned by each of the rotations: (K, X, Y, Z).
+
+    All rotations are compared at once, for a GPU. The grid of p is cubic.
+    """
+    side, device = p.free.shape[0], p.free.device
+    orders, flips = (np.stack(column) for column in zip(*map(axes_of, rotations), strict=True))
+    strides = np.array([side * side, side, 1])[orders]  # (K, 3) of the axes before
+    signs, ends = np.where(flips, -1, 1), np.where(flips, side - 1, 0)
+    table = torch.from_numpy(np.concatenate([orders, strides * signs, strides * ends], axis=1)).to(device)
+    step = torch.arange(side, device=device)
+    x, y, z = table[:, 3:6].unbind(1)
+    index = x[:, None, None, None] * step[:, None, None] + y[:, None, None, None] * step[:, None]
+    index = index + z[:, None, None, None] * step + table[:, 6:].sum(1)[:, None, None, None]  # (K, X, Y, Z)
+    grids = torch.cat([p.surface, p.free[None]]).view(4, -1)
+    channel = torch.cat([table[:, :3], table.new_full((len(table), 1), 3)], 1)  # (K, 4)
+    of_p = grids[channel[:, :, None], index.flatten(1)[:, None]].view(len(table), 4, side, side, side)
+
+    n_p, n_q = p.surface.sum((1, 2, 3)), q.surface.sum((1, 2, 3))
+    weight = n_p.clamp(min=_MIN_SHARE * n_p.sum())[table[:, :3]] * n_q.clamp(min=_MIN_SHARE * n_q.sum())
+    violation = _VIOLATION * (n_p.sum() * n_q.sum()).rsqrt()
+    of_q = torch.cat([(q.surface + q.wide) / 2, q.free[None], q.surface.sum(0, keepdim=True)])
+    shape = _spectrum_shape(p, q)
+    p_spectrum, q_spectrum = (torch.fft.rfftn(grids, shape, dim=(-3, -2, -1)) for grids in (of_p, of_q))
+    coinciding = weight.rsqrt()[:, :, None, None, None] * q_spectrum[:3] - violation * q_spectrum[3]
+    product = (p_spectrum[:, :3].conj() * coinciding).sum(1)
+    product = product - violation * p_spectrum[:, 3].conj() * q_spectrum[4]
+    scores: Tensor = torch.fft.irfftn(product, shape, dim=(-3, -2, -1))
+    return scores
+
+
 def _peaks(score: Tensor, shape: Sequence[int]) -> Iterator[tuple[float, Floats]]:
     """Find the best shifts (3,) that are no neighbours, with their scores; q has the shape (X, Y, Z)."""
     size = np.array(score.shape)
     best = score.view(-1).topk(min(_SHIFTS, score.numel()))
-    cells = np.stack(np.unravel_index(_numpy(best.indices), score.shape), axis=1)  # (K, 3)
+    # Values at each maximum and its neighbours along each axis, in one transfer.
+    X, Y, Z = score.shape
+    x, y, z = best.indices // (Y * Z), best.indices // Z % Y, best.indices % Z
+    steps = torch.arange(-1, 2, device=score.device)[:, None]
+    lines = (score[(x + steps) % X, y, z], score[x, (y + steps) % Y, z], score[x, y, (z + steps) % Z])
+    numbers = torch.cat([torch.stack([x, y, z]).double(), *lines]).cpu().numpy()  # (12, K)
+    cells, lines_at = numbers[:3].T.astype(np.intp), numbers[3:].reshape(3, 3, -1)  # axis, step, peak
     left = np.ones(len(cells), dtype=bool)
-    for k, value in enumerate(best.values.tolist()):
+    for k, value in enumerate(lines_at[0, 1].tolist()):
         if left[k]:
             apart = np.abs((cells - cells[k] + size // 2) % size - size // 2).max(axis=1)
             left &= apart > _SAME_PEAK
-            yield value, np.where(cells[k] >= shape, cells[k] - size, cells[k]) + _offset(score, cells[k])
+            yield value, np.where(cells[k] >= shape, cells[k] - size, cells[k]) + _offset(lines_at[:, :, k])
 
 
-def _offset(score: Tensor, cell: NDArray[np.intp]) -> Floats:
-    """Locate a maximum between voxels, by a parabola through it and its neighbours along each axis."""
-    steps = np.array([-1, 0, 1])[:, None, None] * np.eye(3, dtype=int)  # (3, 3, 3): step, axis, coordinate
-    near = (cell + steps) % score.shape
-    below, top, above = _numpy(score[tuple(torch.from_numpy(near[..., axis]) for axis in range(3))])
+def _offset(lines: Floats) -> Floats:
+    """Locate a maximum between voxels, by a parabola through each axis' three values (3, 3)."""
+    below, top, above = lines.T
     curve = np.minimum(below - 2 * top + above, -1e-12)
     return np.asarray(np.clip((below - above) / (2 * curve), -0.5, 0.5))
 
