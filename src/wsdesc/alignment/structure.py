@@ -180,7 +180,7 @@ class _Voxels:
 
 
 def axes_of(rotation: Floats) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
-    """Return, for each axis of a grid that one of the 24 rotations turns, the axis before, and if it flips."""
+    """Return, for each axis of a grid turned by one of the 24 rotations, the axis before; and if it flips."""
     return np.abs(rotation).argmax(axis=1), rotation.sum(axis=1) < 0
 
 
