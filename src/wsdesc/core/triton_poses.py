@@ -6,23 +6,26 @@ Sums over contact pairs include the products of (1, point, …): total weight, m
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 import torch
 import triton
 import triton.language as tl
 
-WARPS = 8  # of a program that waits for others
+_WARPS = 8  # of a program that waits for others
 
 
 @cache
-def programs_at_once(device: torch.device) -> int:
-    """Return the number of programs that surely run at once, so that they can wait for each other.
+def waiting_launch(device: torch.device) -> tuple[tuple[int], dict[str, Any]]:
+    """Return grid and options of a launch whose programs wait for each other, and so must run at once.
 
-    One program of `WARPS` warps fits into a multiprocessor, however many registers it needs.
+    One program fits into a multiprocessor, however many registers it needs. A cooperative launch begins when
+    all of them have room, even if other processes use the GPU.
     """
     if device.type != "cuda":  # the interpreter runs one program after the other
-        return 1
-    return int(torch.cuda.get_device_properties(device).multi_processor_count)
+        return (1,), {}
+    count = int(torch.cuda.get_device_properties(device).multi_processor_count)
+    return (count,), {"num_warps": _WARPS, "launch_cooperative_grid": True}
 
 
 @triton.jit

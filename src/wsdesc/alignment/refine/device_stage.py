@@ -20,14 +20,13 @@ from wsdesc.alignment.surface.fused import POINTS, QUERIES
 from wsdesc.core.geometry import Floats, inverse
 from wsdesc.core.triton_eigen import multiply_tiles, solve_tile
 from wsdesc.core.triton_poses import (
-    WARPS,
     centre_of,
     load_shared,
     move_pose,
-    programs_at_once,
     skew_of_centre,
     sum_rows,
     wait_for_all,
+    waiting_launch,
 )
 
 _NOT_SPECIALISED = [
@@ -49,13 +48,14 @@ def run_stage(
     T_pose, T_back, active, converged = on_device.split([16 * count, 16 * count, count, count])
     sums = torch.empty(count * (blocks + 1) * SUMS, dtype=torch.float64, device=p.device)
     counter = torch.zeros(1, dtype=torch.int32, device=p.device)
-    _run_stage[(programs_at_once(p.device),)](
+    programs, options = waiting_launch(p.device)
+    _run_stage[programs](
         p, len(p), q, len(q), source.search_points, len(source.points), target.search_points,
         len(target.points), source.rows, target.rows, T_pose, T_back, active, converged, sums, counter, count,
         blocks, source_blocks, stage.distance * resolution, len(p) / len(q), stage.max_steps,
         stage.tolerance * resolution, stage.isotropic, stage.weak,
         GENERALISED=stage.generalised, MIN_PAIRS=float(MIN_PAIRS), SAME_SIDE=float(SAME_SIDE),
-        VARIANCE=NORMAL_VARIANCE, NUMBERS=SUMS, QUERIES=QUERIES, POINTS=2 * POINTS, num_warps=WARPS,
+        VARIANCE=NORMAL_VARIANCE, NUMBERS=SUMS, QUERIES=QUERIES, POINTS=2 * POINTS, **options,
     )  # fmt: skip
     state = on_device.cpu().numpy()
     return state[: 16 * count].reshape(-1, 4, 4), state[-count:] > 0

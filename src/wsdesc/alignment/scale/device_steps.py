@@ -18,15 +18,14 @@ from wsdesc.alignment.surface.fused import POINTS, QUERIES
 from wsdesc.core.geometry import Floats
 from wsdesc.core.triton_eigen import multiply_tiles, solve_tile
 from wsdesc.core.triton_poses import (
-    WARPS,
     centre_of,
     load_shared,
     move_pose,
     pick,
-    programs_at_once,
     skew_of_centre,
     sum_rows,
     wait_for_all,
+    waiting_launch,
 )
 
 _NOT_SPECIALISED = ["p_count", "q_count", "p_n", "q_n", "blocks", "source_blocks", "distance", "steps"]
@@ -59,18 +58,19 @@ def run_steps(
     device, start = source.points.device, np.concatenate([S.ravel(), np.linalg.inv(S).ravel(), [0.0, 1.0]])
     sums = np.zeros(SUMS)
     state = torch.from_numpy(np.concatenate([start, sums])).to(device)
+    programs, options = waiting_launch(device)
     for number, (distance, steps, coarse) in enumerate(stages):
         p, q = (x.coarse_rows if coarse else x.sample_rows for x in (source, target))
         source_blocks, target_blocks = (triton.cdiv(len(rows), QUERIES) for rows in (p, q))
         blocks = source_blocks + target_blocks
         rows = torch.empty(blocks * SUMS, dtype=torch.float64, device=device)
         counter = torch.zeros(1, dtype=torch.int32, device=device)
-        _run_steps[(min(programs_at_once(device), blocks),)](
+        _run_steps[programs](
             p, len(p), q, len(q), source.search_points, len(source.points), target.search_points,
             len(target.points), source.rows, target.rows, state, rows, counter, blocks, source_blocks,
             distance * resolution, steps, LAST=number == len(stages) - 1, MIN_PAIRS=float(MIN_PAIRS),
             SAME_SIDE=float(SAME_SIDE), WEAK=WEAK, MAX_STEP=MAX_STEP, NUMBERS=SUMS, QUERIES=QUERIES,
-            POINTS=2 * POINTS, num_warps=WARPS,
+            POINTS=2 * POINTS, **options,
         )  # fmt: skip
     end: Floats = state.cpu().numpy()
     return Summed(end[:16].reshape(4, 4), float(end[32]), bool(end[33] > 0), end[34:])
