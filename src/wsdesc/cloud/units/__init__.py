@@ -18,11 +18,12 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 
 from wsdesc.cloud.cloud import all_finite, as_points
 from wsdesc.cloud.units import cpu
 from wsdesc.core.errors import InputError
-from wsdesc.core.kernels import run_each
+from wsdesc.core.kernels import iterate_each, run_each
 
 INDOOR_RESOLUTION = 0.025  # metres: the working resolution for which the unit is 1
 
@@ -31,6 +32,8 @@ _FINEST, _COARSEST = 1 / 90, 1 / 55  # limited to these shares of the extent,
 _MIN_SPACINGS = 0.5  # but never finer than this many spacings: the descriptor needs neighbours
 _DIGITS = 3  # of the resolution: noise of the coordinates then seldom changes it and with it all voxels
 _UNIT_RATIO = 30.0  # ratio of two extents from which on the scans cannot have the same unit
+
+_EXTENT_SAMPLE = 50_000  # points that measure an extent
 
 _ROOM_EXTENTS = (0.7, 7.0)  # metres: extents of scans of a room, or of a good part of one
 _ROOM_SPACINGS = (0.0005, 0.1)  # metres: point spacings of such scans
@@ -91,9 +94,11 @@ class Size(NamedTuple):
 def measure_each(*clouds: Any) -> list[Size]:
     """Measure the sizes of clouds (N, 3)."""
     finite = [_finite(cloud) for cloud in clouds]
-    # A GPU measures one cloud after the other.
-    each: Any = map if any(map(_on_gpu, clouds)) else run_each
-    return list(each(lambda cloud: Size(spacing(cloud), extent(cloud)), finite))
+    if not any(map(_on_gpu, clouds)):
+        return run_each(lambda cloud: Size(spacing(cloud), extent(cloud)), finite)
+    # The CPU measures the extents while a GPU measures the spacings, one after the other.
+    extents = iterate_each(extent, [_sampled(cloud, _EXTENT_SAMPLE, 0) for cloud in finite])
+    return list(map(Size, map(spacing, finite), extents))
 
 
 def measure(*clouds: Any) -> Scale:
@@ -136,7 +141,7 @@ def spacing(points: Any, sample: int = 2000, seed: int = 0) -> float:
     return cpu.spacing(_finite(points), sample, rng, seed)
 
 
-def extent(points: Any, sample: int = 50_000, seed: int = 0) -> float:
+def extent(points: Any, sample: int = _EXTENT_SAMPLE, seed: int = 0) -> float:
     """Measure the extent of the scanned surface.
 
     It is the geometric mean of the sides of a box along the principal axes. Each side leaves out a twentieth
@@ -150,12 +155,16 @@ def extent(points: Any, sample: int = 50_000, seed: int = 0) -> float:
         sample: number of points to measure with.
         seed: of the choice of these points.
     """
-    rng = np.random.default_rng(seed)
-    if _on_gpu(points):
-        from wsdesc.cloud.units import reference
+    return cpu.extent(_sampled(points, sample, seed))
 
-        return reference.extent(points, cpu.random_indices(len(points), sample, rng))
-    return cpu.extent(_finite(points), sample, rng)
+
+def _sampled(points: Any, sample: int, seed: int) -> np.ndarray:
+    """Return at most `sample` finite points (N, 3), chosen at random, as an array on the CPU."""
+    points = _finite(points)
+    if len(points) > sample:
+        chosen = cpu.random_indices(len(points), sample, np.random.default_rng(seed))
+        points = points[torch.from_numpy(chosen).to(points.device)] if _on_gpu(points) else points[chosen]
+    return np.asarray(points.cpu() if _on_gpu(points) else points)
 
 
 def _on_gpu(points: Any) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from wsdesc.cloud.clean import first_occurrences
@@ -19,7 +21,8 @@ def spacing(points: np.ndarray, sample: int, rng: np.random.Generator, seed: int
     from scipy.spatial import cKDTree
 
     if len(points) > _LARGE:
-        size = extent(points, 50_000, np.random.default_rng(seed)) / 32
+        chosen = random_indices(len(points), 50_000, np.random.default_rng(seed))
+        size = extent(points[chosen]) / 32
         part = points[_in_random_cells(points, size, _LARGE / len(points), rng)]
         points = part if len(part) >= sample else points
     points = points[first_occurrences(points)]
@@ -31,26 +34,54 @@ def spacing(points: np.ndarray, sample: int, rng: np.random.Generator, seed: int
     return float(np.median(distance[:, 1]))
 
 
-def extent(points: np.ndarray, sample: int, rng: np.random.Generator) -> float:
-    """See `wsdesc.cloud.units.extent`; points (N, 3) are finite and float64."""
-    points = points[random_indices(len(points), sample, rng)]
-    points = points[first_occurrences(points)]
-    points = points - np.median(points, axis=0)
-    surface = points
+def extent(points: np.ndarray) -> float:
+    """Measure the extent of the surface with points (N, 3), which are finite; see `units.extent`."""
+    points = points.astype(np.float64, copy=False)
+    columns = np.ascontiguousarray(points[first_occurrences(points)].T)  # (3, N): fast to sort and to reduce
+    columns -= _quantile(columns, 0.5)[:, None]
+    surface = columns
     for _ in range(2):  # the first grid fits the points, the second fits the surface
-        distance = np.linalg.norm(surface - np.median(surface, axis=0), axis=1)
-        radius = float(np.quantile(distance, 0.8, method="higher"))
-        if len(surface) < 8 or not radius > 0:
+        count = surface.shape[1]
+        middle = _quantile(surface, 0.5)[:, None]
+        rank = math.ceil(0.8 * (count - 1))
+        radius = float(np.partition(_lengths(surface - middle), rank)[rank])
+        if count < 8 or not radius > 0:
             break
-        near = points[np.linalg.norm(points - np.median(surface, axis=0), axis=1) <= 4 * radius]
-        _, first, count = np.unique(_clamped_keys(near, radius / 16), return_index=True, return_counts=True)
+        near = columns[:, _lengths(columns - middle) <= 4 * radius]
+        first = _first_of_several(_clamped_keys(near.T, radius / 16))
         # With too few points to distinguish surfaces from outliers, all points count.
-        surface = near[first[count > 1]] if (count > 1).sum() >= 8 else near
-    centred = surface - surface.mean(axis=0)
-    _, axes = np.linalg.eigh(centred.T @ centred)
-    low, high = np.quantile(centred @ axes, (0.05, 0.95), axis=0)  # (3,) each
-    sides = high - low
+        surface = near[:, first] if len(first) >= 8 else near
+    centred = surface - surface.mean(axis=1, keepdims=True)
+    _, axes = np.linalg.eigh(centred @ centred.T)
+    along = axes.T @ centred
+    sides = _quantile(along, 0.95) - _quantile(along, 0.05)
     return float(np.maximum(sides, sides.max() / 20).prod() ** (1 / 3))
+
+
+def _lengths(columns: np.ndarray) -> np.ndarray:
+    """Return the lengths (N,) of vectors (3, N)."""
+    x, y, z = columns
+    return np.asarray(np.sqrt(x * x + y * y + z * z))
+
+
+def _quantile(columns: np.ndarray, share: float) -> np.ndarray:
+    """Return the quantile (3,) of each row of (3, N), as `np.quantile`, which takes ten times as long."""
+    position = share * (columns.shape[1] - 1)
+    below = math.floor(position)
+    low = np.partition(columns, below, axis=1)
+    if below == position:
+        return low[:, below]
+    above = low[:, below + 1 :].min(axis=1)
+    return np.asarray(low[:, below] + (above - low[:, below]) * (position - below))
+
+
+def _first_of_several(keys: np.ndarray) -> np.ndarray:
+    """Return the index of the first of each group of several equal keys (N,), in the order of the keys."""
+    order = np.argsort(keys)  # not stable, which is faster
+    by_key = keys[order]
+    starts = np.flatnonzero(np.r_[True, by_key[1:] != by_key[:-1]])
+    counts = np.diff(np.r_[starts, len(keys)])
+    return np.asarray(np.minimum.reduceat(order, starts)[counts > 1])
 
 
 def random_indices(count: int, keep: int, rng: np.random.Generator) -> np.ndarray:
