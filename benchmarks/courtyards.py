@@ -7,7 +7,9 @@ Each synthetic courtyard is scanned from several positions by one spinning LiDAR
 pairs with a true overlap of 0.1 to 0.3 are registered in the rounds of `wsdesc.register`: with given
 viewpoints, with the viewpoints that were detected, and without any. Writes the judged poses in the format of
 `judge`, and prints a table for the shipped confidence: the share of right poses (off by less than 5° and 8
-resolutions) and the precision and recall of `success`.
+resolutions) and the precision and recall of `success`. Two scans from equal stations, such as the middle of
+two sides of the court, show the same at a wrong pose as two scans from one station would at the right one:
+they have rows of their own.
 """
 
 from __future__ import annotations
@@ -21,6 +23,8 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+
 from benchmarks.calibrate import answer, read_groups, summarise
 from benchmarks.common import make_parser, print_machine, print_rows, run_command
 from benchmarks.judge import Row, Scan, Unit, describe_scans, judge_pair, save_rows
@@ -30,6 +34,7 @@ SENSORS = ("lidar16", "lidar32", "lidar64", "lidar128")
 OVERLAPS = (0.1, 0.3)
 FOLD = 4
 SCANS = 6  # per site
+EQUAL = 2.0  # metres between two stations, after a symmetry of the site
 
 
 def judge_site(seed: int, device: str) -> list[Row]:
@@ -39,7 +44,8 @@ def judge_site(seed: int, device: str) -> list[Row]:
     from wsdesc.datasets.synthetic.sites import build_site
     from wsdesc.descriptor.description import cleaned_points
 
-    if build_site("courtyard", seed).fold != FOLD:
+    site = build_site("courtyard", seed)
+    if site.fold != FOLD:
         return []
     made = site_scans("courtyard", seed, SCANS, SENSORS[seed % len(SENSORS)], OVERLAPS)
     scans = [Scan(f"courtyard {seed}", s.sensor, s.points, s.T_world_scan) for s in made]
@@ -51,22 +57,34 @@ def judge_site(seed: int, device: str) -> list[Row]:
     rows: list[Row] = []
     for a, b in itertools.combinations(range(len(scans)), 2):
         judged = {}
+        stations = "equal" if _are_equal(scans[a], scans[b], site.symmetries) else "other"
         for case, described in (("given", given), ("none", none), ("detected", detected)):
             same = {(True, True): "given", (False, False): "none"}.get((known[a], known[b]))
             if case == "detected" and same:
-                judged[case] = [row._replace(domain=case) for row in judged[same]]
+                judged[case] = [row._replace(domain=f"{case}, {stations}") for row in judged[same]]
             else:
-                judged[case] = list(judge_pair(Unit(case, seed), scans, described, surfaces, a, b, OVERLAPS))
+                unit = Unit(f"{case}, {stations}", seed)
+                judged[case] = list(judge_pair(unit, scans, described, surfaces, a, b, OVERLAPS))
         rows += itertools.chain.from_iterable(judged.values())
     return rows
+
+
+def _are_equal(a: Scan, b: Scan, symmetries: list[np.ndarray]) -> bool:
+    """Return whether a symmetry of the site moves the station of one scan to that of the other."""
+    start, end = a.T_world_scan[:, 3], b.T_world_scan[:3, 3]
+    return any(np.linalg.norm((S @ start)[:3] - end) < EQUAL for S in symmetries)
 
 
 def show(path: Path) -> None:
     """Print the table of judged poses, with the shipped confidence."""
     answers = answer(read_groups(path), ConfidenceModel.load())
-    header = ["viewpoints", "R (pairs)", "called", "precision", "recall"]
-    cases = ("given", "detected", "none")
-    print_rows([header, *([case, *summarise([a for a in answers if a.domain == case])] for case in cases)])
+    rows = [["viewpoints", "stations", "R (pairs)", "called", "precision", "recall"]]
+    for case in ("given", "detected", "none"):
+        for stations in ("other", "equal"):
+            of_case = [a for a in answers if a.domain == f"{case}, {stations}"]
+            rows += [[case, stations, *summarise(of_case)]] if of_case else []
+        rows.append([case, "all", *summarise([a for a in answers if a.domain.startswith(case)])])
+    print_rows(rows)
 
 
 def _work(job: tuple[int, str, float]) -> list[Row]:
