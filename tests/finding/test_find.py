@@ -108,6 +108,11 @@ def test_flat_object_gives_a_warning_and_no_instance():
     assert "Is the object flat?" in result.warnings[-1]
 
 
+def test_object_without_a_surface_gives_a_warning_and_no_instance():
+    cloud = np.random.default_rng(0).uniform(-0.05, 0.05, (3000, 3))
+    assert not wsdesc.find(cloud, scene(pose(0, -0.1))).success
+
+
 @pytest.mark.parametrize(
     "options", [{"instances": 0}, {"instances": "some"}, {"resolution": -1}, {"keypoints": 3}]
 )

@@ -25,10 +25,10 @@ SAME_DISTANCE, SAME_ANGLE = 0.04, math.radians(10)  # diameters: poses closer th
 def propose(thing: SearchObject, scene: SearchScene) -> Votes:
     """Propose poses of the object, several for each reference point of the scene."""
     size = thing.diameter
-    table = make_table(thing.points[thing.coarse], thing.normals[thing.coarse], SPACING * size)
     points, normals = scene.surfels.points[scene.coarse], scene.surfels.normals[scene.coarse]
-    if len(points) == 0:
+    if len(points) == 0 or len(thing.coarse) == 0:  # one of them has no surface
         return Votes(np.empty((0, 4, 4)), np.empty(0))
+    table = make_table(thing.points[thing.coarse], thing.normals[thing.coarse], SPACING * size)
     grid = NeighbourGrid.of(torch.from_numpy(points))
     stride = max(_MIN_STRIDE, round(_VISIBLE * len(thing.coarse) / _PER_OBJECT))
     reference = _reference_points(points, normals, grid, size, stride)
