@@ -10,7 +10,7 @@ right.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -26,6 +26,7 @@ from wsdesc.alignment.free_space import MARGIN, RELATIVE_MARGIN
 from wsdesc.alignment.surface import Surface
 from wsdesc.cloud.range_image import RangeImage, range_cells
 from wsdesc.core.geometry import Floats
+from wsdesc.core.kernels import run_each
 
 _VOXEL = 6.0  # working resolutions,
 _MAX_VOXELS = 96  # or more, so that a scan has at most as many voxels along an axis
@@ -69,7 +70,7 @@ def search_structure(
         The poses with the best agreement first, exact to some resolutions; none if a scan does not have three
         perpendicular directions.
     """
-    axes = [find_axes(_numpy(surface.normals[surface.sample])) for surface in (source, target)]
+    axes = run_each(find_axes, [_numpy(surface.normals[surface.sample]) for surface in (source, target)])
     if axes[0] is None or axes[1] is None:
         return np.zeros((0, 4, 4))
     clouds = [torch.as_tensor(surface.points) for surface in (source, target)]
@@ -78,21 +79,22 @@ def search_structure(
     p = _Voxels.of(source, images[0], axes[0], voxel, resolution)
     q = _Voxels.of(target, images[1], axes[1], voxel, resolution)
     rotations = _ROTATIONS.reshape(-1, 3, 3)
-    scores: Iterable[Tensor]
+    scores: Iterator[Tensor]
     if p.free.is_cuda:
         p = p.cubic()
         values = compare_rotations(p.coarser(), q.coarser(), rotations).amax((1, 2, 3))
         best = rotations[values.topk(_ROTATIONS_COMPARED).indices.tolist()]
-        scores = compare_rotations(p, q, best)
+        scores = iter([compare_rotations(p, q, best)])
     else:
         p_coarse, q_coarse = p.coarser(), q.coarser()
         coarse = [_scores([p_coarse.turned(R) for R in same_order], q_coarse) for same_order in _ROTATIONS]
         values = torch.cat([score.amax((1, 2, 3)) for score in coarse])
         best = rotations[values.topk(_ROTATIONS_COMPARED).indices.tolist()]
-        scores = (_scores([p.turned(R)], q)[0] for R in best)
+        scores = (_scores([p.turned(R)], q) for R in best)
+    maxima = [(score.shape[1:], own) for score in scores for own in _maxima(score)]
     peaks, found = [], []
-    for R, score in zip(best, scores, strict=True):
-        for value, shift in _peaks(score, q.free.shape):
+    for R, (size, own) in zip(best, maxima, strict=True):
+        for value, shift in _peaks(own, size, q.free.shape):
             T = np.eye(4)
             T[:3, :3] = axes[1].T @ R @ axes[0]
             T[:3, 3] = axes[1].T @ (q.origin - p.turned_origin(R) + voxel * shift)
@@ -245,23 +247,39 @@ def compare_rotations(p: _Voxels, q: _Voxels, rotations: Floats) -> Tensor:
     return scores
 
 
-def _peaks(score: Tensor, shape: Sequence[int]) -> Iterator[tuple[float, Floats]]:
-    """Find the best shifts (3,) that are no neighbours, with their scores; q has the shape (X, Y, Z)."""
-    size = np.array(score.shape)
-    best = score.view(-1).topk(min(_SHIFTS, score.numel()))
-    # Values at each maximum and its neighbours along each axis, in one transfer.
-    X, Y, Z = score.shape
-    x, y, z = best.indices // (Y * Z), best.indices // Z % Y, best.indices % Z
-    steps = torch.arange(-1, 2, device=score.device)[:, None]
-    lines = (score[(x + steps) % X, y, z], score[x, (y + steps) % Y, z], score[x, y, (z + steps) % Z])
-    numbers = torch.cat([torch.stack([x, y, z]).double(), *lines]).cpu().numpy()  # (12, K)
-    cells, lines_at = numbers[:3].T.astype(np.intp), numbers[3:].reshape(3, 3, -1)  # axis, step, peak
-    left = np.ones(len(cells), dtype=bool)
-    for k, value in enumerate(lines_at[0, 1].tolist()):
+def _maxima(scores: Tensor) -> Floats:
+    """Find the largest scores of each of B grids (B, X, Y, Z), in one transfer: (B, 12, K).
+
+    The rows are the three cells, and three values along each axis, with the maximum in the middle.
+    """
+    B, X, Y, Z = scores.shape
+    best = scores.flatten(1).topk(min(_SHIFTS, X * Y * Z)).indices  # (B, K)
+    x, y, z = best // (Y * Z), best // Z % Y, best % Z
+    grid = torch.arange(B, device=best.device)[:, None]
+    step = torch.arange(-1, 2, device=best.device)[:, None, None]
+    lines = (
+        scores[grid, (x + step) % X, y, z],
+        scores[grid, x, (y + step) % Y, z],
+        scores[grid, x, y, (z + step) % Z],
+    )  # (3, B, K) each
+    return _numpy(torch.cat([torch.stack([x, y, z]).double(), *lines])).transpose(1, 0, 2)
+
+
+def _peaks(maxima: Floats, size: Sequence[int], shape: Sequence[int]) -> Iterator[tuple[float, Floats]]:
+    """Choose the best shifts (3,) that are no neighbours, with their scores.
+
+    Args:
+        maxima: (12, K) of one grid of scores, see `_maxima`.
+        size: of this grid.
+        shape: of the grid of q.
+    """
+    cells, lines = maxima[:3].T.astype(np.intp), maxima[3:].reshape(3, 3, -1)  # axis, step, maximum
+    left, period = np.ones(len(cells), dtype=bool), np.array(size)
+    for k, value in enumerate(lines[0, 1].tolist()):
         if left[k]:
-            apart = np.abs((cells - cells[k] + size // 2) % size - size // 2).max(axis=1)
+            apart = np.abs((cells - cells[k] + period // 2) % period - period // 2).max(axis=1)
             left &= apart > _SAME_PEAK
-            yield value, np.where(cells[k] >= shape, cells[k] - size, cells[k]) + _offset(lines_at[:, :, k])
+            yield value, np.where(cells[k] >= shape, cells[k] - period, cells[k]) + _offset(lines[:, :, k])
 
 
 def _offset(lines: Floats) -> Floats:
