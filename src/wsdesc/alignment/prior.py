@@ -13,13 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.spatial.transform import Rotation
 from torch import Tensor
 
 from wsdesc.alignment.information import Information
 from wsdesc.alignment.refine import orthonormalise
 from wsdesc.alignment.verify import PoseScore
 from wsdesc.core.geometry import Floats
+from wsdesc.core.rotations import rotation_matrix
 
 Mask = NDArray[np.bool_]
 
@@ -126,7 +126,7 @@ class Upright:
         *shift, turn = -np.linalg.pinv(free.T @ matrix @ free, rcond=WEAK) @ (free.T @ matrix @ fixed)
         turn /= extent
         step = np.eye(4)
-        step[:3, :3] = (Rotation.from_rotvec(turn * self.target) * Rotation.from_rotvec(tilt)).as_matrix()
+        step[:3, :3] = rotation_matrix(turn * self.target) @ rotation_matrix(tilt)
         step[:3, 3] = information.centre + shift - step[:3, :3] @ information.centre
         return orthonormalise(step @ T)
 

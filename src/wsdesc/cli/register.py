@@ -189,14 +189,15 @@ def print_registration(
 
 def _print_table(result: Registration, files: tuple[Path, Path]) -> None:
     import numpy as np
-    from scipy.spatial.transform import Rotation
+
+    from wsdesc.core.rotations import rotation_angle
 
     rows = [("source", str(files[0])), ("target", str(files[1]))]
     if result.evidence is None:
         print_table("registration", [*rows, ("result", "no alignment found")])
         return
     T = result.T_target_source
-    degrees = float(np.degrees(Rotation.from_matrix(result.rotation).magnitude()))
+    degrees = float(np.degrees(rotation_angle(result.rotation)))
     print(f"T_target_source\n{matrix_rows(T)}\n")
     verdict = "success" if result.success else "NO success"
     steps = ", ".join(f"{name} {seconds:.2f}" for name, seconds in result.timings.items())

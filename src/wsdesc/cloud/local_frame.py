@@ -22,18 +22,19 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.spatial.transform import Rotation
 
 from wsdesc.cloud.cloud import as_array
 from wsdesc.core.geometry import Floats, check_rigid, inverse
 from wsdesc.core.kernels import kernel, run_in_chunks
+from wsdesc.core.rotations import nearest_rotation, rotation_matrix
 
 _REACH = 3.0  # root mean square distances at which a point has half the weight
 _SMALLEST = 1e-150  # variance; cubes of smaller lengths are no longer exact in float64
 _FLAT = 1e-12  # share of the largest variance below which an axis has no skewness: its points are rounded
 _CHUNK = 1 << 16  # points whose sums are one row; sums do not depend on the number of threads
 
-_TILT = Rotation.from_quat([9.0, 10.0, 11.0, 30.0]).as_matrix()  # 60°; no axis is near a former one
+# By 60° about (9, 10, 11): no axis is near a former one.
+_TILT = rotation_matrix(2 * math.atan2(math.sqrt(302), 30) / math.sqrt(302) * np.array([9.0, 10.0, 11.0]))
 
 # Entries of symmetric moments that are summed, as indices of their axes.
 _SECOND = ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2))
@@ -137,7 +138,7 @@ def in_local_frames(T_target_source: Any, T_source_local: Any, T_target_local: A
     T = check_rigid(as_array(T_target_source), "T_target_source")
     source, target = as_array(T_source_local), as_array(T_target_local)
     T_local = np.eye(4)
-    T_local[:3, :3] = Rotation.from_matrix(target[:3, :3].T @ T[:3, :3] @ source[:3, :3]).as_matrix()
+    T_local[:3, :3] = nearest_rotation(target[:3, :3].T @ T[:3, :3] @ source[:3, :3])
     T_local[:3, 3] = target[:3, :3].T @ (T[:3, :3] @ source[:3, 3] + T[:3, 3] - target[:3, 3])
     return T_local
 

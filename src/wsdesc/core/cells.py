@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from wsdesc.core.geometry import CELL_BITS, Array, Floats, pack_cell
 from wsdesc.core.kernels import inline, kernel, run_in_chunks
 
-_pack_cell = inline(pack_cell)
-
 _POINTS_PER_CELL = 12.0  # on a surface; a block then holds about 100 points
-_MAX_POINTS_PER_CELL = 200  # denser cells make blocks slower than a tree
+_MAX_POINTS_PER_CELL = (200, 2000, 2000)  # in each pass; denser cells make blocks slower than a tree
 _CELLS_AT_ONCE = 256
+# From the key of a cell to the lowest cell of each column of its block; its own column is the first.
+_COLUMNS = np.array([pack_cell(side % 9 // 3 - 1, side % 3 - 1, -1) for side in range(4, 13)])
 _FIRST_CELLS = 64  # cells along the extent, to measure the density
 
 
@@ -63,28 +63,43 @@ def count_within(points: NDArray[np.float32], radius: float) -> NDArray[np.int64
     return counts
 
 
-def nearest_neighbours(points: Floats, count: int) -> NDArray[np.int64]:
-    """Find the `count` nearest points of each of the points (N, 3), nearest first, itself included.
+def nearest_neighbours(
+    points: Floats, count: int, chosen: NDArray[np.int64] | None = None
+) -> NDArray[np.int64]:
+    """Find the `count` nearest points of points (N, 3), nearest first, itself included.
 
     Args:
         points: (N, 3) finite.
         count: at most N.
+        chosen: (M,) indices of the points whose neighbours are wanted; all points if it is not given.
 
     Returns:
-        (N, count) indices.
+        (M, count) indices.
     """
     near, complete = np.empty((len(points), count), np.int64), np.zeros(len(points), np.bool_)
-    cells = Cells.of(points, _cell_size(points))
-    if cells.largest <= _MAX_POINTS_PER_CELL:
+    if chosen is not None:
+        complete[:] = True
+        complete[chosen] = False
+    _search(points, near, complete)
+    return near if chosen is None else near[chosen]
+
+
+def _search(points: Floats, near: NDArray[np.int64], complete: NDArray[np.bool_]) -> None:
+    """Write the neighbours (N, count) of the points that are not yet complete (N,)."""
+    size = _cell_size(points)
+    for limit in _MAX_POINTS_PER_CELL:
+        cells = Cells.of(points, size)
+        if cells.largest > limit:
+            break
         arrays = (*cells, 27 * cells.largest, near, complete)
         run_in_chunks(_nearest, len(cells.keys), *arrays, chunk=_CELLS_AT_ONCE)
-    missing = np.flatnonzero(~complete)  # points that need a larger block are few
-    if len(missing):
-        from scipy.spatial import cKDTree
+        if complete.all():
+            return
+        size *= 3  # the points that need a larger block are few
+    from scipy.spatial import cKDTree  # slow to import
 
-        tree = cKDTree(points, balanced_tree=False, compact_nodes=False)  # the fastest to build
-        near[missing] = tree.query(points[missing], count)[1].reshape(-1, count)
-    return near
+    missing = np.flatnonzero(~complete)
+    near[missing] = cKDTree(points).query(points[missing], near.shape[1])[1].reshape(len(missing), -1)
 
 
 def _cell_size(points: Floats) -> float:
@@ -111,8 +126,7 @@ def _gather(cell, columns, points, keys, starts, x, y, z, index):  # type: ignor
     """
     n = 0
     for column in range(9):
-        side = (column + 4) % 9  # the column of the cell itself is the first
-        first = keys[cell] + _pack_cell(np.int64(side // 3 - 1), np.int64(side % 3 - 1), np.int64(-1))
+        first = keys[cell] + _COLUMNS[column]
         at = columns[column]
         while at < len(keys) and keys[at] < first:
             at += 1
@@ -127,11 +141,17 @@ def _gather(cell, columns, points, keys, starts, x, y, z, index):  # type: ignor
 
 @inline
 def _first_columns(cell, keys, columns):  # type: ignore[no-untyped-def]
-    """Find the columns of the first cell of a chunk."""
+    """Find the columns of the first cell of a chunk, by bisection."""
     for column in range(9):
-        side = (column + 4) % 9
-        first = keys[cell] + _pack_cell(np.int64(side // 3 - 1), np.int64(side % 3 - 1), np.int64(-1))
-        columns[column] = np.searchsorted(keys, first)
+        first = keys[cell] + _COLUMNS[column]
+        low, high = np.int64(0), np.int64(len(keys))
+        while low < high:
+            middle = (low + high) // 2
+            if keys[middle] < first:
+                low = middle + 1
+            else:
+                high = middle
+        columns[column] = low
 
 
 @kernel(
@@ -162,8 +182,12 @@ def _nearest(start, stop, points, order, keys, starts, low, size, capacity, near
     best, place = np.empty(count), np.empty(count, np.int32)
     _first_columns(start, keys, columns)
     for cell in range(start, stop):
-        n = _gather(cell, columns, points, keys, starts, x, y, z, index)
+        n = 0
         for p in range(starts[cell], starts[cell + 1]):
+            if complete[order[p]]:
+                continue
+            if n == 0:
+                n = _gather(cell, columns, points, keys, starts, x, y, z, index)
             px, py, pz = points[p, 0], points[p, 1], points[p, 2]
             for m in range(n):
                 dx, dy, dz = x[m] - px, y[m] - py, z[m] - pz

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy.spatial.transform import Rotation
 
 from wsdesc.alignment.prior import REACH, REACH_ANGLE, PosePrior
 from wsdesc.alignment.surface import Surface
 from wsdesc.core.geometry import Floats
 from wsdesc.core.progress import StepTimer
+from wsdesc.core.rotations import rotation_matrix
 from wsdesc.descriptor.description import Description
 from wsdesc.registration.candidate import Candidate
 from wsdesc.registration.options import RegisterOptions
@@ -65,7 +65,7 @@ def poses_around(prior: PosePrior) -> Floats:
             if prior.upright is not None:
                 turn = prior.upright.target * turn[0]
             T = near.guess.copy()
-            T[:3, :3] = Rotation.from_rotvec(angle * turn).as_matrix() @ T[:3, :3]
+            T[:3, :3] = rotation_matrix(angle * turn) @ T[:3, :3]
             T[:3, 3] += radius * shift
             poses.append(T)
     stacked = np.stack(poses)

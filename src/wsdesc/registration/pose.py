@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.spatial.transform import Rotation
 
 from wsdesc.cloud.apply import apply_pose
 from wsdesc.cloud.convert import Scan
@@ -39,6 +38,8 @@ class PoseMethods:
     @property
     def quaternion(self) -> NDArray[np.float64]:
         """Unit quaternion (x, y, z, w) of the rotation, w ≥ 0: the order of SciPy, ROS and Eigen."""
+        from scipy.spatial.transform import Rotation  # seldom needed, and slow to import
+
         return np.asarray(Rotation.from_matrix(self.rotation).as_quat(canonical=True))
 
     @property
@@ -58,6 +59,8 @@ class PoseMethods:
         Raises:
             InputError: The order is not three axes in lower or in upper case, as "xyz" or "ZYX".
         """
+        from scipy.spatial.transform import Rotation
+
         try:
             return np.asarray(Rotation.from_matrix(self.rotation).as_euler(order, degrees=degrees))
         except (ValueError, TypeError, AttributeError) as error:

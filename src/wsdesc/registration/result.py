@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.spatial.transform import Rotation
 
 from wsdesc.alignment.covariance import PoseCovariance, largest_deviations, move_covariance
 from wsdesc.alignment.evidence import Evidence
@@ -19,6 +18,7 @@ from wsdesc.cloud.viewpoint import Viewpoint
 from wsdesc.core.errors import InputError
 from wsdesc.core.geometry import inverse, transform
 from wsdesc.core.notebook import NotebookDisplay
+from wsdesc.core.rotations import rotation_angle
 from wsdesc.core.similarity import inverse_similarity, scaled_first, split_similarity
 from wsdesc.descriptor.description import Description
 from wsdesc.registration import result_file
@@ -232,7 +232,7 @@ class Registration(PoseMethods, NotebookDisplay):
 
     def __str__(self) -> str:
         T = self.T_target_source
-        degrees = float(np.degrees(Rotation.from_matrix(self.rotation).magnitude()))
+        degrees = float(np.degrees(rotation_angle(self.rotation)))
         rows = ["  " + " ".join(f"{value:12.6f}" for value in row) for row in T]
         lines = [
             f"Registration: {'success' if self.success else 'NO success'}, confidence {self.confidence:.3f}",

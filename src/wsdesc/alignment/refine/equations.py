@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.spatial.transform import Rotation
 
 from wsdesc.alignment.information.matrix import MIN_PAIRS, minus_cross, twists_about
 from wsdesc.core.geometry import Floats
+from wsdesc.core.rotations import rotation_matrix
 
 
 class Steps(NamedTuple):
@@ -48,7 +48,7 @@ def solve_steps(sums: Floats, isotropic: float, weak: float) -> Steps:
     along_vectors = (vectors.transpose(0, 2, 1) @ (change @ slope))[..., 0] / np.where(certain, values, 1.0)
     twist = (vectors @ np.where(certain, along_vectors, 0.0)[..., None])[..., 0]  # (H, 6)
     T = np.tile(np.eye(4), (len(sums), 1, 1))
-    T[:, :3, :3] = Rotation.from_rotvec(twist[:, 3:] / extent[:, None]).as_matrix()
+    T[:, :3, :3] = rotation_matrix(twist[:, 3:] / extent[:, None])
     T[:, :3, 3] = centre + twist[:, :3] - (T[:, :3, :3] @ centre[..., None])[..., 0]
     T[~determined] = np.eye(4)
     return Steps(T, np.linalg.norm(twist, axis=1), determined)

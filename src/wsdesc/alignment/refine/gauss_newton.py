@@ -37,7 +37,7 @@ class Stage(NamedTuple):
 
 
 COARSE_STAGES = (
-    Stage(generalised=True, distance=8.0, max_steps=20, tolerance=0.03, weak=1e-9, isotropic=0.5),
+    Stage(generalised=True, distance=8.0, max_steps=20, tolerance=0.3, weak=1e-9, isotropic=0.5),
     Stage(generalised=True, distance=3.0, max_steps=20, tolerance=0.03, weak=1e-9, isotropic=0.5),
 )
 LAST_STAGE = Stage(generalised=False, distance=OVERLAP_DISTANCE, max_steps=12, tolerance=3e-4, weak=WEAK)

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy.spatial.transform import Rotation
 
 from wsdesc.alignment.information.matrix import MIN_PAIRS, centre_moments
 from wsdesc.alignment.refine.result import WEAK
 from wsdesc.core.geometry import Floats
+from wsdesc.core.rotations import rotation_matrix
 
 Stages = Sequence[tuple[float, int, bool]]  # search distance in resolutions, steps, on the coarse samples
 
@@ -84,7 +84,7 @@ def solve_step(equations: Equations) -> Step:
     spread = float((np.square(vectors[6]) / np.maximum(values, 1e-9)).sum())
     log_scale = float(np.clip(x[6] / extent, -MAX_STEP, MAX_STEP))
     S = np.eye(4)
-    S[:3, :3] = math.exp(log_scale) * Rotation.from_rotvec(x[3:6] / extent).as_matrix()
+    S[:3, :3] = math.exp(log_scale) * rotation_matrix(x[3:6] / extent)
     S[:3, 3] = centre + x[:3] - S[:3, :3] @ centre
     return Step(S, log_scale, math.sqrt(variance * spread) / extent, _determinacy(product))
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wsdesc.core.geometry import Floats
-from wsdesc.core.kernels import kernel
+from wsdesc.core.kernels import inline, kernel
 
 RINGS = 5  # largest distance of a query, in cells
 _SPACINGS = 4.5  # side of a cell over the spacing of the points
@@ -95,6 +95,13 @@ def _empty_rings(occupied: NDArray[np.bool_]) -> NDArray[np.uint8]:
     return rings
 
 
+@inline
+def _gap(cell, position):  # type: ignore[no-untyped-def]
+    """Return the distance of a position from a cell along an axis, in cells."""
+    below, above = cell - position, position - (cell + 1)
+    return below if below > 0.0 else (above if above > 0.0 else 0.0)
+
+
 @kernel(
     types="float64[:, ::1], float64[:, ::1], float64[:, ::1], int64[::1], float64[::1], float64, "
     "int64[::1], uint8[:, :, ::1], float64, float64[::1], int64[::1]",
@@ -117,15 +124,15 @@ def _find_nearest(  # type: ignore[no-untyped-def]
         limit = best / (size * size) * (1 + 1e-9)  # in cells; rounding decides nothing
         searched = -1  # rings up to this one
         ring = int(empty_rings[x, y, z])  # the next one to search
-        while ring <= RINGS and max(ring - 1, 0) ** 2 < limit:
+        while ring <= RINGS and (ring < 2 or (ring - 1) * (ring - 1) < limit):
             for u in range(2 * ring + 1):  # nearest columns first: their points exclude most others
                 i = x + ((u + 1) // 2 if u % 2 else -(u // 2))
-                gap_x = max(i - fx, fx - (i + 1), 0.0)
+                gap_x = _gap(i, fx)
                 if i < 0 or i >= X or gap_x * gap_x > limit:
                     continue
                 for v in range(2 * ring + 1):
                     j = y + ((v + 1) // 2 if v % 2 else -(v // 2))
-                    gap_y = max(j - fy, fy - (j + 1), 0.0)
+                    gap_y = _gap(j, fy)
                     flat = gap_x * gap_x + gap_y * gap_y
                     if j < 0 or j >= Y or flat > limit:
                         continue
@@ -135,7 +142,7 @@ def _find_nearest(  # type: ignore[no-untyped-def]
                         first = max(z - ring, 0) if part == 0 else top
                         last = first if only_ends else top
                         if only_ends:
-                            gap_z = max(first - fz, fz - (first + 1), 0.0)
+                            gap_z = _gap(first, fz)
                             if flat + gap_z * gap_z > limit:
                                 continue
                         for at in range(starts[row + first], starts[row + last + 1]):

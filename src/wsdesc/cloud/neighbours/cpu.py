@@ -62,10 +62,7 @@ def walk_leaves(centres, radii, branch_centres, branch_radii, x, y, z, radius, l
     return n
 
 
-@kernel(
-    types="int64, int64, float32[:, ::1], float32[:, ::1], float32[::1], float32[:, ::1], float32[::1], "
-    "float32[:, ::1], float32, int64[::1]",
-)
+@kernel
 def _count(start, stop, points, centres, radii, branch_centres, branch_radii, queries, radius, result):
     leaves = np.empty(len(radii), np.int32)
     for m in range(start, stop):

@@ -1,4 +1,4 @@
-"""Spacing and extent of clouds in memory, with numpy, scipy and compiled kernels."""
+"""Spacing and extent of clouds in memory, with numpy and compiled kernels."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from wsdesc.cloud.clean import first_occurrences
+from wsdesc.core.cells import nearest_neighbours
 from wsdesc.core.errors import InputError
 from wsdesc.core.geometry import cell_keys, pack_cell
 from wsdesc.core.kernels import inline, kernel, run_in_chunks
@@ -18,8 +19,6 @@ _LARGE = 300_000  # points; the spacing of larger clouds is measured in random c
 
 def spacing(points: np.ndarray, sample: int, rng: np.random.Generator, seed: int) -> float:
     """See `wsdesc.cloud.units.spacing`; points (N, 3) are finite and float64."""
-    from scipy.spatial import cKDTree
-
     if len(points) > _LARGE:
         chosen = random_indices(len(points), 50_000, np.random.default_rng(seed))
         size = extent(points[chosen]) / 32
@@ -28,10 +27,9 @@ def spacing(points: np.ndarray, sample: int, rng: np.random.Generator, seed: int
     points = points[first_occurrences(points)]
     if len(points) < 2:
         raise InputError("all points are equal: two different points are needed to measure a spacing")
-    queries = points[random_indices(len(points), sample, rng)]
-    tree = cKDTree(points, balanced_tree=False, compact_nodes=False)  # the fastest to build
-    distance, _ = tree.query(queries, k=2)  # (M, 2); the first is the point itself
-    return float(np.median(distance[:, 1]))
+    chosen = random_indices(len(points), sample, rng)
+    nearest = nearest_neighbours(points, 2, chosen)[:, 1]  # the first is the point itself
+    return float(np.median(np.linalg.norm(points[nearest] - points[chosen], axis=1)))
 
 
 def extent(points: np.ndarray) -> float:
