@@ -14,6 +14,8 @@ from wsdesc.cloud.viewpoint_search import search_viewpoint
 from wsdesc.core.errors import InputError
 from wsdesc.core.geometry import inverse, transform
 
+_HASHED_AT_ONCE = 1 << 14
+
 
 @dataclass
 class Cleaned:
@@ -48,20 +50,21 @@ def clean(points: Any) -> Cleaned:
     Raises:
         InputError: no finite point is left, or single precision cannot represent the coordinates.
     """
-    original = np.ascontiguousarray(as_points(points), np.float64)
-    finite = np.arange(len(original))
-    if not all_finite(original):
-        finite = np.flatnonzero(np.isfinite(original).all(axis=1))
-    if len(finite) == 0:
-        raise InputError(f"none of the {len(original)} points is finite")
-    kept = original if len(finite) == len(original) else original[finite]
+    kept = np.ascontiguousarray(as_points(points), np.float64)
+    index = None  # of the kept points; large arrays are made only where they are needed
+    if not all_finite(kept):
+        index = np.flatnonzero(np.isfinite(kept).all(axis=1))
+        if len(index) == 0:
+            raise InputError(f"none of the {len(kept)} points is finite")
+        kept = kept[index]
     first = first_occurrences(kept)
-    unique = kept if len(first) == len(kept) else kept[first]
-    T_scan_local = local_frame(unique)
-    local = to_local(unique, T_scan_local)
+    if len(first) < len(kept):
+        kept = kept[first]
+    T_scan_local = local_frame(kept)
+    local = to_local(kept, T_scan_local)
     if not all_finite(local):
         raise InputError("the coordinates exceed the range of single precision: remove the outliers")
-    return Cleaned(local, T_scan_local, finite[first])
+    return Cleaned(local, T_scan_local, first if index is None else index[first])
 
 
 def clean_cloud(
@@ -97,12 +100,13 @@ def first_occurrences(points: np.ndarray) -> np.ndarray:
     One hash per point is sorted, which is several times faster than sorting points. Points with equal hashes
     are compared with the earliest of them. Different points with equal hashes are sorted in full.
     """
-    keys = _hash(points)
-    by_key = np.sort(keys)
-    starts = np.flatnonzero(np.r_[True, by_key[1:] != by_key[:-1]])  # of groups of equal hashes
-    if len(starts) == len(points):
+    by_key = _hash(points)
+    by_key.sort()
+    differs = by_key[1:] != by_key[:-1]
+    if differs.all():
         return np.arange(len(points))
-    order = np.argsort(keys)
+    starts = np.flatnonzero(np.r_[True, differs])  # of groups of equal hashes
+    order = np.argsort(_hash(points))
     earliest = np.minimum.reduceat(order, starts)  # (groups,)
     leader = np.empty(len(points), np.int64)
     leader[order] = np.repeat(earliest, np.diff(np.r_[starts, len(points)]))
@@ -120,8 +124,10 @@ def first_occurrences(points: np.ndarray) -> np.ndarray:
 def _hash(points: np.ndarray) -> np.ndarray:
     """Hash the coordinates of each point; (N,) uint64. 0.0 and -0.0 have the same hash."""
     mixed = np.zeros(len(points), np.uint64)
-    for axis in range(3):
-        bits = (points[:, axis] + 0.0).view(np.uint64)
-        mixed = (mixed ^ bits) * np.uint64(0x9E3779B97F4A7C15)
-        mixed ^= mixed >> np.uint64(29)
+    for start in range(0, len(points), _HASHED_AT_ONCE):  # temporary arrays stay in the cache
+        part = mixed[start : start + _HASHED_AT_ONCE]
+        for axis in range(3):
+            part ^= (points[start : start + _HASHED_AT_ONCE, axis] + 0.0).view(np.uint64)
+            part *= np.uint64(0x9E3779B97F4A7C15)
+            part ^= part >> np.uint64(29)
     return mixed

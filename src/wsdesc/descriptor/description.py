@@ -161,6 +161,13 @@ class Description:
         return cls(**description_file.load(path))
 
 
+def choose_keypoints(descriptions: Sequence[Description], count: int, seed: int) -> list[Description]:
+    """Choose keypoints of several scans, on the CPU in parallel; see `Description.with_keypoints`."""
+    on_gpu = any(description.points.is_cuda for description in descriptions)
+    each: Any = map if on_gpu else run_each
+    return list(each(lambda description: description.with_keypoints(count, seed), descriptions))
+
+
 def extend_each(
     descriptions: Sequence[Description], model: WSDesc, count: int, advance: Advance = lambda items: None
 ) -> list[Description]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from wsdesc.alignment.surface import make_surfaces
 from wsdesc.cloud.units import INDOOR_RESOLUTION, spacing
 from wsdesc.core.progress import StepTimer
-from wsdesc.descriptor.description import Description, extend_each
+from wsdesc.descriptor.description import Description, choose_keypoints, extend_each
 from wsdesc.descriptor.model import WSDesc
 from wsdesc.registration.candidate import Candidate
 from wsdesc.registration.candidates import structural_poses
@@ -45,7 +45,7 @@ def register_prepared(
     for number, count in enumerate(counts):
         if number == first_search:
             near = search_near(prior, *aligned, surfaces, o, timer)
-        p, q = p.with_keypoints(count, o.seed), q.with_keypoints(count, o.seed)
+        p, q = choose_keypoints((p, q), count, o.seed)
         with timer("describe", p.missing(count) + q.missing(count)) as advance:
             p, q = extend_each((p, q), network, count, advance)
         complete = max(len(p.descriptors), len(q.descriptors)) < count  # small scans have no more keypoints

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from wsdesc.core.geometry import Floats
 from wsdesc.core.kernels import inline, kernel
 
-RINGS = 5  # largest distance of a query, in cells
+RINGS = 6  # largest distance of a query, in cells: 27 spacings
 _SPACINGS = 4.5  # side of a cell over the spacing of the points
 _CELLS_PER_POINT = 100  # larger grids get larger cells
 _IDENTITY = np.eye(4)

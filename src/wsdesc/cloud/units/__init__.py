@@ -172,10 +172,12 @@ def _on_gpu(points: Any) -> bool:
 
 
 def _finite(points: Any) -> Any:
-    """Return the finite points (N, 3) in float64, N ≥ 1; tensors on a GPU are cleaned already."""
+    """Return the finite points (N, 3), N ≥ 1, float32 or float64; tensors on a GPU are cleaned already."""
     if _on_gpu(points):
         return points
-    array = as_points(points).astype(np.float64, copy=False)
+    array = as_points(points)
+    if array.dtype != np.float32:  # a copy of millions of points in float64 would take time and memory
+        array = array.astype(np.float64, copy=False)
     if all_finite(array):
         return array
     array = array[np.isfinite(array).all(axis=1)]

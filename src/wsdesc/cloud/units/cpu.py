@@ -18,12 +18,13 @@ _LARGE = 300_000  # points; the spacing of larger clouds is measured in random c
 
 
 def spacing(points: np.ndarray, sample: int, rng: np.random.Generator, seed: int) -> float:
-    """See `wsdesc.cloud.units.spacing`; points (N, 3) are finite and float64."""
+    """See `wsdesc.cloud.units.spacing`; points (N, 3) are finite, float32 or float64."""
     if len(points) > _LARGE:
         chosen = random_indices(len(points), 50_000, np.random.default_rng(seed))
         size = extent(points[chosen]) / 32
         part = points[_in_random_cells(points, size, _LARGE / len(points), rng)]
         points = part if len(part) >= sample else points
+    points = points.astype(np.float64, copy=False)
     points = points[first_occurrences(points)]
     if len(points) < 2:
         raise InputError("all points are equal: two different points are needed to measure a spacing")
