@@ -241,3 +241,17 @@ def test_an_error_in_an_item_is_raised(set_threads: Callable[[int], None]) -> No
         set_threads(threads)
         with pytest.raises(ZeroDivisionError):
             kernels.run_each(lambda item: 1 // item, [2, 1, 0])
+
+
+def test_items_share_the_threads_with_what_they_call() -> None:
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(4)
+        inner = kernels.run_each(lambda _: torch.get_num_threads(), range(8))
+        assert inner == [1] * 8
+        assert kernels.run_each(lambda _: torch.get_num_threads(), range(2)) == [2, 2]
+        assert torch.get_num_threads() == 4
+        nested = kernels.run_each(lambda a: kernels.run_each(lambda b: (a, b), range(3)), range(8))
+        assert nested == [[(a, b) for b in range(3)] for a in range(8)]
+    finally:
+        torch.set_num_threads(before)

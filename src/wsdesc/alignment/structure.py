@@ -17,7 +17,6 @@ from typing import Any, Self
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.fft import next_fast_len
 from torch import Tensor
 from torch.nn.functional import avg_pool3d, max_pool3d, pad
 
@@ -192,7 +191,19 @@ def _shares(sums: Tensor) -> Tensor:
 
 
 def _spectrum_shape(p: _Voxels, q: _Voxels) -> list[int]:
-    return [next_fast_len(a + b, real=True) for a, b in zip(p.free.shape, q.free.shape, strict=True)]
+    return [_fast_length(a + b) for a, b in zip(p.free.shape, q.free.shape, strict=True)]
+
+
+def _fast_length(length: int) -> int:
+    """Return the next length with no prime factor above 5, of which a Fourier transform is fast."""
+    while True:
+        rest = length
+        for factor in (2, 3, 5):
+            while rest % factor == 0:
+                rest //= factor
+        if rest == 1:
+            return length
+        length += 1
 
 
 def _scores(turned: Sequence[_Voxels], q: _Voxels) -> Tensor:
