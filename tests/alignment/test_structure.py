@@ -7,6 +7,7 @@ import pytest
 import torch
 from scipy.spatial.transform import Rotation
 
+from wsdesc.alignment import structure
 from wsdesc.alignment.structure import search_structure
 from wsdesc.alignment.surface import make_surface
 from wsdesc.cloud.range_image import RangeImage
@@ -112,6 +113,21 @@ def test_huge_scans_are_searched_on_wider_voxels():
     points = np.concatenate([_room(), [[4e3, 4e3, 0.0]]])  # one stray point far away
     poses = search_structure(make_surface(points), make_surface(points), NONE, STEP, count=8)
     assert np.isfinite(poses).all()
+
+
+def test_all_rotations_at_once_score_as_single_ones():
+    """What a GPU computes, on the CPU."""
+    generator = torch.Generator().manual_seed(0)
+
+    def voxels(*shape: int) -> structure._Voxels:
+        surface = torch.rand(3, *shape, generator=generator) * (torch.rand(shape, generator=generator) > 0.8)
+        free = (torch.rand(shape, generator=generator) > 0.5).float()
+        return structure._Voxels.build(0.1, np.arange(3.0), surface, free)
+
+    p, q, rotations = voxels(5, 7, 4).cubic(), voxels(6, 4, 5), structure._ROTATIONS.reshape(-1, 3, 3)
+    together = structure.compare_rotations(p, q, rotations)
+    for R, scores in zip(rotations, together, strict=True):
+        torch.testing.assert_close(scores, structure._scores([p.turned(R)], q)[0], rtol=0, atol=1e-4)
 
 
 @pytest.mark.gpu
