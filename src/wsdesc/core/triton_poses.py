@@ -24,8 +24,11 @@ def waiting_launch(device: torch.device) -> tuple[tuple[int], dict[str, Any]]:
     """
     if device.type != "cuda":  # the interpreter runs one program after the other
         return (1,), {}
+    from triton.backends.nvidia.compiler import CUDAOptions
+
     count = int(torch.cuda.get_device_properties(device).multi_processor_count)
-    return (count,), {"num_warps": _WARPS, "launch_cooperative_grid": True}
+    known = hasattr(CUDAOptions, "launch_cooperative_grid")  # since triton 3.3
+    return (count,), {"num_warps": _WARPS} | ({"launch_cooperative_grid": True} if known else {})
 
 
 @triton.jit

@@ -59,9 +59,7 @@ def describe(network: DescriptorNetwork, voxels: Tensor, dtype: torch.dtype) -> 
         features = convolve(features, weight, layer)
         channels_last = features.permute(0, 4, 1, 2, 3)
         instance_norm.instance_norm_relu(channels_last, EPSILON)  # in place
-    rows = features.flatten(1)
-    product = torch.mm(rows, weights.head, out_dtype=torch.float32) if rows.is_cuda else rows @ weights.head
-    return normalize(product.float() + network.head.bias, dim=1)
+    return normalize((features.flatten(1) @ weights.head).float() + network.head.bias, dim=1)
 
 
 def first_layer(voxels: Tensor, weight: Tensor, layer: nn.Conv3d) -> Tensor:
