@@ -1,10 +1,10 @@
-"""Register sparse scans: two noisy samples of 717 points of a shape, aligned at the distance of their points or not.
+"""Register sparse scans, two noisy samples of 717 points of a shape, at the distance of their points or not.
 
     python -m benchmarks.sparse_shapes modelnet40_ply_hdf5_2048 --first 162 --count 45
 
-Training shapes of ModelNet40, so that test shapes choose nothing. They have 1 024 points. The samples are drawn
-from points between neighbouring ones, then cut and moved as in RPM-Net's protocol up to 180°. A pose is right
-within 15° and 0.3 radii.
+The shapes are training shapes of ModelNet40, so that test shapes choose nothing. They have 1 024 points. The
+samples are drawn from points between neighbouring ones, then cut and moved as in RPM-Net's protocol up to
+180°. A pose is right within 15° and 0.3 radii.
 """
 
 from __future__ import annotations
