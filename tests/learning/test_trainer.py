@@ -19,7 +19,9 @@ from wsdesc.learning.trainer import PreparedPair, Trainer
 
 
 def gradients(trainer: Trainer) -> dict[str, torch.Tensor]:
-    return {name: p.grad.detach().float().cpu() for name, p in trainer.model.named_parameters()}
+    """Return all gradients; on CUDA the biases before a normalization have none."""
+    parameters = trainer.model.named_parameters()
+    return {name: (torch.zeros_like(p) if p.grad is None else p.grad).float().cpu() for name, p in parameters}
 
 
 def assert_close(actual: dict[str, torch.Tensor], expected: dict[str, torch.Tensor], share: float) -> None:

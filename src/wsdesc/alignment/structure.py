@@ -91,15 +91,16 @@ def search_structure(
         best = rotations[values.topk(_ROTATIONS_COMPARED).indices.tolist()]
         scores = (_scores([p.turned(R)], q) for R in best)
     maxima = [(score.shape[1:], own) for score in scores for own in _maxima(score)]
+    limit = count if allow is None else _SHIFTS  # of a rotation
     peaks, found = [], []
     for R, (size, own) in zip(best, maxima, strict=True):
-        for value, shift in _peaks(own, size, q.free.shape):
-            T = np.eye(4)
-            T[:3, :3] = axes[1].T @ R @ axes[0]
-            T[:3, 3] = axes[1].T @ (q.origin - p.turned_origin(R) + voxel * shift)
-            peaks.append(value)
-            found.append(T)
-    poses = np.stack(found)[np.argsort(-np.array(peaks), kind="stable")]
+        values_at, shifts = _peaks(own, size, q.free.shape, limit)
+        T = np.tile(np.eye(4), (len(shifts), 1, 1))
+        T[:, :3, :3] = axes[1].T @ R @ axes[0]
+        T[:, :3, 3] = (q.origin - p.turned_origin(R) + voxel * shifts) @ axes[1]
+        peaks.append(values_at)
+        found.append(T)
+    poses = np.concatenate(found)[np.argsort(-np.concatenate(peaks), kind="stable")]
     return poses[:count] if allow is None else poses[allow(poses)][:count]
 
 
@@ -191,7 +192,14 @@ def _shares(sums: Tensor) -> Tensor:
 
 
 def _spectrum_shape(p: _Voxels, q: _Voxels) -> list[int]:
-    return [_fast_length(a + b) for a, b in zip(p.free.shape, q.free.shape, strict=True)]
+    fast = _few_lengths if p.free.is_cuda else _fast_length
+    return [fast(a + b) for a, b in zip(p.free.shape, q.free.shape, strict=True)]
+
+
+def _few_lengths(length: int) -> int:
+    """Return the next 2ⁿ or 3 · 2ⁿ: a GPU plans the transform of each new shape, which takes milliseconds."""
+    power = 1 << max(length - 1, 1).bit_length()
+    return 3 * power // 4 if 3 * power // 4 >= length else power
 
 
 def _fast_length(length: int) -> int:
@@ -276,28 +284,27 @@ def _maxima(scores: Tensor) -> Floats:
     return _numpy(torch.cat([torch.stack([x, y, z]).double(), *lines])).transpose(1, 0, 2)
 
 
-def _peaks(maxima: Floats, size: Sequence[int], shape: Sequence[int]) -> Iterator[tuple[float, Floats]]:
-    """Choose the best shifts (3,) that are no neighbours, with their scores.
+def _peaks(maxima: Floats, size: Sequence[int], shape: Sequence[int], limit: int) -> tuple[Floats, Floats]:
+    """Choose the best shifts that are no neighbours; return their scores (K,) and the shifts (K, 3).
 
     Args:
-        maxima: (12, K) of one grid of scores, see `_maxima`.
+        maxima: (12, N) of one grid of scores, see `_maxima`.
         size: of this grid.
         shape: of the grid of q.
+        limit: largest number of shifts.
     """
     cells, lines = maxima[:3].T.astype(np.intp), maxima[3:].reshape(3, 3, -1)  # axis, step, maximum
     left, period = np.ones(len(cells), dtype=bool), np.array(size)
-    for k, value in enumerate(lines[0, 1].tolist()):
-        if left[k]:
-            apart = np.abs((cells - cells[k] + period // 2) % period - period // 2).max(axis=1)
-            left &= apart > _SAME_PEAK
-            yield value, np.where(cells[k] >= shape, cells[k] - period, cells[k]) + _offset(lines[:, :, k])
-
-
-def _offset(lines: Floats) -> Floats:
-    """Locate a maximum between voxels, by a parabola through each axis' three values (3, 3)."""
-    below, top, above = lines.T
-    curve = np.minimum(below - 2 * top + above, -1e-12)
-    return np.asarray(np.clip((below - above) / (2 * curve), -0.5, 0.5))
+    chosen: list[int] = []
+    while len(chosen) < limit and left.any():
+        chosen.append(int(left.argmax()))
+        apart = np.abs((cells - cells[chosen[-1]] + period // 2) % period - period // 2).max(axis=1)
+        left &= apart > _SAME_PEAK
+    below, top, above = lines[:, :, chosen].transpose(1, 2, 0)  # (K, 3) each
+    # A parabola through the three values locates a maximum between voxels.
+    offset = (below - above) / (2 * np.minimum(below - 2 * top + above, -1e-12))
+    whole = np.where(cells[chosen] >= shape, cells[chosen] - period, cells[chosen])
+    return top[:, 0], whole + np.clip(offset, -0.5, 0.5)
 
 
 def _numpy(values: Any) -> NDArray[Any]:

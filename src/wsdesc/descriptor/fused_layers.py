@@ -1,9 +1,7 @@
 """The descriptor network in half precision, for inference on CUDA.
 
 A triton kernel computes the first layer with its normalization: convolutions of one channel waste the tensor
-cores. In the other layers, several neighbours along x count as channels of one output. The same numbers come
-out in the same order in memory, and 128 channels use the tensor cores better than 32, although some weights
-are 0.
+cores. The weights of the other layers are converted once, not in each call.
 """
 
 from __future__ import annotations
@@ -21,7 +19,6 @@ from wsdesc.descriptor import instance_norm
 from wsdesc.descriptor.network import EPSILON, DescriptorNetwork
 
 _ROWS = 256  # voxels that a program of the first layer computes at once
-_CHANNELS = 128  # of widened convolutions
 
 
 class _Weights(NamedTuple):
@@ -29,7 +26,7 @@ class _Weights(NamedTuple):
 
     versions: tuple[object, ...]  # of the parameters
     first: Tensor  # (taps, channels), with zeros up to a power of 2
-    others: list[Tensor]  # (neighbours · channels, input channels, s, s, s + neighbours − 1) each
+    others: list[Tensor]  # (channels, input channels, s, s, s) each
     head: Tensor  # (voxels · channels, dimension)
 
 
@@ -54,16 +51,17 @@ def describe(network: DescriptorNetwork, voxels: Tensor, dtype: torch.dtype) -> 
     """Compute descriptors (K, dimension) float32 of voxel grids (K, h, h, h), with values of `dtype`."""
     weights = _prepare(network, dtype)
     layers = [layer for layer in network.convolutions if isinstance(layer, nn.Conv3d)]
-    features = first_layer(voxels.contiguous(), weights.first, layers[0])  # (K, h, h, h, C)
+    features = first_layer(voxels.contiguous(), weights.first, layers[0])  # (K, C, g, g, g)
     for layer, weight in zip(layers[1:], weights.others, strict=True):
-        features = convolve(features, weight, layer)
-        channels_last = features.permute(0, 4, 1, 2, 3)
-        instance_norm.instance_norm_relu(channels_last, EPSILON)  # in place
+        features = conv3d(features, weight, None, layer.stride, layer.padding)  # type: ignore[arg-type]
+        features = features.contiguous(memory_format=torch.channels_last_3d)
+        instance_norm.instance_norm_relu(features, EPSILON)  # in place
+    features = features.permute(0, 2, 3, 4, 1)  # in the order of memory
     return normalize((features.flatten(1) @ weights.head).float() + network.head.bias, dim=1)
 
 
 def first_layer(voxels: Tensor, weight: Tensor, layer: nn.Conv3d) -> Tensor:
-    """Convolve grids (K, h, h, h) of one channel; return normalized features (K, g, g, g, C)."""
+    """Convolve grids (K, h, h, h) of one channel; return normalized features (K, C, g, g, g)."""
     side, size, stride = voxels.shape[1], layer.kernel_size[0], layer.stride[0]
     out = (side + 2 - size) // stride + 1
     features = weight.new_empty(len(voxels), out, out, out, layer.out_channels)
@@ -72,27 +70,7 @@ def first_layer(voxels: Tensor, weight: Tensor, layer: nn.Conv3d) -> Tensor:
             voxels, weight, features, EPSILON, SIDE=side, OUT=out, SIZE=size, STRIDE=stride,
             TAPS=len(weight), N=layer.out_channels, ROWS=min(_ROWS, out**3), num_warps=4,
         )  # fmt: skip
-    return features
-
-
-def convolve(features: Tensor, weight: Tensor, layer: nn.Conv3d) -> Tensor:
-    """Convolve features (K, h, h, h, C) with widened weights; return (K, g, g, g, C')."""
-    stride = layer.stride[0]
-    neighbours = len(weight) // layer.out_channels
-    result = conv3d(
-        features.permute(0, 4, 1, 2, 3), weight, None, (stride, stride, stride * neighbours), layer.padding
-    )
-    rows = result.contiguous(memory_format=torch.channels_last_3d).permute(0, 2, 3, 4, 1)
-    return rows.reshape(*rows.shape[:3], -1, layer.out_channels)
-
-
-def widen(weight: Tensor, stride: int, neighbours: int) -> Tensor:
-    """Widen weights (C', C, s, s, s) so that neighbours along x are channels of one output."""
-    channels, inputs, size = weight.shape[:3]
-    wide = weight.new_zeros(neighbours, channels, inputs, size, size, size + stride * (neighbours - 1))
-    for k in range(neighbours):
-        wide[k, ..., stride * k : stride * k + size] = weight
-    return wide.flatten(0, 1).contiguous(memory_format=torch.channels_last_3d)
+    return features.permute(0, 4, 1, 2, 3)
 
 
 def _prepare(network: DescriptorNetwork, dtype: torch.dtype) -> _Weights:
@@ -104,10 +82,7 @@ def _prepare(network: DescriptorNetwork, dtype: torch.dtype) -> _Weights:
         layers = [layer for layer in network.convolutions if isinstance(layer, nn.Conv3d)]
         first = layers[0].weight.detach().to(dtype).flatten(1).T  # (taps, C)
         missing = triton.next_power_of_2(len(first)) - len(first)
-        others = [
-            widen(layer.weight.detach().to(dtype), layer.stride[0], _neighbours(layer))
-            for layer in layers[1:]
-        ]
+        others = [x.weight.detach().to(dtype, memory_format=torch.channels_last_3d) for x in layers[1:]]
         head = network.head.weight.detach()
         head = head.view(len(head), layers[-1].out_channels, -1).permute(2, 1, 0).flatten(0, 1)
         prepared = _prepared[network] = _Weights(
@@ -117,11 +92,6 @@ def _prepare(network: DescriptorNetwork, dtype: torch.dtype) -> _Weights:
             head.to(dtype).contiguous(),
         )
     return prepared
-
-
-def _neighbours(layer: nn.Conv3d) -> int:
-    """Choose how many neighbours count as channels; with a stride, they share too few inputs."""
-    return max(1, min(4, _CHANNELS // layer.out_channels)) if layer.stride[0] == 1 else 1
 
 
 @triton.jit
