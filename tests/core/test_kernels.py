@@ -255,3 +255,28 @@ def test_items_share_the_threads_with_what_they_call() -> None:
         assert nested == [[(a, b) for b in range(3)] for a in range(8)]
     finally:
         torch.set_num_threads(before)
+
+
+def test_torch_with_one_thread_leaves_the_others_to_kernels() -> None:
+    before = torch.get_num_threads()
+    default: list[int] = []
+
+    def started_later() -> None:
+        with kernels._torch_threads_lock:  # threads of pools may start at the same time
+            default.append(torch.get_num_threads())
+
+    try:
+        torch.set_num_threads(3)
+        with kernels.single_threaded_torch():
+            assert torch.get_num_threads() == 1
+            names = kernels.run_each(lambda _: threading.current_thread().name, range(6))
+            assert all(name.startswith("wsdesc-items") for name in names)
+            with kernels.single_threaded_torch():
+                assert torch.get_num_threads() == 1
+            thread = threading.Thread(target=started_later)
+            thread.start()
+            thread.join()
+        assert torch.get_num_threads() == 3
+        assert default[0] > 1  # other tests' pools may set it again, but never to 1
+    finally:
+        torch.set_num_threads(before)

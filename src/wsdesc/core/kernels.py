@@ -180,23 +180,52 @@ if hasattr(os, "register_at_fork"):  # a forked process inherits the pools witho
     os.register_at_fork(after_in_child=_threads.cache_clear)
 
 _local = threading.local()
+_torch_threads_lock = threading.Lock()
 
 
 def _limit_threads(total: int, inner: int) -> None:
-    """Let torch and kernels use `inner` threads where the calling thread is one of several in a pool.
-
-    Each of them would start a thread per core otherwise, and torch's threads wait actively for more work.
-    """
+    """Let torch and kernels use `inner` threads where the calling thread is one of several in a pool."""
     _local.total = total
-    before = torch.get_num_threads()
-    torch.set_num_threads(inner)  # of this thread, and the default of threads that are started later
-    restore = threading.Thread(target=torch.set_num_threads, args=(before,))
-    restore.start()
-    restore.join()
+    _set_torch_threads(inner)
+
+
+def _set_torch_threads(count: int) -> None:
+    """Set the number of torch's threads for operations of the calling thread only."""
+    with _torch_threads_lock:
+        before = torch.get_num_threads()
+        torch.set_num_threads(count)  # of this thread, and the default of threads that are started later
+        restore = threading.Thread(target=torch.set_num_threads, args=(before,))
+        restore.start()
+        restore.join()
+
+
+def _thread_count() -> int:
+    """Return how many threads the calling thread may use."""
+    return getattr(_local, "count", 0) or torch.get_num_threads()
+
+
+@contextmanager
+def single_threaded_torch() -> Iterator[None]:
+    """Let operations of torch in the calling thread use one thread; `run_each` and `run_in_chunks` use all.
+
+    Operations of a registration are small. Their threads would wait for each other actively, and take the
+    cores from the threads of kernels: on a busy machine this makes a registration three times slower.
+    """
+    count = torch.get_num_threads()
+    if count == 1:  # also inside of another such block
+        yield
+        return
+    _local.count = count
+    _set_torch_threads(1)
+    try:
+        yield
+    finally:
+        _local.count = 0
+        torch.set_num_threads(count)
 
 
 def run_in_chunks(compiled: Kernel, items: int, *args: Any, chunk: int = 64) -> None:
-    """Call `compiled(start, stop, *args)` over [0, items) in chunks, on as many threads as torch uses.
+    """Call `compiled(start, stop, *args)` over [0, items) in chunks, on as many threads as torch may use.
 
     Args:
         compiled: the kernel.
@@ -204,7 +233,7 @@ def run_in_chunks(compiled: Kernel, items: int, *args: Any, chunk: int = 64) -> 
         args: further arguments of the kernel.
         chunk: items per call.
     """
-    count = torch.get_num_threads()
+    count = _thread_count()
     bounds = [(start, min(start + chunk, items)) for start in range(0, items, chunk)]
     if not bounds:
         return
@@ -229,7 +258,7 @@ def iterate_each(function: Callable[[Any], Any], items: Sequence[Any]) -> Iterat
 
     The function should release the GIL. Inside of it, torch and kernels use the threads that are left.
     """
-    count = torch.get_num_threads()
+    count = _thread_count()
     if count == 1 or len(items) < 2:
         return map(function, items)
     return _threads(count, "items", max(1, count // len(items))).map(function, items)

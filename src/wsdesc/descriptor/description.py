@@ -23,7 +23,7 @@ from wsdesc.cloud.viewpoint import Viewpoint, ViewpointOption
 from wsdesc.core.devices import choose_device
 from wsdesc.core.errors import InputError
 from wsdesc.core.geometry import transform
-from wsdesc.core.kernels import iterate_each, run_each
+from wsdesc.core.kernels import iterate_each, run_each, single_threaded_torch
 from wsdesc.core.progress import Advance, ProgressHook, StepTimer
 from wsdesc.descriptor import description_file, pretrained
 from wsdesc.descriptor.model import DescriptorInput, WSDesc
@@ -207,6 +207,7 @@ def extend_each(
     return extended
 
 
+@single_threaded_torch()
 def describe(
     scan: Scan,
     *,

@@ -20,7 +20,7 @@ from wsdesc.cloud.units import different_units, measure_each
 from wsdesc.cloud.viewpoint import ViewpointOption
 from wsdesc.core.devices import choose_device
 from wsdesc.core.errors import InputError
-from wsdesc.core.kernels import run_each
+from wsdesc.core.kernels import run_each, single_threaded_torch
 from wsdesc.core.progress import ProgressHook, StepTimer
 from wsdesc.descriptor.description import Description, cleaned_points, load_model, prepare_scans
 from wsdesc.descriptor.options import DEFAULT_MODEL
@@ -35,6 +35,7 @@ from wsdesc.registration.schedule import register_prepared
 from wsdesc.registration.unknown_scale import register_unknown_scale
 
 
+@single_threaded_torch()
 def register(
     source: Scan | Description,
     target: Scan | Description,
@@ -173,6 +174,7 @@ def register(
     return result.of_files(source, target)
 
 
+@single_threaded_torch()
 def register_described(
     source: Description,
     target: Description,
