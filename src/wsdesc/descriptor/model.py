@@ -127,9 +127,9 @@ class WSDesc(nn.Module):
     def accelerate(self, precision: Precision = "bf16", compile: bool = True) -> Self:
         """Run the network faster on CUDA; this has no effect on the CPU.
 
-        Against float32, 99 % of the descriptors change by less than 2e-3 with "tf32" and 3e-2 with "bf16" (norm
-        of the difference); "fp16" rounds eight times as finely as "bf16", but is for inference only. Compiling
-        does not change them further.
+        Against float32, 99 % of the descriptors change by less than 2e-3 with "tf32" and 3e-2 with "bf16"
+        (norm of the difference). "fp16" rounds eight times as finely as "bf16", but is for inference only.
+        Compiling does not change them further.
 
         Args:
             precision: "float32", "tf32", "fp16" or "bf16".
