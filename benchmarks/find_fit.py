@@ -27,10 +27,10 @@ from wsdesc.finding.evidence import CONFIDENCE_FILE, FEATURES, Evidence, contrad
 from wsdesc.finding.result import SUCCESS
 
 KNOTS = (0.05, 0.35, 0.65, 0.95)  # quantiles of a feature between which its function is linear
-REGULARISATION = 0.03  # of the log odds that a feature adds over its range, in units of a pose
+REGULARISATION = 0.1  # of the log odds that a feature adds over its range, in units of a pose
 WRONG_WEIGHT = 1.5  # of wrong poses: a wrong instance costs more than a missed one
 UNSURE = (MAX_ADDS, 0.1)  # ADD-S in diameters: such poses count neither as right nor as wrong
-_WRONG = 2  # wrong poses of each search
+_WRONG = 4  # wrong poses of each search
 _PARTS = 8
 
 
