@@ -22,7 +22,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -168,7 +168,7 @@ def judge_pair(
         shared = min(overlap(*points, T_true), overlap(*points[::-1], inverse(T_true)))
     if not overlaps[0] <= shared < overlaps[1]:
         return
-    structural = structural_poses(p, q, (surfaces[a], surfaces[b]))
+    structural = cache(partial(structural_poses, p, q, (surfaces[a], surfaces[b])))
     symmetries = _symmetries(scans[a].place) if same and unit.folder is None else []
     for number, (keypoints, hypotheses, refined) in enumerate(ROUNDS):
         found = find_candidates(

@@ -60,7 +60,7 @@ def outcomes(kind: str, seed: int) -> Iterator[tuple[str, Outcome]]:
             p, q = described[a], described[b]
             if viewpoints == "unknown":
                 p, q = (replace(d, range_image=None) for d in (p, q))
-            for proposed_by, structural in (("matches", np.zeros((0, 4, 4))), ("structure too", None)):
+            for proposed_by, structural in (("matches", _nothing), ("structure too", None)):
                 start = time.process_time()
                 found = find_candidates(p, q, (surfaces[a], surfaces[b]), structural=structural).ranked
                 seconds = time.process_time() - start
@@ -70,6 +70,10 @@ def outcomes(kind: str, seed: int) -> Iterator[tuple[str, Outcome]]:
                     f"{viewpoints}, {proposed_by}",
                     Outcome(right[:1] == [True], any(right), success, seconds),
                 )
+
+
+def _nothing() -> np.ndarray:
+    return np.zeros((0, 4, 4))
 
 
 def _true_pose(source: Any, target: Any, p: Any, q: Any) -> np.ndarray:

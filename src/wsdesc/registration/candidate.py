@@ -20,10 +20,12 @@ from wsdesc.alignment.verify import score_candidate
 from wsdesc.cloud.units import INDOOR_RESOLUTION
 from wsdesc.core.geometry import inverse
 from wsdesc.registration.propose import Proposals
+from wsdesc.registration.result import SUCCESS
 
 SAME_DISTANCE, SAME_COSINE = 10.0, 0.996  # resolutions and 5°: closer poses are the same
 SCALE_CHECKED = 0.3  # probability above which the scale is estimated; lower ones are no use to anybody
 AMBIGUOUS = 0.05  # probability from which on another candidate is plausible
+_MUCH_OVERLAP = 0.5  # of the scan where it is smaller: other poses of such a success need not be searched
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +38,7 @@ class Candidate:
     surfaces: tuple[Surface, Surface] = field(repr=False)  # of the source and the target
     free_space: FreeSpace | None = None  # of a sample of the points; None if neither viewpoint is known
     dense_free_space: FreeSpace | None = None  # of all points
+    rank: float = 0.0  # of the hypothesis, before refinement
     probability: float = 0.0  # that this one of the pair's candidates is right, by the evidence of all
     rival: float = 0.0  # largest probability of another candidate
 
@@ -76,6 +79,11 @@ class Candidate:
         inliers, votes = proposals.count_inliers(self.refined.T_target_source)
         hypothesis = self.hypothesis._replace(inliers=inliers, votes=votes)
         return replace(self, hypothesis=hypothesis, matches=len(inliers))
+
+    @property
+    def settled(self) -> bool:
+        """True for a success with much overlap; no structural pose has changed one."""
+        return self.confidence >= SUCCESS and self.evidence.overlap_min >= _MUCH_OVERLAP
 
     @property
     def ambiguous(self) -> bool:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import torch
 
@@ -51,7 +51,7 @@ def find_candidates(
     seed: int = 0,
     prior: PosePrior | None = None,
     near: Sequence[Candidate] = (),
-    structural: Floats | None = None,
+    structural: Callable[[], Floats] | None = None,
     timer: StepTimer | None = None,
 ) -> Candidates:
     """Propose poses of p in q by matches and structure, verify them on the surfaces, and refine the best.
@@ -67,7 +67,8 @@ def find_candidates(
         seed: seed of the solver "ransac".
         prior: what is known about the pose; candidates that contradict it are dropped.
         near: candidates from a search around a guess, which matches did not propose.
-        structural: poses (K, 4, 4) that `structural_poses` found before; None searches them.
+        structural: returns poses (K, 4, 4) of the structure search; None for `structural_poses`. It is called
+            unless matches settle the pose.
         timer: receives the steps "match and solve", "structure" and "verify and refine".
 
     Raises:
@@ -77,23 +78,18 @@ def find_candidates(
     with timer("match and solve"):
         proposals = propose(p, q, solver=solver, hypotheses=hypotheses, seed=seed, prior=prior)
         proposed, pairs = proposals.hypotheses, proposals.pairs
-    if structural is None:
-        structural = structural_poses(p, q, surfaces, prior, timer)
+    options: dict[str, Any] = {"refined": refined, "refine": refine, "prior": prior}
     with timer("verify and refine"):
-        candidates = verify_hypotheses(
-            proposed,
-            surfaces,
-            _images(p, q),
-            len(pairs),
-            structural=[unmatched(T) for T in structural],
-            refined=refined,
-            refine=refine,
-            prior=prior,
-        )
-        candidates = [
-            c if len(c.hypothesis.inliers) else c.with_matches(proposals) for c in (*candidates, *near)
-        ]
-        candidates = distinct_candidates(candidates)
+        candidates = verify_hypotheses(proposed, surfaces, _images(p, q), len(pairs), **options)
+        candidates = distinct_candidates([*candidates, *(c.with_matches(proposals) for c in near)])
+        ranked = with_probabilities(candidates)
+    if ranked and ranked[0].settled:
+        return Candidates(ranked, pairs)
+    poses = structural() if structural else structural_poses(p, q, surfaces, prior, timer)
+    with timer("verify and refine"):
+        others = [unmatched(T) for T in poses]
+        found = verify_hypotheses(others, surfaces, _images(p, q), 0, beside=candidates, **options)
+        candidates = distinct_candidates([*candidates, *(c.with_matches(proposals) for c in found)])
         return Candidates(with_probabilities(candidates), pairs)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -38,7 +38,7 @@ def register_round(
     thorough: bool = False,
     prior: PosePrior | None = None,
     near: Sequence[Candidate] = (),
-    structural: Floats | None = None,
+    structural: Callable[[], Floats] | None = None,
 ) -> Registration:
     """Register the description p to q; `thorough` considers more hypotheses.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache, partial
+
 from wsdesc.alignment.surface import make_surfaces
 from wsdesc.cloud.units import INDOOR_RESOLUTION, spacing
 from wsdesc.core.progress import StepTimer
@@ -40,7 +42,7 @@ def register_prepared(
     counts = rounds(o, prior)
     # A search in wide limits takes longer than a first round of few keypoints, which often suffices.
     first_search = 0 if counts[0] == 0 or len(counts) == 1 else 1
-    structural = structural_poses(*aligned, surfaces, prior, timer)
+    structural = cache(partial(structural_poses, *aligned, surfaces, prior, timer))  # searched once at most
     near: list[Candidate] = []
     for number, count in enumerate(counts):
         if number == first_search:

@@ -36,17 +36,16 @@ def verify_hypotheses(
     images: Images,
     matches: int,
     *,
-    structural: Sequence[Hypothesis] = (),
+    beside: Sequence[Candidate] = (),
     refined: int = 4,
     refine: bool = True,
     prior: PosePrior | None = None,
 ) -> list[Candidate]:
     """Rank hypotheses by surfaces and free space, and refine the best; return those that differ.
 
-    As many structural poses are refined, where they are not much worse. Candidates that contradict the prior
-    are dropped.
+    Beside other candidates, hypotheses that are equal to one of them or rank far lower are not refined.
+    Candidates that contradict the prior are dropped.
     """
-    count, proposed = len(proposed), [*proposed, *structural]
     poses = np.reshape([h.T_target_source.numpy() for h in proposed], (-1, 4, 4))
     distance = 2 * OVERLAP_DISTANCE * INDOOR_RESOLUTION  # hypotheses are off by some centimetres
     scores = verify(*surfaces, poses, distance, coarse=True)
@@ -55,11 +54,12 @@ def verify_hypotheses(
     order = sorted(range(len(proposed)), key=lambda k: -ranks[k])
     if prior is not None:
         order = [k for k in order if prior.allows_overlap(scores[k], refined=False)]
-    least = _WORTH_REFINING * max(ranks, default=0.0)
-    chosen = [k for k in order if k < count][:refined]
-    middle = surfaces[0].points.mean(0).tolist()
-    others = [k for k in order if k >= count and ranks[k] >= least]
-    order = chosen + [k for k in others if not _is_near(poses[k], poses[chosen], middle)][:refined]
+    if beside:
+        least = _WORTH_REFINING * max(candidate.rank for candidate in beside)
+        others = np.stack([candidate.refined.T_target_source for candidate in beside])
+        middle = surfaces[0].points.mean(0).tolist()
+        order = [k for k in order if ranks[k] >= least and not _is_near(poses[k], others, middle)]
+    order = order[:refined]
     improve = refine_poses if refine else evaluate
     results = improve(*surfaces, poses[order], INDOOR_RESOLUTION)
     if prior is not None:
@@ -68,7 +68,7 @@ def verify_hypotheses(
     seen = _free_space(surfaces, images, refined_poses, refined=refine)
     dense = _free_space(surfaces, images, refined_poses, refined=refine, dense=True)
     candidates = [
-        Candidate(proposed[k], result, matches, surfaces, free, dense_free)
+        Candidate(proposed[k], result, matches, surfaces, free, dense_free, rank=ranks[k])
         for k, result, free, dense_free in zip(order, results, seen, dense, strict=True)
     ]
     return distinct_candidates(candidates)
