@@ -180,13 +180,21 @@ print(all(result == results[0] for result in results))
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this platform cannot fork")
 def test_a_forked_process_can_use_kernels() -> None:
     code = """
-import os, signal, torch, warnings
+import os, signal, threading, torch, warnings
 warnings.simplefilter("ignore")
 from wsdesc.cloud.neighbours import NeighbourGrid
+from wsdesc.core.kernels import single_threaded_torch
 torch.set_num_threads(2)
 points = torch.rand(1000, 3)
 grid = NeighbourGrid.of(points)
 count = grid.count(points, 0.1)
+
+def change_threads():
+    while True:
+        with single_threaded_torch():
+            pass
+
+threading.Thread(target=change_threads, daemon=True).start()  # as threads that start do
 child = os.fork()
 if child == 0:
     signal.alarm(20)

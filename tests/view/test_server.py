@@ -66,3 +66,15 @@ def test_serve_ends_with_ctrl_c(pair, monkeypatch):
     assert text == page(pair)
     with pytest.raises(urllib.error.URLError):
         get(address)
+
+
+def test_ctrl_c_right_after_the_address_ends_the_server(pair):
+    announced = []
+
+    def interrupt(address):
+        announced.append(address)
+        raise KeyboardInterrupt
+
+    serve(pair, announce=interrupt)
+    with pytest.raises(urllib.error.URLError):
+        get(announced[0])

@@ -176,11 +176,17 @@ def _threads(count: int, purpose: str, inner: int = 1) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(count, name, initializer=_limit_threads, initargs=(count, inner))
 
 
-if hasattr(os, "register_at_fork"):  # a forked process inherits the pools without their threads
-    os.register_at_fork(after_in_child=_threads.cache_clear)
-
 _local = threading.local()
 _torch_threads_lock = threading.Lock()
+
+if hasattr(os, "register_at_fork"):
+    # A forked process inherits the pools without their threads, and locks that another thread holds.
+    os.register_at_fork(after_in_child=_threads.cache_clear)
+    os.register_at_fork(
+        before=_torch_threads_lock.acquire,
+        after_in_parent=_torch_threads_lock.release,
+        after_in_child=_torch_threads_lock.release,
+    )
 
 
 def _limit_threads(total: int, inner: int) -> None:

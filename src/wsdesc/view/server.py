@@ -42,10 +42,9 @@ def serve(
         port: Its port; None takes the first free one from 8080.
         announce: Called with the address once the page is available.
     """
-    with PageServer(scene, host, port) as server:
+    with PageServer(scene, host, port) as server, suppress(KeyboardInterrupt):
         announce(server.address)
-        with suppress(KeyboardInterrupt):
-            _wait()
+        _wait()
 
 
 def _wait() -> None:
