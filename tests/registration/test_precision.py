@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 
 def check(source, target):
     """Check that the pose of two files in float32 is that in float64, within the promised limits."""
-    # With fewer keypoints, a single one on a plane without noise, whose x axis is arbitrary, can move the pose.
+    # With fewer keypoints, one on a plane without noise, whose x axis is arbitrary, can move the pose.
     differences = precision.measure_differences([(source, target)], "indoor-fast", "cpu", 600)
     assert [precision.count_within_limits(variant, rows) for variant, rows in differences.items()] == [1]
 
