@@ -7,8 +7,8 @@ import pytest
 import torch
 from scipy.spatial.transform import Rotation
 
-from wsdesc.alignment import structure
-from wsdesc.alignment.structure import search_structure
+from wsdesc.alignment.structure import cpu, cuda, search_structure
+from wsdesc.alignment.structure.voxels import ROTATIONS, Voxels
 from wsdesc.alignment.surface import make_surface
 from wsdesc.cloud.range_image import RangeImage
 from wsdesc.core.geometry import inverse, transform
@@ -74,8 +74,8 @@ def test_finds_the_pose_of_two_halves_of_a_room_in_any_pose():
 def test_swapped_scans_give_the_inverse_poses():
     room = _room()
     a, b = make_surface(room[room[:, 0] < 4]), make_surface(_moved(room[room[:, 0] > 1], _pose(4)))
-    there, back = search_structure(a, b, NONE, STEP, count=1), search_structure(b, a, NONE, STEP, count=1)
-    assert _is_at(there[0], inverse(back)[0], room, NEAR)
+    forward, backward = (search_structure(*surfaces, NONE, STEP, count=1) for surfaces in ((a, b), (b, a)))
+    assert _is_at(forward[0], inverse(backward)[0], room, NEAR)
 
 
 def test_free_space_puts_the_possible_pose_first():
@@ -119,15 +119,15 @@ def test_all_rotations_at_once_score_as_single_ones():
     """What a GPU computes, on the CPU."""
     generator = torch.Generator().manual_seed(0)
 
-    def voxels(*shape: int) -> structure._Voxels:
+    def voxels(*shape: int) -> Voxels:
         surface = torch.rand(3, *shape, generator=generator) * (torch.rand(shape, generator=generator) > 0.8)
         free = (torch.rand(shape, generator=generator) > 0.5).float()
-        return structure._Voxels.build(0.1, np.arange(3.0), surface, free)
+        return Voxels.build(0.1, np.arange(3.0), surface, free)
 
-    p, q, rotations = voxels(5, 7, 4).cubic(), voxels(6, 4, 5), structure._ROTATIONS.reshape(-1, 3, 3)
-    together = structure.compare_rotations(p, q, rotations)
-    for R, scores in zip(rotations, together, strict=True):
-        torch.testing.assert_close(scores, structure._scores([p.turned(R)], q)[0], rtol=0, atol=1e-4)
+    p, q = voxels(5, 7, 4).cubic(), voxels(6, 4, 5)
+    together = cuda.compare_rotations(p, q, ROTATIONS)
+    for R, scores in zip(ROTATIONS, together, strict=True):
+        torch.testing.assert_close(scores, cpu.score_rotations([p.turned(R)], q)[0], rtol=0, atol=1e-4)
 
 
 @pytest.mark.gpu
