@@ -21,6 +21,7 @@ import numpy as np
 import torch
 
 from benchmarks.common import (
+    add_model_option,
     fragment_path,
     make_parser,
     percent,
@@ -132,7 +133,7 @@ if __name__ == "__main__":
     parser.add_argument("data", type=Path, help="folder of the scans")
     parser.add_argument("--pairs", type=int, default=8, help="pairs of each set (default: %(default)s)")
     parser.add_argument("--peer", action="append", default=[], help="peer, such as kiss-matcher")
-    parser.add_argument("--model", default="indoor-fast", help="weights (default: %(default)s)")
+    add_model_option(parser)
     parser.add_argument("--device", default="cpu", help="cpu or cuda (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="seed of the choice of pairs")
     sys.exit(run_command(parser, main))

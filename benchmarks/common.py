@@ -39,6 +39,11 @@ def make_parser(name: str, description: str | None) -> argparse.ArgumentParser:
     )
 
 
+def add_model_option(parser: argparse.ArgumentParser) -> None:
+    """Add the option `--model` of a command that registers scans with one descriptor."""
+    parser.add_argument("--model", default="indoor-fast", help="weights (default: %(default)s)")
+
+
 def run_command(parser: argparse.ArgumentParser, main: Callable[[argparse.Namespace], bool | None]) -> int:
     """Parse the arguments, run `main`, and return the exit code.
 

@@ -30,7 +30,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 from scipy.spatial import cKDTree
 
-from benchmarks.common import make_parser, print_machine, print_rows, run_command
+from benchmarks.common import add_model_option, make_parser, print_machine, print_rows, run_command
 from wsdesc.cloud.clean import clean_cloud
 from wsdesc.cloud.convert import as_cloud
 from wsdesc.cloud.units import INDOOR_RESOLUTION, measure
@@ -228,7 +228,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--scans", type=int, default=10, help="scans per site (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=500, help="seed of the first site (default: %(default)s)")
     parser.add_argument("--keypoints", type=int, default=500, help="per scan (default: %(default)s)")
-    parser.add_argument("--model", default="indoor-fast", help="weights (default: %(default)s)")
+    add_model_option(parser)
     parser.add_argument("--work", type=Path, help="folder for described scans")
     return parser
 

@@ -24,7 +24,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarks.common import files_in_pairs, make_parser, print_machine, run_command, show_progress
+from benchmarks.common import (
+    add_model_option,
+    files_in_pairs,
+    make_parser,
+    print_machine,
+    run_command,
+    show_progress,
+)
 from benchmarks.exact_voxels import exact_voxels
 from wsdesc import WSDesc, read_points
 from wsdesc.cloud.local_frame import to_local
@@ -179,7 +186,7 @@ def parser() -> argparse.ArgumentParser:
     parser = make_parser("precision", __doc__)
     parser.add_argument("scans", type=Path, nargs="+", help="source, target, source, target, …")
     parser.add_argument("--keypoints", type=int, default=600, help="per scan (default: %(default)s)")
-    parser.add_argument("--model", default="indoor-fast", help="weights (default: %(default)s)")
+    add_model_option(parser)
     parser.add_argument("--device", default="cpu", help="cpu: float32 against float64; cuda: also the GPU")
     return parser
 

@@ -31,6 +31,7 @@ import numpy as np
 import torch
 
 from benchmarks.common import (
+    add_model_option,
     files_in_pairs,
     make_parser,
     print_machine,
@@ -205,7 +206,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--many", type=int, default=0, help="register so many pairs by `register_many`")
     parser.add_argument("--jobs", type=int, help="processes of `--many` (default: as `register_many`)")
     parser.add_argument("--rooms", type=int, default=4, help="synthetic pairs, if no scans are given")
-    parser.add_argument("--model", default="indoor-fast", help="weights (default: %(default)s)")
+    add_model_option(parser)
     return parser
 
 

@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.common import (
+    add_model_option,
     fragment_path,
     make_parser,
     percent,
@@ -161,7 +162,7 @@ def parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--foreign-pairs", type=int, help="pairs without overlap (default: as many as with)")
     parser.add_argument("--unit", type=float, default=1.0, help="length of one metre in the files")
-    parser.add_argument("--model", default="indoor-fast", help="weights (default: %(default)s)")
+    add_model_option(parser)
     parser.add_argument("--solver", default="consensus", help="pose solver (default: %(default)s)")
     parser.add_argument("--resolution", type=float, help="working resolution (default: measured)")
     parser.add_argument("--device", default="auto", help="cpu, cuda or auto (default: %(default)s)")

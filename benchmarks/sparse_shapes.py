@@ -18,7 +18,14 @@ from unittest import mock
 import numpy as np
 from scipy.spatial import cKDTree
 
-from benchmarks.common import make_parser, print_machine, print_rows, run_command, show_progress
+from benchmarks.common import (
+    add_model_option,
+    make_parser,
+    print_machine,
+    print_rows,
+    run_command,
+    show_progress,
+)
 from wsdesc import register
 from wsdesc.datasets.modelnet40 import independent_pair, read_split
 from wsdesc.evaluation import rotation_error_deg, translation_error
@@ -68,7 +75,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("data", type=Path, help="folder of ModelNet40")
     parser.add_argument("--first", type=int, default=0, help="number of the first shape")
     parser.add_argument("--count", type=int, default=45, help="shapes (default: %(default)s)")
-    parser.add_argument("--model", default="indoor-fast", help="weights (default: %(default)s)")
+    add_model_option(parser)
     parser.add_argument("--device", default="cpu", help="cpu, cuda or auto")
     return parser
 

@@ -19,7 +19,7 @@ _WARPS = 8  # of a program that waits for others
 def waiting_launch(device: torch.device) -> tuple[tuple[int], dict[str, Any]]:
     """Return grid and options of a launch whose programs wait for each other, and so must run at once.
 
-    One program fits into a multiprocessor, however many registers it needs. A cooperative launch begins when
+    One program fits into a multiprocessor with any number of registers. A cooperative launch begins when
     all of them have room, even if other processes use the GPU.
     """
     if device.type != "cuda":  # the interpreter runs one program after the other
@@ -27,19 +27,19 @@ def waiting_launch(device: torch.device) -> tuple[tuple[int], dict[str, Any]]:
     from triton.backends.nvidia.compiler import CUDAOptions
 
     count = int(torch.cuda.get_device_properties(device).multi_processor_count)
-    known = hasattr(CUDAOptions, "launch_cooperative_grid")  # since triton 3.3
-    return (count,), {"num_warps": _WARPS} | ({"launch_cooperative_grid": True} if known else {})
+    has_option = hasattr(CUDAOptions, "launch_cooperative_grid")  # since triton 3.3
+    return (count,), {"num_warps": _WARPS} | ({"launch_cooperative_grid": True} if has_option else {})
 
 
 @triton.jit
 def load_shared(address):
-    """Load what another program of the same launch may have stored, past the cache of this program."""
+    """Load a value that another program of the launch may have stored, past the cache of this program."""
     return tl.load(address, cache_modifier=".cg")
 
 
 @triton.jit
 def wait_for_all(counter, goal):
-    """Wait until all programs have come here, and see what they stored."""
+    """Wait until all programs have called this, so that each one can load the values of the others."""
     tl.debug_barrier()
     arrived = tl.atomic_add(counter, 1) + 1
     while arrived < goal:
@@ -119,12 +119,12 @@ def move_pose(T, T_back, row, twist, factor, cx, cy, cz, extent):
     py += cy + pick(row, twist, 1) - factor * (r3 * cx + r4 * cy + r5 * cz)
     pz += cz + pick(row, twist, 2) - factor * (r6 * cx + r7 * cy + r8 * cz)
     tl.debug_barrier()  # all threads have read the pose before one of them writes
-    _store_rows(T, a0, a1, a2, px, b0, b1, b2, py, c0, c1, c2, pz)
+    store_pose(T, a0, a1, a2, px, b0, b1, b2, py, c0, c1, c2, pz)
     square = a0 * a0 + b0 * b0 + c0 * c0  # of the factor of the whole similarity
     a0, a1, a2, b0, b1, b2 = a0 / square, a1 / square, a2 / square, b0 / square, b1 / square, b2 / square
     c0, c1, c2 = c0 / square, c1 / square, c2 / square
     qx, qy, qz = a0 * px + b0 * py + c0 * pz, a1 * px + b1 * py + c1 * pz, a2 * px + b2 * py + c2 * pz
-    _store_rows(T_back, a0, b0, c0, -qx, a1, b1, c1, -qy, a2, b2, c2, -qz)
+    store_pose(T_back, a0, b0, c0, -qx, a1, b1, c1, -qy, a2, b2, c2, -qz)
 
 
 @triton.jit
@@ -139,17 +139,17 @@ def _times(T, a, b, c):
 
 
 @triton.jit
-def _store_rows(T, a, b, c, d, e, f, g, h, i, j, k, m):
-    """Store the first three rows of a pose."""
+def store_pose(T, a, b, c, x, d, e, f, y, g, h, i, z):
+    """Store the first three rows of a pose (4, 4), one after the other."""
     tl.store(T, a)
     tl.store(T + 1, b)
     tl.store(T + 2, c)
-    tl.store(T + 3, d)
-    tl.store(T + 4, e)
-    tl.store(T + 5, f)
-    tl.store(T + 6, g)
-    tl.store(T + 7, h)
-    tl.store(T + 8, i)
-    tl.store(T + 9, j)
-    tl.store(T + 10, k)
-    tl.store(T + 11, m)
+    tl.store(T + 3, x)
+    tl.store(T + 4, d)
+    tl.store(T + 5, e)
+    tl.store(T + 6, f)
+    tl.store(T + 7, y)
+    tl.store(T + 8, g)
+    tl.store(T + 9, h)
+    tl.store(T + 10, i)
+    tl.store(T + 11, z)

@@ -16,6 +16,7 @@ from wsdesc.alignment.consensus.compatibility import MAX_PARTNERS
 from wsdesc.alignment.consensus.constants import DECISIVE_SIZE, STARTS
 from wsdesc.alignment.hypotheses import MAX_REFITS, SAME_ANGLE, SAME_DISTANCE, WIDE_BAND
 from wsdesc.core.triton_eigen import nearest_rotation
+from wsdesc.core.triton_poses import store_pose
 
 _MATCHES = 128  # matches that a program sums at once
 
@@ -97,23 +98,6 @@ def _squared_residuals(px, py, pz, qx, qy, qz, a, b, c, d, e, f, g, h, i, x, y, 
     return u * u + v * v + w * w
 
 
-@triton.jit
-def _store_pose(T, a, b, c, d, e, f, g, h, i, x, y, z):
-    """Store a pose (4, 4), whose last row is there already."""
-    tl.store(T, a)
-    tl.store(T + 1, b)
-    tl.store(T + 2, c)
-    tl.store(T + 3, x)
-    tl.store(T + 4, d)
-    tl.store(T + 5, e)
-    tl.store(T + 6, f)
-    tl.store(T + 7, y)
-    tl.store(T + 8, g)
-    tl.store(T + 9, h)
-    tl.store(T + 10, i)
-    tl.store(T + 11, z)
-
-
 @triton.jit(do_not_specialize=["matches", "width", "limit"])
 def _fit_cliques(
     p, q, weights, edge, stretch, partners, valid, poses, votes, matches, width, limit,
@@ -179,7 +163,7 @@ def _fit_cliques(
     )
     x, y, z = nx - a * mx - b * my - c * mz, ny - d * mx - e * my - f * mz, nz - g * mx - h * my - i * mz
     T = poses + 16 * seed
-    _store_pose(T, a, b, c, d, e, f, g, h, i, x, y, z)
+    store_pose(T, a, b, c, x, d, e, f, y, g, h, i, z)
     tl.store(T + 15, 1.0)
     total_votes = tl.zeros((BLOCK,), tl.float64)
     for first in range(0, matches, BLOCK):
@@ -273,7 +257,7 @@ def _refit(
         sum_votes = tl.sum(total, 0)
         if sum_votes > best_votes:
             best_votes = sum_votes
-            _store_pose(T, a, b, c, d, e, f, g, h, i, x, y, z)
+            store_pose(T, a, b, c, x, d, e, f, y, g, h, i, z)
         n = tl.sum(count, 0)
         n = tl.where(n > 0, n, 1.0)
         mx, my, mz = tl.sum(ux, 0) / n, tl.sum(uy, 0) / n, tl.sum(uz, 0) / n

@@ -12,7 +12,7 @@ from wsdesc.alignment.information.matrix import SAME_SIDE
 from wsdesc.alignment.refine import gauss_newton
 from wsdesc.alignment.refine.equations import solve_steps
 from wsdesc.alignment.refine.gauss_newton import NORMAL_VARIANCE, SUMS, Backend
-from wsdesc.alignment.surface.cpu import CpuSurface
+from wsdesc.alignment.surface.cpu import CpuSurface, load_pair
 from wsdesc.alignment.verify.cpu import verify
 from wsdesc.core.geometry import Floats, inverse
 from wsdesc.core.kernels import kernel, run_each
@@ -50,15 +50,9 @@ def _add_pairs(
         j = partner[m]
         if j == len(other_points):  # no point is near
             continue
-        cosine = 0.0
-        for a in range(3):
-            p[a], n_p[a] = T[a, 3], 0.0
-            for b in range(3):
-                p[a] += T[a, b] * (points[m, b] if from_source else other_points[j, b])
-                n_p[a] += T[a, b] * (normals[m, b] if from_source else other_normals[j, b])
-            q[a] = other_points[j, a] if from_source else points[m, a]
-            n_q[a] = other_normals[j, a] if from_source else normals[m, a]
-            cosine += n_p[a] * n_q[a]
+        cosine = load_pair(
+            m, points, normals, j, other_points, other_normals, T, 1.0, from_source, p, q, n_p, n_q
+        )
         sign = -1.0 if cosine < 0 else 1.0
         cosine = min(abs(cosine), 1.0)
         if generalised:

@@ -8,7 +8,7 @@ import numpy as np
 
 from wsdesc.alignment.information.matrix import SAME_SIDE
 from wsdesc.alignment.scale.step import SUMS, Equations, equations_of
-from wsdesc.alignment.surface import CpuSurface
+from wsdesc.alignment.surface.cpu import CpuSurface, load_pair
 from wsdesc.core.geometry import Floats
 from wsdesc.core.kernels import kernel
 from wsdesc.core.similarity import factor_of
@@ -53,22 +53,16 @@ def _add_pairs(  # type: ignore[no-untyped-def]
     points, normals, partner, other_points, other_normals, S, scale, from_source, distance, sums
 ):
     """Add the pairs of a sample and its partners to the sums, see `step.SUMS`."""
-    p, gap, n_p, n_q = np.empty(3), np.empty(3), np.empty(3), np.empty(3)
+    p, q, n_p, n_q = np.empty(3), np.empty(3), np.empty(3), np.empty(3)
     place, response, at_source, at_target = np.empty(4), np.empty(8), np.empty(7), np.empty(7)
     place[0] = 1.0
     for m in range(len(points)):
         j = partner[m]
         if j == len(other_points):  # no point is near
             continue
-        cosine = 0.0
-        for a in range(3):
-            p[a], n_p[a] = S[a, 3], 0.0
-            for b in range(3):
-                p[a] += S[a, b] * (points[m, b] if from_source else other_points[j, b])
-                n_p[a] += S[a, b] / scale * (normals[m, b] if from_source else other_normals[j, b])
-            gap[a] = (other_points[j, a] if from_source else points[m, a]) - p[a]
-            n_q[a] = other_normals[j, a] if from_source else normals[m, a]
-            cosine += n_p[a] * n_q[a]
+        cosine = load_pair(
+            m, points, normals, j, other_points, other_normals, S, scale, from_source, p, q, n_p, n_q
+        )
         if not abs(cosine) > SAME_SIDE:
             continue
         sign, length = -1.0 if cosine < 0 else 1.0, math.sqrt(2 + 2 * min(abs(cosine), 1.0))
@@ -76,7 +70,7 @@ def _add_pairs(  # type: ignore[no-untyped-def]
         for a in range(3):
             at_source[a], at_target[a] = sign * n_p[a], n_q[a]
             response[a] = (at_source[a] + n_q[a]) / length
-            along += gap[a] * response[a]
+            along += (q[a] - p[a]) * response[a]
             place[1 + a] = p[a]
         for row in (response, at_source, at_target):
             row[6] = 0.0

@@ -20,7 +20,7 @@ from wsdesc.alignment.surface.nearest import NearestGrid
 from wsdesc.core.cells import nearest_neighbours
 from wsdesc.core.errors import InputError
 from wsdesc.core.geometry import Floats
-from wsdesc.core.kernels import kernel
+from wsdesc.core.kernels import inline, kernel
 from wsdesc.core.planes import local_planes
 
 _SPACING_SAMPLE = 256  # points whose neighbours are measured
@@ -155,12 +155,42 @@ def move_points(points: Floats, T: Floats) -> Floats:
     return np.asarray(np.einsum("ij,nj->ni", T[:3, :3], points) + T[:3, 3])
 
 
+@inline
+def load_pair(  # type: ignore[no-untyped-def]
+    m, points, normals, j, other_points, other_normals, S, scale, from_source, p, q, n_p, n_q
+):
+    """Load a point of one surface and its partner in the other, in the target's frame.
+
+    Args:
+        m: of the point, in points and normals (S, 3) of a sample.
+        j: of the partner, in points and normals (N, 3) of the other surface.
+        S: (4, 4) from the source to the target, with this scale.
+        scale: of S, 1 for a rigid pose.
+        from_source: the sample is one of the source.
+        p, q: (3,) receive the points of source and target.
+        n_p, n_q: (3,) receive their normals.
+
+    Returns:
+        The cosine between both normals.
+    """
+    cosine = 0.0
+    for a in range(3):
+        p[a], n_p[a] = S[a, 3], 0.0
+        for b in range(3):
+            p[a] += S[a, b] * (points[m, b] if from_source else other_points[j, b])
+            n_p[a] += S[a, b] / scale * (normals[m, b] if from_source else other_normals[j, b])
+        q[a] = other_points[j, a] if from_source else points[m, a]
+        n_q[a] = other_normals[j, a] if from_source else normals[m, a]
+        cosine += n_p[a] * n_q[a]
+    return cosine
+
+
 def _spacing(points: Floats, near: NDArray[np.intp]) -> float:
     """Measure the median distance between neighbours, at some of the points."""
     if len(points) < 2 or near.shape[1] < 2:
         return 1.0
-    some = slice(None, None, -(-len(points) // _SPACING_SAMPLE))
-    return float(np.median(np.linalg.norm(points[some] - points[near[some, 1]], axis=1)))
+    chosen = slice(None, None, -(-len(points) // _SPACING_SAMPLE))
+    return float(np.median(np.linalg.norm(points[chosen] - points[near[chosen, 1]], axis=1)))
 
 
 def _direction_weights(normals: Floats, reference: Floats) -> Floats:
