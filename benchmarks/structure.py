@@ -1,4 +1,4 @@
-"""Measure what the structure search adds to the candidates of matches, on synthetic sites.
+"""Measure the gain of the structure search over candidates of matches, on synthetic sites.
 
     python -m benchmarks.structure --sites 3 --kinds courtyard warehouse building
 
@@ -33,7 +33,7 @@ class Outcome(NamedTuple):
     """Result of one pair."""
 
     first: bool  # the most probable candidate is right
-    among: bool  # some candidate is right
+    among: bool  # a candidate is right
     success: bool
     seconds: float
 
@@ -62,10 +62,10 @@ def outcomes(kind: str, seed: int) -> Iterator[tuple[str, Outcome]]:
                 p, q = (replace(d, range_image=None) for d in (p, q))
             for proposed_by, structural in (("matches", _nothing), ("structure too", None)):
                 start = time.process_time()
-                found = find_candidates(p, q, (surfaces[a], surfaces[b]), structural=structural).ranked
+                ranked = find_candidates(p, q, (surfaces[a], surfaces[b]), structural=structural).ranked
                 seconds = time.process_time() - start
-                right = [_is_right(candidate.refined.T_target_source, T_true) for candidate in found]
-                success = bool(found) and found[0].confidence >= SUCCESS
+                right = [_is_right(candidate.refined.T_target_source, T_true) for candidate in ranked]
+                success = bool(ranked) and ranked[0].confidence >= SUCCESS
                 yield (
                     f"{viewpoints}, {proposed_by}",
                     Outcome(right[:1] == [True], any(right), success, seconds),
@@ -108,15 +108,15 @@ def main(arguments: argparse.Namespace) -> None:
         for seed in range(arguments.first, arguments.first + arguments.sites):
             for case, outcome in outcomes(kind, seed):
                 cases.setdefault(case, []).append(outcome)
-        for case, found in sorted(cases.items()):
-            first, among, success, seconds = np.array(found, dtype=float).T
+        for case, results in sorted(cases.items()):
+            first, among, success, seconds = np.array(results, dtype=float).T
             wrong = int((success * (1 - first)).sum())
             shares = [f"{100 * first.mean():.1f} %", f"{100 * among.mean():.1f} %"]
             rows.append(
                 [
                     kind,
                     case,
-                    str(len(found)),
+                    str(len(results)),
                     *shares,
                     str(int(success.sum())),
                     str(wrong),

@@ -116,7 +116,7 @@ def test_huge_scans_are_searched_on_wider_voxels():
 
 
 def test_all_rotations_at_once_score_as_single_ones():
-    """What a GPU computes, on the CPU."""
+    """The CPU compares all rotations at once, as a GPU does."""
     generator = torch.Generator().manual_seed(0)
 
     def voxels(*shape: int) -> Voxels:

@@ -56,14 +56,14 @@ def test_contacts_agree_with_a_tree():
     rng = np.random.default_rng(1)
     poses = np.stack([np.eye(4), pose(0.02, 0.01, 0.03), pose(0.3, 0.2, 0.1, yaw=0.6), pose(9.0, 0.0)])
     sample = rng.choice(len(points), 500, replace=False)
-    found = contacts(surfels, points[sample], normals[sample], poses, SIDE)
+    touched = contacts(surfels, points[sample], normals[sample], poses, SIDE)
     tree = cKDTree(surfels.points)
     near = np.stack([tree.query(transform(points[sample], T))[0] < SIDE for T in poses])
-    assert found.touching[0].mean() > 0.9
-    assert found.touching[1].mean() > 0.8
-    assert not found.touching[3].any()
+    assert touched.touching[0].mean() > 0.9
+    assert touched.touching[1].mean() > 0.8
+    assert not touched.touching[3].any()
     # The surfel nearest to the middle of a cell stands for all positions in it: shares agree, not each point.
-    similar = np.abs(found.touching.mean(axis=1) - near.mean(axis=1))
+    similar = np.abs(touched.touching.mean(axis=1) - near.mean(axis=1))
     assert similar.max() < 0.15
 
 

@@ -1,7 +1,7 @@
 """Neighbours of all points of a cloud, found in blocks of grid cells by compiled kernels.
 
 The cells are a sorted list of keys, so memory does not depend on the extent of the cloud. The neighbours of
-the points of a cell are searched in the block of 3 × 3 × 3 cells around it, of which nine columns are
+the points of a cell are searched in the block of 3 × 3 × 3 cells around it. Each of its nine columns is
 contiguous in memory. This takes half the time of a k-d tree.
 """
 

@@ -1,4 +1,4 @@
-"""Remember what was computed from tensors on a GPU, where asking again costs a launch or a wait."""
+"""Remember values computed from tensors on a GPU, where computing them again needs a launch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class TensorMemo(Generic[ValueT]):
         self._values = WeakIdKeyDictionary()
 
     def get(self, tensor: Tensor) -> ValueT | None:
-        """Return the value of a tensor; None if it is not known."""
+        """Return the value of a tensor; None if none is remembered."""
         if not tensor.is_cuda or tensor.is_inference():
             return None
         version, value = self._values.get(tensor, (None, None))

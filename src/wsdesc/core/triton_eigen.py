@@ -142,9 +142,9 @@ def diagonalise_tile(matrix, SIZE: tl.constexpr):
 def solve_tile(matrix, right, weak, SIZE: tl.constexpr):
     """Solve a symmetric system (8, 8) for the right side (8,), without directions of small eigenvalues.
 
-    Eigenvalues below `weak` times the largest count as 0, and so does what is not positive. Only the first
-    SIZE rows and columns are not 0. Most matrices are far from that
-    limit and are inverted by elimination, which takes a tenth of the time.
+    Eigenvalues below `weak` times the largest count as 0, and so do negative ones. Only the first SIZE rows
+    and columns are not 0. Most matrices are far from that limit. They are inverted by elimination, which
+    takes a tenth of the time.
     """
     own = tl.arange(0, 8)
     i, j = own[:, None], own[None, :]

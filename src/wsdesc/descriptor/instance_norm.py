@@ -21,7 +21,7 @@ def fits(x: Tensor) -> bool:
 
 
 def instance_norm_relu(x: Tensor, epsilon: float) -> Tensor:
-    """Normalize the channels of x (K, C, h, h, h), and set what is negative to 0.
+    """Normalize the channels of x (K, C, h, h, h), and set negative values to 0.
 
     Without a gradient this changes x, and returns it.
     """

@@ -141,7 +141,7 @@ def _insert(new: Any, keys: Any, items: Any) -> None:
 @kernel
 def _fill(points: Any, low: Any, cell: float, keys: Any, items: Any, gaps: Any) -> bool:
     """Enter points into the cells around them, the nearest one into each; False if the table is too small."""
-    used, most = 0, int(0.6 * len(keys))
+    used, capacity = 0, int(0.6 * len(keys))
     for k in range(len(points)):
         a = int((points[k, 0] - low[0]) / cell)
         b = int((points[k, 1] - low[1]) / cell)
@@ -156,7 +156,7 @@ def _fill(points: Any, low: Any, cell: float, keys: Any, items: Any, gaps: Any) 
                     key = (u << 42) | (v << 21) | w
                     slot = slot_of(key, keys)
                     if keys[slot] < 0:
-                        if used >= most:
+                        if used >= capacity:
                             return False
                         used += 1
                         keys[slot], items[slot], gaps[slot] = key, k, gap

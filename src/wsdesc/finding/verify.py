@@ -24,12 +24,12 @@ CONTACT = 2.0  # resolutions: object points this close to the scene with a simil
 _AROUND, _TOUCHING = 6.0, 2.5  # resolutions from the object: scene points near it, and touching it
 _LEVEL = 1.5  # resolutions from the plane of the object's surface: points that continue it
 _LIMITS = np.array([_AROUND, _TOUCHING, _LEVEL])
-_PARALLEL = np.cos(np.radians(20))  # angle between the normals of a surface and of what continues it
+_PARALLEL = np.cos(np.radians(20))  # angle between the normals of a surface and of its continuation
 # Weights in the rank of a pose, where contacts weigh 1: the free space of coarse and of improved poses, the
 # explained and the continued share, and the logarithm of the votes.
 _ROUGH_VIOLATION, _VIOLATION, _EXPLAINED, _CONTINUED, _VOTES = 1.2, 3.0, 2.1, 2.5, 0.27
-_MOST_CONTINUED = 0.6  # a larger share says no more
-_FEW_VOTES = 0.05  # relative to the best pose; fewer say no more
+_MOST_CONTINUED = 0.6  # a larger share has no more weight
+_FEW_VOTES = 0.05  # relative to the best pose; fewer have no less weight
 _DIRECTIONS = 4  # nearest directions that must all be farther for a point to be in free space
 _AT_ONCE = 4000  # poses whose neighbours are in memory
 _PRIOR = 10.0  # points at the surface that are added, so that few points are no evidence
@@ -48,12 +48,12 @@ def quick_features(
         (H,) weighted share of the object's points in contact with the scene, and (H,) share in space that the
         scanner saw through, 0 without a viewpoint.
     """
-    found = _contacts_of(thing, surfels, poses, sample)
+    at_scene = _contacts_of(thing, surfels, poses, sample)
     violating = np.zeros(len(poses))
     if view is not None:
         points = transform(thing.points[sample][None], poses)  # (H, S, 3)
-        violating = ((view.classify(points, _DIRECTIONS) == FREE) & ~found.touching).mean(axis=1)
-    return _weighted(thing, found, sample), violating
+        violating = ((view.classify(points, _DIRECTIONS) == FREE) & ~at_scene.touching).mean(axis=1)
+    return _weighted(thing, at_scene, sample), violating
 
 
 def contact_shares(thing: SearchObject, surfels: Surfels, poses: Floats, sample: NDArray[np.int64]) -> Floats:
@@ -61,10 +61,10 @@ def contact_shares(thing: SearchObject, surfels: Surfels, poses: Floats, sample:
     return _weighted(thing, _contacts_of(thing, surfels, poses, sample), sample)
 
 
-def _weighted(thing: SearchObject, found: Contacts, sample: NDArray[np.int64]) -> Floats:
+def _weighted(thing: SearchObject, at_scene: Contacts, sample: NDArray[np.int64]) -> Floats:
     """Return the share (H,) of points in contact; similar normals and rare points weigh more."""
     weights = thing.weights[sample]
-    return np.asarray((found.touching * found.cosine) @ (weights / weights.sum()), np.float64)
+    return np.asarray((at_scene.touching * at_scene.cosine) @ (weights / weights.sum()), np.float64)
 
 
 def _contacts_of(thing: SearchObject, surfels: Surfels, poses: Floats, sample: NDArray[np.int64]) -> Contacts:

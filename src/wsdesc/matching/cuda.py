@@ -60,8 +60,8 @@ def _find_first(
     best = tl.full((ROWS, OTHERS), 0x7FFFFFFF, tl.int32)
     for begin in range(0, (tl.program_id(0) + 1) * ROWS, OTHERS):
         other = begin + tl.arange(0, OTHERS)
-        known = tl.load(keys + other, other < count, 0)
-        equal = (known[None, :] == key[:, None]) & (other < count)[None, :]
+        others = tl.load(keys + other, other < count, 0)
+        equal = (others[None, :] == key[:, None]) & (other < count)[None, :]
         best = tl.minimum(best, tl.where(equal, other[None, :], 0x7FFFFFFF))
     index = tl.minimum(tl.min(best, 1), row)
     own = _load_rows(descriptors, row, exists, length, LENGTH)

@@ -51,7 +51,7 @@ class Backend(NamedTuple):
     `sum_equations` also takes whether to generalise. It sums over the pairs of each pose (H, 99): 49 products
     of (responses to twists about the origin along the mean normals, gap along it), 49 products of (1, point,
     gap), and the number of pairs. `solve_steps` solves these sums, as that in `equations` does. `run_stage`
-    does all steps of a stage where a backend is faster without coming back in between.
+    does all steps of a stage at once, where a backend has such a kernel.
     """
 
     sum_equations: Callable[[Any, Any, Floats, float, bool], Floats]

@@ -41,10 +41,10 @@ def fit_planes(grid: NeighbourGrid, points: Tensor, count: int) -> Tensor:
 
 
 def sample_keys(points: Tensor, variance: Tensor) -> Tensor:
-    """Hash the cells of points (N, 3) float64 as `base.sample_order`, to keys (N,) int64 that sort alike.
+    """Hash the cells of points (N, 3) float64: keys (N,) int64 in the order of `base.sample_order`.
 
     Args:
-        points: The points.
+        points: the points.
         variance: (3,) float64 of their coordinates.
     """
     keys = torch.empty(len(points), dtype=torch.int64, device=points.device)

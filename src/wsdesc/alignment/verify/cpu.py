@@ -38,10 +38,10 @@ def _sum_side(
     sampled: CpuSurface, searched: CpuSurface, T_searched_sampled: Floats, distance: float, coarse: bool
 ) -> SideSums:
     sample = sampled.coarse_sample if coarse else sampled.full_sample
-    found, partner = searched.nearest(sample.points, HOVER_DISTANCE * distance, T_searched_sampled)
+    gap, partner = searched.nearest(sample.points, HOVER_DISTANCE * distance, T_searched_sampled)
     sums = np.zeros(len(SideSums._fields))
     surface = (searched.points, searched.normals, searched.curvature)
-    _add_points(*sample, T_searched_sampled, found, partner, *surface, distance, sums)
+    _add_points(*sample, T_searched_sampled, gap, partner, *surface, distance, sums)
     return SideSums(*sums.tolist())
 
 
@@ -50,15 +50,15 @@ def _sum_side(
     "int64[::1], float64[:, ::1], float64[:, ::1], float64[::1], float64, float64[::1]",
 )
 def _add_points(
-    points, normals, curvatures, weights, T, found, partner,
+    points, normals, curvatures, weights, T, gap, partner,
     other_points, other_normals, other_curvatures, distance, sums,
 ):  # fmt: skip
     """Add the points of a sample to `sums`, in the order of `SideSums`."""
     for m in range(len(points)):
         sums[0] += 1
-        if not found[m] < np.inf:
+        if not gap[m] < np.inf:
             continue
-        j, overlapping = partner[m], found[m] <= distance
+        j, overlapping = partner[m], gap[m] <= distance
         normal, other = normals[m], other_normals[j]  # the sample is not yet moved
         has_other = other[0] != 0 or other[1] != 0 or other[2] != 0
         plane, cosine = 0.0, 0.0
@@ -69,11 +69,11 @@ def _add_points(
                 turned += T[a, b] * normal[b]
             plane += (moved - other_points[j, a]) * other[a]
             cosine += turned * other[a]
-        plane = abs(plane) if has_other else found[m]
+        plane = abs(plane) if has_other else gap[m]
         cosine = min(abs(cosine), 1.0)
         low, high = min(curvatures[m], other_curvatures[j]), max(curvatures[m], other_curvatures[j])
         if not overlapping:
-            if plane > FACING * found[m]:  # hovering
+            if plane > FACING * gap[m]:  # hovering
                 sums[8] += 1
                 sums[12] += curvatures[m] >= FLAT
             continue
@@ -83,7 +83,7 @@ def _add_points(
             sums[11] += low
             sums[12] += high
         sums[13] += plane * plane
-        sums[14] += found[m] * found[m]
+        sums[14] += gap[m] * gap[m]
         if not (has_other and (normal[0] != 0 or normal[1] != 0 or normal[2] != 0)):
             continue
         sums[3] += cosine > ALIGNED

@@ -56,8 +56,8 @@ class NeighbourGrid:
     def of(cls, points: Tensor) -> NeighbourGrid:
         """Build the grid of `points` (N, 3), float32 or float64, N ≥ 1, all finite; any unit, any device."""
         check_shape(points, "points")
-        if known := _grids.get(points):
-            return known
+        if grid := _grids.get(points):
+            return grid
         check_points(points)
         if points.dtype not in (torch.float32, torch.float64):
             raise InputError(f"points must be float32 or float64, not {points.dtype}: convert them first")
@@ -97,7 +97,7 @@ class NeighbourGrid:
         Args:
             queries: (M, 3) centres of the balls.
             radii: (M,) of the balls.
-            room: the first result may have room for more numbers, so that nobody waits for their count.
+            room: the first result may have room for more numbers: their exact count takes a wait for the GPU.
 
         Returns:
             The leaf numbers (P,) int32, one query after the other, and where each query's numbers begin,
@@ -182,7 +182,7 @@ def check_points(points: Tensor, name: str = "points") -> Tensor:
 
 
 def mark_finite(points: Tensor) -> Tensor:
-    """Tell `check_points` that points are finite, such as a part of others; return them."""
+    """Let `check_points` accept points that are known to be finite, such as a part of others; return them."""
     _finite.set(points, True)
     return points
 

@@ -61,8 +61,8 @@ def leaves_near(
     balls = (centres, radii, len(radii), queries, query_radii)
     _list[(len(queries),)](*balls, starts, starts, FILL=False, BLOCK=_BLOCK, num_warps=4)
     starts = starts.cumsum(0)
-    most = len(queries) * len(radii)
-    count = most if room and most <= _MAX_LEAVES else int(starts[-1])  # this waits for the GPU
+    largest = len(queries) * len(radii)
+    count = largest if room and largest <= _MAX_LEAVES else int(starts[-1])  # this waits for the GPU
     leaves = torch.empty(count, dtype=torch.int32, device=queries.device)
     _list[(len(queries),)](*balls, starts, leaves, FILL=True, BLOCK=_BLOCK, num_warps=4)
     return leaves, starts

@@ -1,8 +1,8 @@
 """Voxelization on the CPU (numba).
 
 Lengths are measured in cells of the grid. A keypoint's kernel transforms the nearby points into the grid's
-frame. Each point acts on a window of w × w × w voxels, of which it lists those within its acting radius. One
-loop over these pairs evaluates −log(1 − p) as a polynomial, which the compiler can vectorize. A voxel sums
+frame. Each point lists the voxels within its acting radius, in a window of w × w × w voxels. One loop over
+these pairs evaluates −log(1 − p) as a polynomial, which the compiler can vectorize. A voxel sums
 these exponents as integers in steps of 2⁻²⁴. An integer sum does not depend on the order of the points, so
 points elsewhere in the scan change no bit. The backward pass visits the same pairs again, with exact
 functions.
