@@ -11,6 +11,7 @@ import pytest
 from scipy.spatial.transform import Rotation
 
 from wsdesc import read_cloud, write_points
+from wsdesc.cloud import tile_parts
 from wsdesc.cloud import tiles as module
 from wsdesc.cloud.crs import read_crs_option
 from wsdesc.cloud.merge import VoxelMerge
@@ -118,7 +119,7 @@ def test_a_full_disk_is_a_clear_error_and_the_run_continues(scans, tmp_path, mon
     monkeypatch.setattr(
         module, "write_cloud", lambda path, cloud: written.append(path.name) or real(path, cloud)
     )
-    monkeypatch.setattr(module, "read_cloud_chunks", None)  # the scans are not read again
+    monkeypatch.setattr(tile_parts, "read_cloud_chunks", None)  # the scans are not read again
     result = merge_into_tiles(scans, tmp_path / "tiles", voxel=VOXEL, tile=8.0, extension=".ply")
     assert not set(first) & set(written)
     assert [file.name for file in result.files] == [file.name for file in expected.files]
@@ -133,7 +134,7 @@ def test_a_full_disk_while_scans_are_sorted_keeps_the_old_tiles(scans, tmp_path,
     def full(records, voxel, side):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(module, "_group", full)
+    monkeypatch.setattr(tile_parts, "_group", full)
     with pytest.raises(FileFormatError, match="the disk is full"):
         merge_into_tiles(scans, folder, voxel=VOXEL, tile=8.0, extension=".ply")
     assert {file: file.read_bytes() for file in old.files} == before

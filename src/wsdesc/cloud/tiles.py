@@ -22,24 +22,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from wsdesc.cloud.chunks import read_cloud_chunks
 from wsdesc.cloud.cloud import Cloud
 from wsdesc.cloud.formats import WRITABLE
-from wsdesc.cloud.formats.attributes import narrow_colors
 from wsdesc.cloud.merge import VoxelMerge, is_averaged
 from wsdesc.cloud.storage import Record
+from wsdesc.cloud.tile_parts import Part, Spans, read_spans, sort_by_tile
 from wsdesc.cloud.write import write_cloud
 from wsdesc.core.atomic import append_line, atomic_write
 from wsdesc.core.errors import FileFormatError, InputError
 from wsdesc.core.folders import locked, make_folder
-from wsdesc.core.geometry import Floats, check_length, check_rigid
-from wsdesc.core.journal import content_of
+from wsdesc.core.geometry import Floats, check_length
 from wsdesc.core.progress import ProgressHook, no_progress
 
 INDEX = "tiles.json"
-_VERSION = 1  # of the files below `parts`
 _MAX_VOXELS = 8_000_000  # of a tile; larger ones are divided into four
-_MAX_POINTS = 1_000_000  # read at a time
 _LEAST_VOXELS = 16  # side of a tile that is not divided any more
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -59,14 +55,6 @@ class TileSet(NamedTuple):
     files: list[Path]
     points: int  # after merging
     merged: int  # before
-
-
-class _Part(NamedTuple):
-    """A scan's points, sorted by tile."""
-
-    file: Path
-    kind: np.dtype[Any]  # of a record: x, y, z and the attributes
-    ranges: dict[tuple[int, int], list[tuple[int, int]]]  # first record and count, by tile
 
 
 def merge_into_tiles(
@@ -107,7 +95,7 @@ def merge_into_tiles(
         parts = []
         with progress("sort by tile", len(scans)) as advance:
             for scan in scans:
-                parts.append(_sort_by_tile(scan, folder / "parts", voxel, side))
+                parts.append(sort_by_tile(*scan, folder / "parts", voxel, side))
                 advance(1)
         tiles = _merge_parts(parts, folder, voxel, side, extension, crs, progress)
         _finish(folder, tiles, voxel, side)
@@ -115,86 +103,8 @@ def merge_into_tiles(
     return TileSet([folder / tile["file"] for tile in tiles], points, sum(tile["merged"] for tile in tiles))
 
 
-def _sort_by_tile(scan: PlacedScan, folder: Path, voxel: float, side: int) -> _Part:
-    """Write the moved points of a scan, sorted by tile, unless that was done before."""
-    T = check_rigid(scan.T_world_scan, str(scan.path))
-    name = hashlib.sha256(
-        f"{_VERSION} {content_of(scan.path)} {scan.path.name} {T.tolist()} {voxel} {side}".encode()
-    ).hexdigest()[:32]
-    part = _read_part(folder / f"{name}.json")
-    if part is not None:
-        return part
-    ranges: dict[tuple[int, int], list[tuple[int, int]]] = {}
-    written, kind = 0, None
-    with atomic_write(folder / f"{name}.bin") as temporary, temporary.open("wb") as file:
-        for cloud in read_cloud_chunks(scan.path):
-            for start in range(0, len(cloud), _MAX_POINTS):
-                records = _records(_slice(cloud, slice(start, start + _MAX_POINTS)).transformed(T), kind)
-                kind = records.dtype
-                for tile, first, count in _group(records, voxel, side):
-                    ranges.setdefault(tile, []).append((written + first, count))
-                file.write(records.data)
-                written += len(records)
-    assert kind is not None
-    index = {
-        "kind": [[field, str(kind[field])] for field in kind.names or ()],
-        "ranges": [[*tile, spans] for tile, spans in ranges.items()],
-        "records": written,
-    }
-    with atomic_write(folder / f"{name}.json") as temporary:
-        temporary.write_text(json.dumps(index), encoding="utf-8")
-    return _Part(folder / f"{name}.bin", kind, ranges)
-
-
-def _read_part(path: Path) -> _Part | None:
-    """Read the index of a part that an earlier run finished."""
-    try:
-        index = json.loads(path.read_text(encoding="utf-8"))
-        kind = np.dtype([tuple(field) for field in index["kind"]])
-        file = path.with_suffix(".bin")
-        if file.stat().st_size != kind.itemsize * index["records"]:
-            return None
-        ranges = {(x, y): [(first, count) for first, count in spans] for x, y, spans in index["ranges"]}
-        return _Part(file, kind, ranges)
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-
-
-def _slice(cloud: Cloud, part: slice) -> Cloud:
-    if part.start == 0 and part.stop >= len(cloud):
-        return cloud
-    attributes = {name: values[part] for name, values in cloud.attributes.items()}
-    return replace(cloud, points=cloud.points[part], attributes=attributes)
-
-
-def _records(cloud: Cloud, kind: np.dtype[Any] | None) -> np.ndarray:
-    """Return points and columns of attributes as records (N,), of a given kind if there is one."""
-    attributes = narrow_colors(cloud.attributes)
-    columns = {name: v for name, v in attributes.items() if v.ndim == 1 and v.dtype.kind in "iuf"}
-    if kind is None:
-        fields = [(name, values.dtype.newbyteorder("=")) for name, values in columns.items()]
-        kind = np.dtype([(axis, np.float64) for axis in "xyz"] + [f for f in fields if f[0] not in "xyz"])
-    records = np.empty(len(cloud), kind)
-    for axis in range(3):
-        records["xyz"[axis]] = cloud.points[:, axis]
-    for name in (kind.names or ())[3:]:
-        records[name] = columns[name]
-    return records
-
-
-def _group(records: np.ndarray, voxel: float, side: int) -> Iterator[tuple[tuple[int, int], int, int]]:
-    """Sort records by tile, in place; yield each tile with its first record and their number."""
-    column, row = (np.floor(np.floor(records[axis] / voxel) / side).astype(np.int64) for axis in "xy")
-    order = np.lexsort((row, column))
-    records[:] = records[order]
-    column, row = column[order], row[order]
-    starts = np.flatnonzero(np.r_[True, (np.diff(column) != 0) | (np.diff(row) != 0)])
-    for first, last in itertools.pairwise([*starts.tolist(), len(records)]):
-        yield (int(column[first]), int(row[first])), first, last - first
-
-
 def _merge_parts(
-    parts: Sequence[_Part],
+    parts: Sequence[Part],
     folder: Path,
     voxel: float,
     side: int,
@@ -202,7 +112,7 @@ def _merge_parts(
     crs: tuple[Record, ...],
     progress: ProgressHook,
 ) -> list[dict[str, Any]]:
-    """Merge and write all tiles; return what tiles.json says about each."""
+    """Merge and write all tiles; return the entry of each in tiles.json."""
     key = json.dumps([[part.file.name for part in parts], voxel, side, extension, [list(map(str, crs))]])
     journal = folder / "parts" / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.done"
     done = _read_done(journal, folder)
@@ -246,7 +156,7 @@ def _read_done(journal: Path, folder: Path) -> dict[tuple[int, int], list[dict[s
     return done
 
 
-def _common_kinds(parts: Sequence[_Part]) -> dict[str, np.dtype[Any]]:
+def _common_kinds(parts: Sequence[Part]) -> dict[str, np.dtype[Any]]:
     """Return the attributes that all scans have, with types that hold all of their values."""
     kinds: dict[str, np.dtype[Any]] = {}
     for name in (parts[0].kind.names or ())[3:]:
@@ -258,14 +168,14 @@ def _common_kinds(parts: Sequence[_Part]) -> dict[str, np.dtype[Any]]:
 
 def _merge_tile(
     tile: Tile,
-    spans: Sequence[tuple[_Part, list[tuple[int, int]]]],
+    spans: Sequence[tuple[Part, Spans]],
     kinds: Mapping[str, np.dtype[Any]],
     voxel: float,
 ) -> Iterator[tuple[Tile, VoxelMerge]]:
     """Yield the merged points of a tile; of one with too many voxels, those of its four quarters."""
     column, row, side = tile
     merged = VoxelMerge(voxel)
-    for records in _read_spans(spans):
+    for records in read_spans(spans):
         x, y = (np.floor(np.floor(records[axis] / voxel) / side) for axis in "xy")
         inside = (x == column) & (y == row)
         if not inside.any():
@@ -281,14 +191,6 @@ def _merge_tile(
             return
     if len(merged.cells):
         yield tile, merged
-
-
-def _read_spans(spans: Sequence[tuple[_Part, list[tuple[int, int]]]]) -> Iterator[np.ndarray]:
-    for part, ranges in spans:
-        with part.file.open("rb") as file:
-            for first, count in ranges:
-                file.seek(first * part.kind.itemsize)
-                yield np.frombuffer(file.read(count * part.kind.itemsize), part.kind)
 
 
 def _finish(folder: Path, tiles: Sequence[dict[str, Any]], voxel: float, side: int) -> None:
