@@ -18,7 +18,8 @@ from wsdesc.core.errors import FileFormatError
 from wsdesc.learning.checkpoint import load_checkpoint
 from wsdesc.learning.options import TrainOptions
 from wsdesc.learning.prefetch import Prefetcher
-from wsdesc.learning.run import read_log, run_training
+from wsdesc.learning.run import run_training
+from wsdesc.learning.run_folder import read_log
 from wsdesc.learning.trainer import Trainer
 
 

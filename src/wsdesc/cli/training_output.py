@@ -148,7 +148,7 @@ def resume_command(arguments: Sequence[str], out: Path, device: str, tensorboard
 @contextmanager
 def resume_hint(out: Path, command: str) -> Iterator[None]:
     """Print the command that continues a training when the user interrupts it."""
-    from wsdesc.learning.run import CHECKPOINT_FILE
+    from wsdesc.learning.run_folder import CHECKPOINT_FILE
 
     try:
         yield

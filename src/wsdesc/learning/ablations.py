@@ -20,14 +20,8 @@ from wsdesc.evaluation.results import BenchmarkResults
 from wsdesc.evaluation.threedmatch import run_threedmatch
 from wsdesc.learning.data import TrainingData, load_training_data
 from wsdesc.learning.options import ABLATION_STEPS, TrainOptions
-from wsdesc.learning.run import (
-    OPTIONS_FILE,
-    WEIGHTS_FILE,
-    StepHook,
-    TrainingRun,
-    TrainingSource,
-    run_training,
-)
+from wsdesc.learning.run import StepHook, TrainingRun, TrainingSource, run_training
+from wsdesc.learning.run_folder import OPTIONS_FILE, WEIGHTS_FILE
 from wsdesc.learning.training import Scans, change, scan_list
 
 FULL, ORACLE, SMOOTHNET = "full", "oracle", "3DSmoothNet"

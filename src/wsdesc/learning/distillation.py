@@ -18,7 +18,8 @@ from wsdesc.descriptor.options import NetworkLayers
 from wsdesc.learning import distributed
 from wsdesc.learning.data import load_clouds
 from wsdesc.learning.options import STUDENT_CUTOFF, STUDENT_WIDTH, DistillOptions, TrainOptions
-from wsdesc.learning.run import OPTIONS_FILE, StepHook, TrainingRun, run_training
+from wsdesc.learning.run import StepHook, TrainingRun, run_training
+from wsdesc.learning.run_folder import OPTIONS_FILE
 from wsdesc.learning.sources import PairSource
 from wsdesc.learning.student_pairs import student_source
 from wsdesc.learning.trainer import PreparedPair, Trainer

@@ -1,18 +1,7 @@
-"""Run a training in a folder: steps, log, checkpoints and the final weights.
-
-Files of a run's folder:
-
-- `options.yaml`: options of the training, read again by a resumed run,
-- `pairs.json`: overlapping pairs of the scans,
-- `log.jsonl`: losses, support and held-out figures, one JSON object per line,
-- `checkpoint.safetensors`: weights, optimizers and step,
-- `model.safetensors`: the trained weights; `--model RUN_FOLDER` uses this file,
-- `tensorboard/`: curves, if requested.
-"""
+"""Run a training in a folder: steps, log, checkpoints and the final weights."""
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Callable
@@ -23,25 +12,14 @@ from typing import Any, Protocol, cast
 import torch
 from torch import Tensor
 
-from wsdesc.core.atomic import atomic_write
-from wsdesc.core.errors import FileFormatError, InputError
-from wsdesc.core.folders import make_folder
-from wsdesc.descriptor.model import WSDesc
-from wsdesc.descriptor.pretrained import RUN_WEIGHTS
 from wsdesc.learning import distributed
-from wsdesc.learning.checkpoint import load_checkpoint, save_checkpoint
 from wsdesc.learning.options import TrainOptions
 from wsdesc.learning.prefetch import Prefetcher
+from wsdesc.learning.run_folder import RunFolder
 from wsdesc.learning.sources import PairSource
-from wsdesc.learning.tensorboard import FOLDER, TensorBoardLog
 from wsdesc.learning.trainer import StepResult, Trainer
 from wsdesc.learning.validation import TeacherAgreement, Validation, comparison_table
 
-OPTIONS_FILE = "options.yaml"
-PAIRS_FILE = "pairs.json"
-LOG_FILE = "log.jsonl"
-CHECKPOINT_FILE = "checkpoint.safetensors"
-WEIGHTS_FILE = RUN_WEIGHTS
 _LOG_EVERY = 50  # steps
 
 
@@ -145,7 +123,7 @@ def run_training(
     """
     with distributed.process_group() as (rank, processes):
         trainer = (make_trainer or _trainer_class(options))(options, device)
-        folder = _RunFolder(out, writes=rank == 0)
+        folder = RunFolder(out, writes=rank == 0)
         first = folder.open(trainer, resume, tensorboard)
         prefetcher = Prefetcher(cast(PairSource, source), trainer, rank, processes)
         try:
@@ -166,24 +144,10 @@ def _trainer_class(options: TrainOptions) -> MakeTrainer:
     return MatchTrainer
 
 
-def _load_start(trainer: Trainer) -> None:
-    """Load the weights that `options.start` names."""
-    name, options = trainer.options.start, trainer.options.descriptor
-    if name is None:
-        return
-    start = WSDesc.from_pretrained(name)
-    learned = {"support_start", "support_range"}
-    current, saved = options.model_dump(exclude=learned), start.options.model_dump(exclude=learned)
-    differ = [key for key in current if current[key] != saved[key]]
-    if differ:
-        raise InputError(f"{name}: descriptor options differ from those of the training: {', '.join(differ)}")
-    trainer.load_start(start)
-
-
 def _run_steps(
     trainer: Trainer,
     prefetcher: Prefetcher,
-    folder: _RunFolder,
+    folder: RunFolder,
     first: int,
     stop_after: float,
     validate: ValidationHook | None,
@@ -238,80 +202,3 @@ def _log_row(recent: list[StepResult], progress: TrainingProgress) -> dict[str, 
         "pairs_per_second": round(progress.pairs_per_second, 3),
         "waiting": round(progress.waiting, 4),
     }
-
-
-def read_log(path: Path) -> list[dict[str, Any]]:
-    """Read the rows of a run's log, without a last line that was cut off.
-
-    Raises:
-        FileFormatError: if the file is no log.
-    """
-    try:
-        lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
-        return [json.loads(line) for line in lines if line.endswith(b"\n")]
-    except (OSError, ValueError) as error:
-        raise FileFormatError(f"{path}: not a training log ({error})") from error
-
-
-class _RunFolder:
-    """The files of a run; only the first process writes them."""
-
-    def __init__(self, path: Path, writes: bool) -> None:
-        self.path, self.writes = path, writes
-        self.skipped = 0  # steps
-        self.tensorboard: TensorBoardLog | None = None
-
-    def open(self, trainer: Trainer, resume: bool, tensorboard: bool) -> int:
-        """Create the folder or load its checkpoint; return the number of finished steps."""
-        checkpoint = self.path / CHECKPOINT_FILE
-        make_folder(self.path)
-        if checkpoint.exists() and not resume:
-            raise InputError(
-                f"{self.path}: contains a training; continue it with --resume (resume=True) "
-                "or choose another folder"
-            )
-        step = 0
-        if resume and checkpoint.exists():
-            step = load_checkpoint(checkpoint, trainer)
-        else:
-            _load_start(trainer)
-        if self.writes:
-            trainer.options.save(self.path / OPTIONS_FILE)
-            rows = self._truncate_log(step)
-            if tensorboard:
-                self.tensorboard = TensorBoardLog(self.path / FOLDER, rows)
-        return step
-
-    def close(self) -> None:
-        if self.tensorboard is not None:
-            self.tensorboard.close()
-
-    def _truncate_log(self, step: int) -> list[dict[str, Any]]:
-        """Remove rows after the checkpoint, restore the count of skipped steps, return the remaining rows."""
-        path = self.path / LOG_FILE
-        rows = [row for row in read_log(path) if row["step"] <= step]
-        self.skipped = next((row["skipped"] for row in reversed(rows) if "skipped" in row), 0)
-        with atomic_write(path) as temporary:
-            temporary.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-        return rows
-
-    def log(self, row: dict[str, Any]) -> None:
-        path = self.path / LOG_FILE
-        try:
-            if self.writes:
-                with path.open("a", encoding="utf-8") as file:
-                    file.write(json.dumps(row) + "\n")
-        except OSError as error:
-            raise FileFormatError(f"{path}: cannot be written: {error.strerror or error}") from error
-        if self.tensorboard is not None:
-            self.tensorboard.add(row)
-
-    def save_checkpoint(self, trainer: Trainer, step: int) -> None:
-        if self.writes:
-            save_checkpoint(self.path / CHECKPOINT_FILE, trainer, step)
-
-    def save_weights(self, trainer: Trainer) -> Path:
-        path = self.path / WEIGHTS_FILE
-        if self.writes:
-            trainer.model.save(path)
-        return path

@@ -19,14 +19,8 @@ from wsdesc.learning import distributed
 from wsdesc.learning.data import TrainingData, load_training_data
 from wsdesc.learning.losses import RigidityLoss
 from wsdesc.learning.options import MatchLoss, PairMode, TrainOptions, preset_options
-from wsdesc.learning.run import (
-    OPTIONS_FILE,
-    PAIRS_FILE,
-    StepHook,
-    TrainingRun,
-    TrainingSource,
-    run_training,
-)
+from wsdesc.learning.run import StepHook, TrainingRun, TrainingSource, run_training
+from wsdesc.learning.run_folder import OPTIONS_FILE, PAIRS_FILE
 from wsdesc.learning.trainer import Trainer
 from wsdesc.learning.validation import Validation, ValidationPair, validate
 
