@@ -6,6 +6,7 @@ They see neither rooms nor other sizes in training; use them for comparisons on 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import ClassVar
 
@@ -23,19 +24,19 @@ _MAX_POINTS = 2048  # memory of attention and matching grows with the square
 _FLAT = 1e-4  # of a cloud's largest extent: collinear points leave a rotation undetermined
 
 
-class PoseNetwork(nn.Module):
+class PoseNetwork(nn.Module, ABC):
     """A network with its training loss. Batches hold clouds of equal size."""
 
+    @abstractmethod
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         """Estimate T_target_source (B, 4, 4) of source (B, N, 3) and target (B, M, 3)."""
-        raise NotImplementedError
 
+    @abstractmethod
     def loss(self, source: Tensor, target: Tensor, T_target_source: Tensor) -> Tensor:
         """Compute the training loss of a batch; networks without labels ignore the true poses (B, 4, 4)."""
-        raise NotImplementedError
 
 
-class NetworkPeer:
+class NetworkPeer(ABC):
     """A pose peer that runs a trained network on the device of its input."""
 
     SOURCE: ClassVar[str]  # where the weights come from
@@ -45,9 +46,9 @@ class NetworkPeer:
         self.network = load_network(self.build(), weights, self.FILES[0], self.SOURCE)
 
     @staticmethod
+    @abstractmethod
     def build() -> PoseNetwork:
         """Create the network with random weights."""
-        raise NotImplementedError
 
     @torch.inference_mode()
     def __call__(self, source: Tensor, target: Tensor, unit: float = 1.0, *, seed: int = 0) -> Tensor | None:
