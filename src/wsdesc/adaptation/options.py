@@ -52,7 +52,10 @@ class AdaptOptions(Options):
         0.05, ge=0, lt=1, description="Smallest overlap of a pair that gives matches, at the found poses."
     )
     synthetic: float = Field(
-        0.35, ge=0, lt=1, description="Share of steps on synthetic scenes, so that nothing is forgotten."
+        0.35,
+        ge=0,
+        lt=1,
+        description="Share of steps on synthetic scenes, which keep the quality on other scans.",
     )
     rigidity: float = Field(
         0.1, ge=0, lt=1, description="Share of steps with the weakly supervised loss on the scans."

@@ -76,7 +76,7 @@ def adapt(
         keypoints: Keypoints per scan and step; None: 512 on a GPU, 192 on the CPU.
         learning_rate: Learning rate of the network.
         min_overlap: Smallest overlap of a pair that gives matches.
-        synthetic: Share of steps on synthetic scenes, so that nothing is forgotten.
+        synthetic: Share of steps on synthetic scenes, which keep the quality on other scans.
         rigidity: Share of steps with the weakly supervised loss on the scans.
         keep_out: Share of placed scans that the check uses and the teaching leaves out.
         resolution: Working resolution, in the scans' unit. None derives it from all scans.

@@ -1,4 +1,4 @@
-"""Synthetic scenes that are replayed during an adaptation, so that nothing is forgotten.
+"""Synthetic scenes that are replayed during an adaptation, to keep the quality on other scans.
 
 Half of the scenes are rooms, the others are sites of all kinds, seen by all sensors. Separate processes make
 them while the scans are reconstructed. Each scene is a file, so that a resumed adaptation finds it again.

@@ -32,7 +32,7 @@ def ablate(
     only: Annotated[
         list[str] | None,
         typer.Option(
-            help='Row to train, for example "w/o LRF" or 3DSmoothNet; repeatable (default: all but this).'
+            help='Row to train, for example "w/o LRF" or 3DSmoothNet; repeatable (default: all of the paper).'
         ),
     ] = None,
     config: Annotated[Path | None, typer.Option(help="YAML file of options that all rows share.")] = None,

@@ -40,7 +40,7 @@ def describe(
             from wsdesc.cloud.convert import as_cloud
 
             cloud = as_cloud(scan)
-        from wsdesc.descriptor.description import describe as run
+        from wsdesc.descriptor.describe import describe as run
 
         description = run(cloud, progress=progress, **options)
         description.save(out)

@@ -71,7 +71,7 @@ def register(
         bool, typer.Option("--all", help="Other plausible poses too, with their matrices and probabilities.")
     ] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Pose and aligned source are written also without success.")
+        bool, typer.Option("--force", help="Write pose and aligned source even without success.")
     ] = False,
     model: Model = _DEFAULTS.model,
     resolution: Resolution = _DEFAULTS.resolution,
@@ -85,7 +85,7 @@ def register(
         typer.Option(
             metavar="X,Y,Z",
             help="Position of the scanner of both scans, in their coordinates; given twice: of source, then "
-            "target (default: from the file, or the origin if it looks like it). none: no free space.",
+            "target (default: from the file, or detected at the origin). none: no free space.",
         ),
     ] = None,
     initial: Initial = None,

@@ -78,8 +78,8 @@ class DescribeOptions(Options):
     )
     viewpoint: Position = Field(
         None,
-        description="Position of the scanner, in the scan's coordinates (default: from the file, or the "
-        "origin if it looks like it). none: no free space.",
+        description="Position of the scanner, in the scan's coordinates (default: from the file, or "
+        "detected at the origin). none: no free space.",
     )
     device: str = Field("auto", description="Device: cpu, cuda, or auto (CUDA where available).")
     seed: int = Field(0, ge=0, description="Seed of the random choices: same seed and device, same bits.")

@@ -25,8 +25,10 @@ class FindOptions(Options):
     )
     viewpoint: Position = Field(
         None,
-        description="Position of the scene's scanner, in its coordinates (default: from the file, or the "
-        "origin if it looks like it). none: no free space.",
+        description="Position of the scene's scanner, in its coordinates (default: from the file, or "
+        "detected at the origin). none: no free space.",
     )
-    hypotheses: int = Field(2500, ge=1, description="Poses that are verified.")
+    hypotheses: int = Field(
+        2500, ge=1, description="Poses that are verified on more points: the best of all that are proposed."
+    )
     refined: int = Field(24, ge=1, description="Poses that are refined, those that fit the scene best.")

@@ -22,8 +22,8 @@ class MapOptions(Options):
     points_per_keypoint: float = Field(
         25.0,
         ge=1,
-        description="Points, at the working resolution, for each keypoint. Fewer give a larger map "
-        "that finds more scans.",
+        description="Points, at the working resolution, for each keypoint. Fewer give a larger map, "
+        "in which more scans are located.",
     )
     device: str = Field("auto", description="Device: cpu, cuda, or auto.")
     seed: int = Field(0, ge=0, description="Seed of all random choices.")
@@ -39,8 +39,8 @@ class LocateOptions(Options):
     )
     viewpoint: Position = Field(
         None,
-        description="Position of the scanner, in the scan's coordinates (default: from the file, or the "
-        "origin if it looks like it). none: no free space.",
+        description="Position of the scanner, in the scan's coordinates (default: from the file, or "
+        "detected at the origin). none: no free space.",
     )
     neighbours: int = Field(
         10, ge=1, le=100, description="Most similar map descriptors that each keypoint votes for."

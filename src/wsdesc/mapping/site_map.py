@@ -83,8 +83,8 @@ class Map:
             model: Weights by name or path.
             resolution: Working resolution, in the unit of the scans. None derives it. Scans of this map are
                 located at this resolution.
-            points_per_keypoint: Points, at the working resolution, for each keypoint. Fewer give a larger map
-                that finds more scans.
+            points_per_keypoint: Points, at the working resolution, for each keypoint. Fewer give a larger
+                map, in which more scans are located.
             device: Device of the computation: "cpu", "cuda", or "auto" (CUDA where available).
             seed: Seed of every random choice.
             progress: Hook that is entered around each step, for progress bars.
@@ -250,9 +250,9 @@ class Map:
     def keypoints_near(self, centre: Floats, radius: float) -> MapKeypoints:
         """Return the keypoints in a ball, in metres of the model from the map's origin."""
         rows = self._rows(self._arrays["keypoint_starts"], centre - radius, centre + radius)
-        found = self._keypoints(rows)
-        inside = np.square(found.positions - centre).sum(axis=1) < radius**2
-        return MapKeypoints(*(column[inside] for column in found))
+        keypoints = self._keypoints(rows)
+        inside = np.square(keypoints.positions - centre).sum(axis=1) < radius**2
+        return MapKeypoints(*(column[inside] for column in keypoints))
 
     def points_within(self, low: Floats, high: Floats) -> Floats:
         """Return the points (N, 3) in a box, in metres of the model from the map's origin."""

@@ -51,8 +51,8 @@ class RegisterOptions(PriorOptions):
     )
     source_viewpoint: Position = Field(
         None,
-        description="Position of the source's scanner, in its coordinates (default: from the file, or the "
-        "origin if it looks like it). none: no free space.",
+        description="Position of the source's scanner, in its coordinates (default: from the file, or "
+        "detected at the origin). none: no free space.",
     )
     target_viewpoint: Position = Field(None, description="Position of the target's scanner; as above.")
     solver: Solver = Field("consensus", description="Pose solver: consensus or ransac.")
