@@ -42,7 +42,7 @@ def judge_site(seed: int, device: str) -> list[Row]:
     from wsdesc.alignment.surface import make_surface
     from wsdesc.datasets.synthetic import site_scans
     from wsdesc.datasets.synthetic.sites import build_site
-    from wsdesc.descriptor.description import cleaned_points
+    from wsdesc.descriptor.preparation import cleaned_points
 
     site = build_site("courtyard", seed)
     if site.fold != FOLD:

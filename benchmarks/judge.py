@@ -135,7 +135,7 @@ def describe_scans(
 ) -> list[Any]:
     """Describe scans for all rounds; the viewpoints are detected if none is given."""
     from wsdesc.cloud.units import working_resolution
-    from wsdesc.descriptor.description import describe
+    from wsdesc.descriptor.describe import describe
 
     resolution = working_resolution(*(scan.points for scan in scans))
     options: dict[str, Any] = {"keypoints": ROUNDS[-1][0], "resolution": resolution, "viewpoint": viewpoint}

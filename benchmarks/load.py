@@ -26,7 +26,8 @@ from benchmarks.common import make_parser, print_machine, print_table, run_comma
 from wsdesc import reconstruct, register
 from wsdesc.core.errors import InputError
 from wsdesc.datasets.synthetic import room_scans
-from wsdesc.descriptor.description import Description, describe
+from wsdesc.descriptor.describe import describe
+from wsdesc.descriptor.description import Description
 
 SMALL: dict[str, Any] = {"keypoints": (60,), "hypotheses": 2, "refined": 1}
 _MAX_GROWTH = 0.02  # of the memory after the first tenth of the calls

@@ -40,7 +40,8 @@ from wsdesc.datasets.synthetic import room_scans
 from wsdesc.datasets.synthetic.floor import floor_scans
 from wsdesc.datasets.synthetic.scanning import SyntheticScan
 from wsdesc.datasets.synthetic.survey import site_scans
-from wsdesc.descriptor.description import load_model, prepare_scan
+from wsdesc.descriptor.describe import load_model
+from wsdesc.descriptor.preparation import prepare_scan
 from wsdesc.reconstruction.pair_selection import SHORTLIST, Pair, best_pairs, first_pairs
 from wsdesc.reconstruction.places import Places
 from wsdesc.reconstruction.signature import aggregate, codebook, similar_pairs

@@ -38,7 +38,8 @@ from wsdesc.cloud.local_frame import to_local
 from wsdesc.cloud.units import measure
 from wsdesc.core.devices import choose_device
 from wsdesc.core.errors import InputError
-from wsdesc.descriptor.description import Description, cleaned_points, prepare_scan
+from wsdesc.descriptor.description import Description
+from wsdesc.descriptor.preparation import cleaned_points, prepare_scan
 from wsdesc.evaluation import rotation_error_deg
 from wsdesc.matching import mutual_matches
 from wsdesc.registration.propose import propose

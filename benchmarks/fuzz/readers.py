@@ -21,7 +21,7 @@ INSTRUMENTED = [
     *("wsdesc.cloud", "wsdesc.datasets.threedmatch", "wsdesc.datasets.modelnet40", "wsdesc.datasets.hdf5"),
     *("wsdesc.core.options", "wsdesc.core.plain_yaml"),
     *("wsdesc.learning.options", "wsdesc.learning.pair_graph"),
-    *("wsdesc.descriptor.description", "wsdesc.descriptor.pretrained"),
+    *("wsdesc.descriptor.description_file", "wsdesc.descriptor.pretrained"),
     *("wsdesc.evaluation.eth", "wsdesc.evaluation.scenes", "wsdesc.view.pose_file"),
     *("wsdesc.registration.result", "wsdesc.reconstruction.export", "wsdesc.reconstruction.result"),
     *("laspy", "pypcd4", "pye57", "yaml"),

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from wsdesc.cloud.viewpoint import Viewpoint
     from wsdesc.cloud.write import write_cloud
     from wsdesc.core.errors import WSDescError
-    from wsdesc.descriptor.description import Description, describe
+    from wsdesc.descriptor.describe import describe
+    from wsdesc.descriptor.description import Description
     from wsdesc.descriptor.lrf import local_frames
     from wsdesc.descriptor.model import WSDesc
     from wsdesc.descriptor.voxelize import voxelize
@@ -61,7 +62,7 @@ _MODULE_OF = {
     "ablate": "learning.ablations",
     "adapt": "adaptation.pipeline",
     "as_cloud": "cloud.convert",
-    "describe": "descriptor.description",
+    "describe": "descriptor.describe",
     "distill": "learning.distillation",
     "find": "finding.pipeline",
     "local_frames": "descriptor.lrf",

@@ -16,8 +16,10 @@ import wsdesc
 from wsdesc.cloud.clean import clean
 from wsdesc.core.errors import FileFormatError, InputError
 from wsdesc.core.progress import StepTimer
-from wsdesc.descriptor.description import Description, load_model, prepare_scan, prepare_scans
+from wsdesc.descriptor.describe import load_model
+from wsdesc.descriptor.description import Description
 from wsdesc.descriptor.options import DescribeOptions
+from wsdesc.descriptor.preparation import prepare_scan, prepare_scans
 
 RESOLUTION = 0.05
 

@@ -7,7 +7,7 @@ from scipy.spatial.transform import Rotation
 
 from wsdesc.core.geometry import inverse, transform
 from wsdesc.datasets.synthetic import room_scans
-from wsdesc.descriptor.description import describe
+from wsdesc.descriptor.describe import describe
 from wsdesc.matching.mutual import mutual_matches
 from wsdesc.reconstruction.jobs import DescribeJob, DescribeSettings, HashedScan
 from wsdesc.reconstruction.pair_selection import (

@@ -15,7 +15,7 @@ from wsdesc.core.executors import Serial
 from wsdesc.core.folders import locked
 from wsdesc.core.geometry import inverse, transform
 from wsdesc.datasets.synthetic import room_scans
-from wsdesc.descriptor.description import cleaned_points
+from wsdesc.descriptor.preparation import cleaned_points
 from wsdesc.reconstruction.control import ControlPoint
 from wsdesc.reconstruction.inputs import as_files, find_scans
 from wsdesc.reconstruction.options import KnownOptions, ReconstructOptions

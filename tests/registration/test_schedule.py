@@ -11,7 +11,8 @@ from scipy.spatial.transform import Rotation
 
 from wsdesc import register
 from wsdesc.cloud.clean import clean
-from wsdesc.descriptor.description import Description, prepare_scan
+from wsdesc.descriptor.description import Description
+from wsdesc.descriptor.preparation import prepare_scan
 from wsdesc.evaluation import rotation_error_deg, translation_error
 from wsdesc.registration import schedule
 

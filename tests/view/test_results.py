@@ -12,8 +12,9 @@ from wsdesc import write_points
 from wsdesc.cloud.clean import clean
 from wsdesc.core.geometry import transform
 from wsdesc.datasets.synthetic import room_pair
-from wsdesc.descriptor.description import load_model, prepare_scan
+from wsdesc.descriptor.describe import load_model
 from wsdesc.descriptor.options import DEFAULT_MODEL
+from wsdesc.descriptor.preparation import prepare_scan
 from wsdesc.reconstruction.edge_result import EdgeResult
 from wsdesc.reconstruction.result import Reconstruction
 from wsdesc.registration.pipeline import register

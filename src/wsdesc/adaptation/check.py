@@ -23,7 +23,8 @@ from wsdesc.cloud.sampling import farthest_points
 from wsdesc.cloud.units import INDOOR_RESOLUTION
 from wsdesc.core.geometry import Floats
 from wsdesc.core.progress import ProgressHook, no_progress
-from wsdesc.descriptor.description import Description, load_model
+from wsdesc.descriptor.describe import load_model
+from wsdesc.descriptor.description import Description
 from wsdesc.descriptor.model import WSDesc
 from wsdesc.evaluation.metrics import inlier_ratio
 from wsdesc.matching.mutual import mutual_matches

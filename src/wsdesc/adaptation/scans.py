@@ -18,7 +18,7 @@ from wsdesc.cloud.units import INDOOR_RESOLUTION
 from wsdesc.core.errors import WSDescError
 from wsdesc.core.geometry import Floats, inverse
 from wsdesc.core.kernels import run_each
-from wsdesc.descriptor.description import cleaned_points, prepare_scan
+from wsdesc.descriptor.preparation import cleaned_points, prepare_scan
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,10 +1,9 @@
-"""Describe a scan: choose keypoints and compute their descriptors."""
+"""`Description`: a scan with keypoints and descriptors, which are computed in steps."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -12,28 +11,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from wsdesc.cloud.clean import Cleaned, clean_cloud
-from wsdesc.cloud.convert import Scan, as_cloud
 from wsdesc.cloud.neighbours import mark_finite
-from wsdesc.cloud.outliers import remove_outliers
 from wsdesc.cloud.range_image import RangeImage
-from wsdesc.cloud.sampling import farthest_points, farthest_points_each, voxel_downsample
-from wsdesc.cloud.units import INDOOR_RESOLUTION, working_resolution
-from wsdesc.cloud.viewpoint import Viewpoint, ViewpointOption
-from wsdesc.core.devices import choose_device
+from wsdesc.cloud.sampling import farthest_points
+from wsdesc.cloud.units import INDOOR_RESOLUTION
+from wsdesc.cloud.viewpoint import Viewpoint
 from wsdesc.core.errors import InputError
 from wsdesc.core.geometry import transform
-from wsdesc.core.kernels import iterate_each, run_each, single_threaded_torch
-from wsdesc.core.progress import Advance, ProgressHook, StepTimer
-from wsdesc.descriptor import description_file, pretrained
+from wsdesc.core.kernels import iterate_each, run_each
+from wsdesc.core.progress import Advance
+from wsdesc.descriptor import description_file
 from wsdesc.descriptor.model import DescriptorInput, WSDesc
-from wsdesc.descriptor.options import DEFAULT_MODEL, DescribeOptions
-
-MIN_POINTS = 50  # at the working resolution; fewer cannot be described
 
 # Keypoints described at once: their grids fit into a CPU's cache, and into 4 GB of a GPU.
 _CHUNK, _CHUNK_ON_GPU = 100, 1024
-_DEFAULTS = DescribeOptions()
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,169 +196,3 @@ def extend_each(
             advance(len(part.keypoints))
         extended.append(description._with(new) if new else description)
     return extended
-
-
-@single_threaded_torch()
-def describe(
-    scan: Scan,
-    *,
-    model: str | Path | WSDesc = _DEFAULTS.model,
-    keypoints: int = _DEFAULTS.keypoints,
-    resolution: float | None = _DEFAULTS.resolution,
-    viewpoint: ViewpointOption = _DEFAULTS.viewpoint,
-    device: str = _DEFAULTS.device,
-    seed: int = _DEFAULTS.seed,
-    progress: ProgressHook | None = None,
-) -> Description:
-    """Compute descriptors and local frames of keypoints that cover a scan evenly.
-
-    Args:
-        scan: Scan in any unit: the path of a file, points (N, 3), or another form that `as_cloud` takes.
-        model: Weights: a shipped name, the path of a .safetensors file, the folder of a training run; or a
-            `WSDesc` model, which stays on its device.
-        keypoints: Keypoints per scan, at most.
-        resolution: Working resolution (voxel size) in the scan's unit; None derives it from the scan. Scans
-            that are to be registered with each other need the same resolution and the same model.
-        viewpoint: Position (x, y, z) of the scanner, in the scan's coordinates. None takes it from the file,
-            or detects whether it is the origin; "none" uses no free space.
-        device: Device: "cpu", "cuda", or "auto" (CUDA where available).
-        seed: Seed of the random choices. Same seed and device: same result, bit for bit.
-        progress: Hook that is entered around each step, for example to draw a progress bar.
-
-    Returns:
-        The description, on the CPU. `save` writes it to a file; `register_described` registers two of them.
-
-    Raises:
-        WSDescError: The scan, the weights or an option is invalid.
-    """
-    name = DEFAULT_MODEL if isinstance(model, WSDesc) else str(model)
-    o = DescribeOptions.read(
-        {
-            "model": name,
-            "keypoints": keypoints,
-            "resolution": resolution,
-            "viewpoint": viewpoint,
-            "device": device,
-            "seed": seed,
-        }
-    )
-    step = StepTimer(progress)
-    with step("read"):
-        cleaned = cleaned_points(scan, o.viewpoint)
-    with step("prepare"):
-        network, name = load_model(model, o.device)
-        on_device = next(network.parameters()).device
-        length = o.resolution or working_resolution(torch.from_numpy(cleaned.points).to(on_device))
-        prepared = prepare_scan(cleaned, length, name, o.seed, o.keypoints, on_device)
-    with step("describe", prepared.missing(o.keypoints)) as advance:
-        return prepared.extend(network, o.keypoints, advance).to("cpu")
-
-
-def prepare_scans(
-    clouds: Sequence[Cleaned],
-    resolutions: Sequence[float],
-    model: str,
-    seed: int,
-    keypoints: int,
-    device: str | torch.device = "cpu",
-) -> list[Description]:
-    """Prepare scans for description on `device`, on the CPU in parallel; see `prepare_scan`.
-
-    Args:
-        clouds: Cleaned scans.
-        resolutions: Working resolution of each scan, in its unit.
-        model: Name or path of the weights.
-        seed: Seed of the first keypoint of each scan.
-        keypoints: Keypoints to choose at first; `Description.with_keypoints` chooses more.
-        device: Where to compute and keep the tensors.
-
-    Returns:
-        Descriptions without descriptors, one per scan.
-    """
-
-    if torch.device(device).type == "cpu":
-        scans = list(zip(clouds, resolutions, strict=True))
-        return run_each(lambda scan: prepare_scan(scan[0], scan[1], model, seed, keypoints), scans)
-    points = [_downsample(*scan, device) for scan in zip(clouds, resolutions, strict=True)]
-    orders = farthest_points_each(points, keypoints, torch.Generator().manual_seed(seed))
-    prepared = zip(clouds, points, orders, resolutions, strict=True)
-    return [_describe_nothing(*scan, model) for scan in prepared]
-
-
-def prepare_scan(
-    cloud: Cleaned,
-    resolution: float,
-    model: str,
-    seed: int,
-    keypoints: int,
-    device: str | torch.device = "cpu",
-) -> Description:
-    """Downsample a scan, remove outliers, and choose up to `keypoints` keypoints, on `device`.
-
-    Returns:
-        A description without descriptors; `extend` computes them.
-
-    Raises:
-        InputError: Too few points are left.
-    """
-    points = _downsample(cloud, resolution, device)
-    order = farthest_points(points, keypoints, torch.Generator().manual_seed(seed))
-    return _describe_nothing(cloud, points, order, resolution, model)
-
-
-def _downsample(cloud: Cleaned, resolution: float, device: str | torch.device) -> Tensor:
-    """Downsample a scan and remove outliers: points (N, 3) in metres of the model, on `device`."""
-    points = voxel_downsample(torch.from_numpy(cloud.points).to(device), resolution)
-    points = remove_outliers(points, resolution) / (resolution / INDOOR_RESOLUTION)
-    if len(points) < MIN_POINTS:
-        raise InputError(
-            f"{len(points)} points are left at the resolution {resolution:.3g}, at least {MIN_POINTS} are "
-            "needed: check that the scan is complete and that the resolution is in the scan's unit"
-        )
-    return points
-
-
-def _describe_nothing(
-    cloud: Cleaned, points: Tensor, order: Tensor, resolution: float, model: str
-) -> Description:
-    """Make a description without descriptors."""
-    unit = resolution / INDOOR_RESOLUTION
-    descriptors, frames = points.new_empty(0, 0), points.new_empty(0, 3, 3)
-    image, viewpoint = None, cloud.local_viewpoint
-    if viewpoint is not None:
-        image = RangeImage.of(cloud.points, viewpoint).scaled(1 / unit)
-    T_scan_local = cloud.T_scan_local
-    return Description(
-        points, order, descriptors, frames, resolution, T_scan_local, model, cloud.viewpoint, image
-    )
-
-
-def cleaned_points(
-    scan: Scan, viewpoint: ViewpointOption = None, name: str = "viewpoint", *, search: bool = False
-) -> Cleaned:
-    """Read the scan, in any form that `as_cloud` takes; drop duplicates and points that are not finite.
-
-    The viewpoint is found as in `clean_cloud`.
-    """
-    return clean_cloud(as_cloud(scan), viewpoint, name, search=search)
-
-
-def load_model(model: str | Path | WSDesc, device: str = "auto") -> tuple[WSDesc, str]:
-    """Load a model and return it with its name. Recently loaded weights are cached.
-
-    A `WSDesc` model is returned as it is, on the device it is on.
-    """
-    if isinstance(model, WSDesc):
-        return model, type(model).__name__
-    path = pretrained.find(model)
-    return _load(str(path), path.stat().st_mtime_ns, choose_device(device)), str(model)
-
-
-@lru_cache(maxsize=4)
-def _load(path: str, modified: int, device: str) -> WSDesc:
-    """Load the weights at `path`; `modified` makes the cache reload a file that was written again."""
-    model = WSDesc.from_pretrained(path, device)
-    if not device.startswith("cuda"):
-        return model
-    # Half precision changes matches, and so confidences; the small network is fast enough without it.
-    return model.accelerate("float32" if model.options.layers == "compact" else "fp16", compile=False)

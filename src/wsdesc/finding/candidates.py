@@ -101,7 +101,7 @@ def _best(scores: Floats, count: int) -> NDArray[np.intp]:
 
 
 def _joined(thing: SearchObject, poses: Floats, votes: Floats) -> tuple[Floats, Floats]:
-    """Join poses that agree: return the first of each, and the votes of each group relative to the best."""
+    """Join poses that agree: return the first of each group, and its votes relative to the best."""
     pairs = agreeing_pairs(thing, poses)
     total = votes.copy()
     np.add.at(total, pairs[:, 0], votes[pairs[:, 1]])

@@ -19,7 +19,7 @@ from wsdesc.core.errors import InputError
 from wsdesc.core.geometry import Floats
 from wsdesc.core.kernels import run_each
 from wsdesc.core.progress import ProgressHook, StepTimer
-from wsdesc.descriptor.description import cleaned_points
+from wsdesc.descriptor.preparation import cleaned_points
 from wsdesc.finding.candidates import Candidate, distinct, find_candidates
 from wsdesc.finding.options import FindOptions
 from wsdesc.finding.prepare import choose_resolution, diameter, prepare_object, prepare_scene
@@ -56,7 +56,7 @@ def find(
         viewpoint: Position (x, y, z) of the scene's scanner, in the scene's coordinates. Free space around it
             contradicts wrong poses. None takes it from the file, or detects whether it is the origin; "none"
             uses no free space.
-        hypotheses: Number of poses that are verified.
+        hypotheses: Number of poses that are verified on more points: the best of all that are proposed.
         refined: Number of poses that are refined. More instances than this are never found.
         progress: Hook that is entered around each step, for progress bars.
         unknown: Not accepted. The error names the options.

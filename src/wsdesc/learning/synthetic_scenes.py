@@ -17,7 +17,7 @@ from wsdesc.core.errors import WSDescError
 from wsdesc.core.geometry import Floats
 from wsdesc.core.rng import generator_of
 from wsdesc.datasets.synthetic import SITES, room_scans, site_scans
-from wsdesc.descriptor.description import prepare_scan
+from wsdesc.descriptor.preparation import prepare_scan
 from wsdesc.learning.sources import drop_sparse, make_room
 
 _SCANS = 3  # per scene

@@ -22,7 +22,7 @@ from wsdesc.core.geometry import Floats
 from wsdesc.core.journal import content_key
 from wsdesc.core.progress import ProgressHook, StepTimer
 from wsdesc.descriptor import pretrained
-from wsdesc.descriptor.description import load_model
+from wsdesc.descriptor.describe import load_model
 from wsdesc.mapping.index import DescriptorIndex, load_library
 from wsdesc.mapping.inputs import MapInputs, MapScan, derive_resolution
 from wsdesc.mapping.options import MapOptions

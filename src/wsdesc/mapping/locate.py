@@ -27,7 +27,9 @@ from wsdesc.core.errors import InputError
 from wsdesc.core.geometry import Floats, cell_keys, transform
 from wsdesc.core.progress import ProgressHook, StepTimer
 from wsdesc.descriptor import pretrained
-from wsdesc.descriptor.description import Description, cleaned_points, load_model, prepare_scan
+from wsdesc.descriptor.describe import load_model
+from wsdesc.descriptor.description import Description
+from wsdesc.descriptor.preparation import cleaned_points, prepare_scan
 from wsdesc.mapping.options import LocateOptions
 from wsdesc.mapping.places import Place, centre_and_radius, vote
 from wsdesc.mapping.result import Location

@@ -22,8 +22,9 @@ from wsdesc.cloud.units import INDOOR_RESOLUTION
 from wsdesc.core.atomic import atomic_write
 from wsdesc.core.errors import InputError
 from wsdesc.core.geometry import Floats, transform
-from wsdesc.descriptor.description import Description, prepare_scan
+from wsdesc.descriptor.description import Description
 from wsdesc.descriptor.model import WSDesc
+from wsdesc.descriptor.preparation import prepare_scan
 from wsdesc.mapping.inputs import MapScan
 
 _ARRAYS = ("origin", "points", "keypoints", "frames", "descriptors")

@@ -18,7 +18,9 @@ from wsdesc.cloud.units import INDOOR_RESOLUTION, extent, spacing
 from wsdesc.core.devices import choose_device
 from wsdesc.core.errors import InputError, WSDescError
 from wsdesc.core.journal import content_of
-from wsdesc.descriptor.description import Description, cleaned_points, load_model, prepare_scan
+from wsdesc.descriptor.describe import load_model
+from wsdesc.descriptor.description import Description
+from wsdesc.descriptor.preparation import cleaned_points, prepare_scan
 from wsdesc.reconstruction.jobs import (
     CandidatePose,
     CheckJob,

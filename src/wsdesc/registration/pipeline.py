@@ -22,8 +22,10 @@ from wsdesc.core.devices import choose_device
 from wsdesc.core.errors import InputError
 from wsdesc.core.kernels import run_each, single_threaded_torch
 from wsdesc.core.progress import ProgressHook, StepTimer
-from wsdesc.descriptor.description import Description, cleaned_points, load_model, prepare_scans
+from wsdesc.descriptor.describe import load_model
+from wsdesc.descriptor.description import Description
 from wsdesc.descriptor.options import DEFAULT_MODEL
+from wsdesc.descriptor.preparation import cleaned_points, prepare_scans
 from wsdesc.registration.advice import as_sentence, suggest_find
 from wsdesc.registration.local_search import search_near
 from wsdesc.registration.options import RegisterOptions, Scale, Solver

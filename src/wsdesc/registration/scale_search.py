@@ -28,8 +28,9 @@ from wsdesc.core.errors import InputError
 from wsdesc.core.geometry import Floats
 from wsdesc.core.progress import StepTimer
 from wsdesc.core.similarity import split_similarity
-from wsdesc.descriptor.description import Description, prepare_scan
+from wsdesc.descriptor.description import Description
 from wsdesc.descriptor.model import WSDesc
+from wsdesc.descriptor.preparation import prepare_scan
 from wsdesc.matching.mutual import one_sided_matches
 
 STEP = 1.3  # ratio of two resolutions of the ladder

@@ -20,8 +20,10 @@ from wsdesc.cloud.units import INDOOR_RESOLUTION
 from wsdesc.core.devices import choose_device
 from wsdesc.core.errors import InputError
 from wsdesc.core.progress import StepTimer
-from wsdesc.descriptor.description import Description, load_model, prepare_scans
+from wsdesc.descriptor.describe import load_model
+from wsdesc.descriptor.description import Description
 from wsdesc.descriptor.model import WSDesc
+from wsdesc.descriptor.preparation import prepare_scans
 from wsdesc.registration.advice import no_scale_found, scale_not_determined, scales_compete
 from wsdesc.registration.candidate import AMBIGUOUS
 from wsdesc.registration.options import RegisterOptions

@@ -13,8 +13,10 @@ from wsdesc.cloud.neighbours import NeighbourGrid
 from wsdesc.cloud.units import measure
 from wsdesc.core.errors import InputError, WSDescError
 from wsdesc.core.geometry import Floats, transform
-from wsdesc.descriptor.description import Description, load_model, prepare_scan
+from wsdesc.descriptor.describe import load_model
+from wsdesc.descriptor.description import Description
 from wsdesc.descriptor.options import DEFAULT_MODEL
+from wsdesc.descriptor.preparation import prepare_scan
 from wsdesc.matching.mutual import mutual_matches
 from wsdesc.view.scene import MatchLines, Supports
 

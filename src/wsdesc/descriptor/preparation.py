@@ -1,0 +1,110 @@
+"""Prepare scans for description: clean, downsample, remove outliers, choose keypoints."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from wsdesc.cloud.clean import Cleaned, clean_cloud
+from wsdesc.cloud.convert import Scan, as_cloud
+from wsdesc.cloud.outliers import remove_outliers
+from wsdesc.cloud.range_image import RangeImage
+from wsdesc.cloud.sampling import farthest_points, farthest_points_each, voxel_downsample
+from wsdesc.cloud.units import INDOOR_RESOLUTION
+from wsdesc.cloud.viewpoint import ViewpointOption
+from wsdesc.core.errors import InputError
+from wsdesc.core.kernels import run_each
+from wsdesc.descriptor.description import Description
+
+MIN_POINTS = 50  # at the working resolution; fewer cannot be described
+
+
+def cleaned_points(
+    scan: Scan, viewpoint: ViewpointOption = None, name: str = "viewpoint", *, search: bool = False
+) -> Cleaned:
+    """Read the scan, in any form that `as_cloud` takes; drop duplicates and points that are not finite.
+
+    The viewpoint is found as in `clean_cloud`.
+    """
+    return clean_cloud(as_cloud(scan), viewpoint, name, search=search)
+
+
+def prepare_scans(
+    clouds: Sequence[Cleaned],
+    resolutions: Sequence[float],
+    model: str,
+    seed: int,
+    keypoints: int,
+    device: str | torch.device = "cpu",
+) -> list[Description]:
+    """Prepare scans for description on `device`, on the CPU in parallel; see `prepare_scan`.
+
+    Args:
+        clouds: Cleaned scans.
+        resolutions: Working resolution of each scan, in its unit.
+        model: Name or path of the weights.
+        seed: Seed of the first keypoint of each scan.
+        keypoints: Keypoints to choose at first; `Description.with_keypoints` chooses more.
+        device: Where to compute and keep the tensors.
+
+    Returns:
+        Descriptions without descriptors, one per scan.
+    """
+
+    if torch.device(device).type == "cpu":
+        scans = list(zip(clouds, resolutions, strict=True))
+        return run_each(lambda scan: prepare_scan(scan[0], scan[1], model, seed, keypoints), scans)
+    points = [_downsample(*scan, device) for scan in zip(clouds, resolutions, strict=True)]
+    orders = farthest_points_each(points, keypoints, torch.Generator().manual_seed(seed))
+    prepared = zip(clouds, points, orders, resolutions, strict=True)
+    return [_describe_nothing(*scan, model) for scan in prepared]
+
+
+def prepare_scan(
+    cloud: Cleaned,
+    resolution: float,
+    model: str,
+    seed: int,
+    keypoints: int,
+    device: str | torch.device = "cpu",
+) -> Description:
+    """Downsample a scan, remove outliers, and choose up to `keypoints` keypoints, on `device`.
+
+    Returns:
+        A description without descriptors; `extend` computes them.
+
+    Raises:
+        InputError: Too few points are left.
+    """
+    points = _downsample(cloud, resolution, device)
+    order = farthest_points(points, keypoints, torch.Generator().manual_seed(seed))
+    return _describe_nothing(cloud, points, order, resolution, model)
+
+
+def _downsample(cloud: Cleaned, resolution: float, device: str | torch.device) -> Tensor:
+    """Downsample a scan and remove outliers: points (N, 3) in metres of the model, on `device`."""
+    points = voxel_downsample(torch.from_numpy(cloud.points).to(device), resolution)
+    points = remove_outliers(points, resolution) / (resolution / INDOOR_RESOLUTION)
+    if len(points) < MIN_POINTS:
+        raise InputError(
+            f"{len(points)} points are left at the resolution {resolution:.3g}, at least {MIN_POINTS} are "
+            "needed: check that the scan is complete and that the resolution is in the scan's unit"
+        )
+    return points
+
+
+def _describe_nothing(
+    cloud: Cleaned, points: Tensor, order: Tensor, resolution: float, model: str
+) -> Description:
+    """Make a description without descriptors."""
+    unit = resolution / INDOOR_RESOLUTION
+    descriptors, frames = points.new_empty(0, 0), points.new_empty(0, 3, 3)
+    image, viewpoint = None, cloud.local_viewpoint
+    if viewpoint is not None:
+        image = RangeImage.of(cloud.points, viewpoint).scaled(1 / unit)
+    T_scan_local = cloud.T_scan_local
+    return Description(
+        points, order, descriptors, frames, resolution, T_scan_local, model, cloud.viewpoint, image
+    )
