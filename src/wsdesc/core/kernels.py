@@ -22,6 +22,8 @@ import numba
 import numpy as np
 import torch
 from numba.core import event, sigutils
+from numba.core.caching import FunctionCache
+from numba.core.runtime import rtsys
 
 from wsdesc.core.kernel_cache import cache_folder, compile_lock, kernel_folder
 
@@ -88,6 +90,18 @@ class _CompileListener(event.Listener):  # type: ignore[misc]  # numba has no ty
             _CompileListener.seconds += perf_counter() - self.begin
 
 
+class _KernelCache(FunctionCache):  # type: ignore[misc]  # numba has no types
+    """Numba's cache, without the import of all that numba can compile: loading a kernel needs none of it.
+
+    The import takes 0.4 s. Numba does it in any case before it compiles.
+    """
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        rtsys.initialize(target_context)  # the memory of arrays that kernels allocate
+        with self._guard_against_spurious_io_errors():
+            return self._load_overload(sig, target_context)
+
+
 def _kind(argument: Any) -> Any:
     """Return what numba's type of an argument depends on; `numba.typeof` takes 20 times as long."""
     if isinstance(argument, np.ndarray):
@@ -100,13 +114,12 @@ class Kernel:
 
     def __init__(self, function: Callable[..., Any], types: str | None = None, **options: Any) -> None:
         folder = kernel_folder()
-        options = {"nogil": True, "cache": folder is not None, "error_model": "numpy", **options}
+        options = {"nogil": True, "error_model": "numpy", **options}
         options["no_cfunc_wrapper"] = True  # nothing calls it, and it takes time to compile
-        if folder is None:
-            self.compiled = numba.njit(**options)(function)
-        else:
+        self.compiled = numba.njit(**options)(function)
+        if folder is not None:
             with _numba_cache_in(folder):
-                self.compiled = numba.njit(**options)(function)
+                self.compiled._cache = _KernelCache(function)
         self._lock = threading.Lock()
         self._ready: set[tuple[Any, ...]] = set()
         self._types = types

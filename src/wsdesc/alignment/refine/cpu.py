@@ -11,7 +11,7 @@ from wsdesc.alignment.information.cpu import compute_information
 from wsdesc.alignment.information.matrix import SAME_SIDE
 from wsdesc.alignment.refine import gauss_newton
 from wsdesc.alignment.refine.equations import solve_steps
-from wsdesc.alignment.refine.gauss_newton import NORMAL_VARIANCE, SUMS, Backend
+from wsdesc.alignment.refine.gauss_newton import NORMAL_VARIANCE, SUMS, Backend, Iterated, Stage
 from wsdesc.alignment.surface.cpu import CpuSurface, load_pair
 from wsdesc.alignment.verify.cpu import verify
 from wsdesc.core.geometry import Floats, inverse
@@ -86,6 +86,18 @@ def _add_pairs(
             sums[7 * b + a], sums[49 + 7 * b + a] = sums[7 * a + b], sums[49 + 7 * a + b]
 
 
-_BACKEND = Backend(sum_equations, verify, compute_information, solve_steps)
+def run_stage(
+    source: CpuSurface, target: CpuSurface, poses: Floats, stage: Stage, resolution: float
+) -> Iterated:
+    """Do all steps of a stage, one pose per thread: no pose waits for the steps of others."""
+    done = run_each(
+        lambda T: gauss_newton.run_stage(_STEPS, source, target, T[None], stage, resolution), list(poses)
+    )
+    T, converged = zip(*done, strict=True)
+    return np.concatenate(T), np.concatenate(converged)
+
+
+_STEPS = Backend(sum_equations, verify, compute_information, solve_steps)
+_BACKEND = _STEPS._replace(run_stage=run_stage)
 refine = partial(gauss_newton.refine, _BACKEND)
 evaluate = partial(gauss_newton.evaluate, _BACKEND)
