@@ -51,15 +51,15 @@ def judge_site(seed: int, device: str) -> list[Row]:
     scans = [Scan(f"courtyard {seed}", s.sensor, s.points, s.T_world_scan) for s in made]
     given = describe_scans(scans, device, device, viewpoint=(0.0, 0.0, 0.0))
     none = [replace(description, range_image=None) for description in given]
-    known = [cleaned_points(scan.points).viewpoint is not None for scan in scans]
-    detected = [a if found else b for found, a, b in zip(known, given, none, strict=True)]
+    has_viewpoint = [cleaned_points(scan.points).viewpoint is not None for scan in scans]
+    detected = [a if is_detected else b for is_detected, a, b in zip(has_viewpoint, given, none, strict=True)]
     surfaces = [make_surface(description.points) for description in given]
     rows: list[Row] = []
     for a, b in itertools.combinations(range(len(scans)), 2):
         judged = {}
         stations = "equal" if _are_equal(scans[a], scans[b], site.symmetries) else "other"
         for case, described in (("given", given), ("none", none), ("detected", detected)):
-            same = {(True, True): "given", (False, False): "none"}.get((known[a], known[b]))
+            same = {(True, True): "given", (False, False): "none"}.get((has_viewpoint[a], has_viewpoint[b]))
             if case == "detected" and same:
                 judged[case] = [row._replace(domain=f"{case}, {stations}") for row in judged[same]]
             else:

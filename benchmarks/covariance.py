@@ -113,9 +113,9 @@ def main(arguments: argparse.Namespace) -> None:
     for number, (name, places) in enumerate((fitted | reported).items()):
         limit = arguments.limit if name == "train" else None
         rng = np.random.default_rng([arguments.seed, number])
-        found = [pose for place in show_progress(places, name) for pose in right_poses(place, rng, limit)]
-        if found:
-            poses[name] = found
+        right = [pose for place in show_progress(places, name) for pose in right_poses(place, rng, limit)]
+        if right:
+            poses[name] = right
     model = NoiseModel()
     if arguments.fit:
         model = fit(list(poses.values()))
@@ -254,7 +254,7 @@ def closings(group: list[RightPose]) -> Floats:
         centre = pose.refined.information.centre
         centres[pose.place, pose.target, pose.source] = centre
         centres[pose.place, pose.source, pose.target] = transform(centre[None], inverse(T))[0]
-    found = []
+    errors = []
     for place in {pose.place for pose in group}:
         numbers = sorted({k for pose in group if pose.place == place for k in (pose.source, pose.target)})
         for a, b, c in itertools.combinations(numbers, 3):
@@ -262,8 +262,8 @@ def closings(group: list[RightPose]) -> Floats:
             if all(pair in edges for pair in loop):
                 T = edges[loop[2]] @ edges[loop[1]] @ edges[loop[0]]
                 twist = twist_between(np.eye(4), T, centres[loop[0]])
-                found.append([np.linalg.norm(twist[3:]), np.linalg.norm(twist[:3])])
-    return np.array(found) / np.sqrt(3)
+                errors.append([np.linalg.norm(twist[3:]), np.linalg.norm(twist[:3])])
+    return np.array(errors) / np.sqrt(3)
 
 
 def fit(groups: list[list[RightPose]]) -> NoiseModel:

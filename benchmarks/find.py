@@ -82,7 +82,7 @@ class Pose(NamedTuple):
 
 
 class Search(NamedTuple):
-    """What came of one query."""
+    """Result of one query."""
 
     scene: int
     ratio: int
@@ -160,17 +160,17 @@ def queries(shapes: Shapes, first: int, count: int, form: ObjectForm, mixed: boo
         chosen = rng.permutation(len(shapes.points))
         ratio, views = RATIOS[number % len(RATIOS)], 3 if number // len(RATIOS) % 2 else 1
         own: ObjectForm = ("surface", "points")[number // 8 % 2] if form == "both" else form
-        there = _assembly(rng) if mixed and number % 3 == 2 else _shape(shapes, chosen[0], rng, own)
+        present = _assembly(rng) if mixed and number % 3 == 2 else _shape(shapes, chosen[0], rng, own)
         beside = [_shape(shapes, index, rng, own) for index in chosen[1:3]]
         for attempt in range(_TRIES):
             others = [surface for surface, _ in beside]
-            scene = object_scene(*there, ratio, 1000 * number + attempt, views=views, others=others)
+            scene = object_scene(*present, ratio, 1000 * number + attempt, views=views, others=others)
             if scene is not None:
                 break
         else:
             continue
         yield Query(
-            number, ratio, views, own, _scaled(there[1], scene.size / diameter(there[1])), scene, True
+            number, ratio, views, own, _scaled(present[1], scene.size / diameter(present[1])), scene, True
         )
         classes = shapes.labels[chosen[:3]]
         index = next(index for index in chosen[3:] if shapes.labels[index] not in classes)

@@ -175,10 +175,10 @@ def measure_scene(arguments: argparse.Namespace) -> None:
         ]
         p, q = (replace(d, range_image=None) for d in described)  # candidates that free space did not choose
         surfaces = (make_surface(p.points), make_surface(q.points))
-        found = find_candidates(p, q, surfaces, hypotheses=40, refined=12, distinct=True, seed=0)
+        candidates = find_candidates(p, q, surfaces, hypotheses=40, refined=12, distinct=True, seed=0)
         T = inverse(q.T_scan_local) @ truth.T_i_j @ p.T_scan_local
         T[:3, 3] /= p.unit
-        poses = [T, *(candidate.refined.T_target_source for candidate in found.ranked)]
+        poses = [T, *(candidate.refined.T_target_source for candidate in candidates.ranked)]
         images = (described[0].range_image, described[1].range_image)
         shares = [r.violation for r in measure_free_space(*surfaces, images, np.stack(poses))]
         extent = float(p.points.std(dim=0).norm())

@@ -171,7 +171,7 @@ def judge_pair(
     structural = cache(partial(structural_poses, p, q, (surfaces[a], surfaces[b])))
     symmetries = _symmetries(scans[a].place) if same and unit.folder is None else []
     for number, (keypoints, hypotheses, refined) in enumerate(ROUNDS):
-        found = find_candidates(
+        candidates = find_candidates(
             first_keypoints(p, keypoints),
             first_keypoints(q, keypoints),
             (surfaces[a], surfaces[b]),
@@ -179,7 +179,7 @@ def judge_pair(
             refined=refined,
             structural=structural,
         )
-        for rank, candidate in enumerate(found.ranked):
+        for rank, candidate in enumerate(candidates.ranked):
             T = candidate.refined.T_target_source
             scale = candidate.scale if rank < 2 else None
             information = candidate.refined.information

@@ -112,8 +112,8 @@ def make_survey(
                     else:
                         path.unlink()
             number += processes
-        found = run(_scan_stranger, repeat(others), repeat(kinds), range(max(1, queries // 2)))
-        strangers: list[tuple[Path, Floats | None]] = [(path, None) for path in found]
+        stranger_files = run(_scan_stranger, repeat(others), repeat(kinds), range(max(1, queries // 2)))
+        strangers: list[tuple[Path, Floats | None]] = [(path, None) for path in stranger_files]
     chosen = np.unique(np.linspace(0, len(mapped) - 1, min(queries, len(mapped))).astype(int))
     return Survey(scans, total, [*(mapped[k] for k in chosen), *strangers])
 

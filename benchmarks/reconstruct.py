@@ -190,8 +190,8 @@ def overlapping(truth: dict[str, KnownScan], distance: float) -> set[frozenset[s
     trees = {name: cKDTree(points) for name, points in moved.items()}
 
     def share(a: str, b: str) -> float:
-        some = moved[a][:: max(1, len(moved[a]) // 500)]
-        return float(np.isfinite(trees[b].query(some, distance_upper_bound=distance)[0]).mean())
+        sample = moved[a][:: max(1, len(moved[a]) // 500)]
+        return float(np.isfinite(trees[b].query(sample, distance_upper_bound=distance)[0]).mean())
 
     pairs = [(a, b) for a, b in combinations(moved, 2) if truth[a].place == truth[b].place]
     return {frozenset((a, b)) for a, b in pairs if min(share(a, b), share(b, a)) >= MIN_OVERLAP}

@@ -75,11 +75,11 @@ def run(name: str, data: Path) -> dict[str, list[str]]:
 
 
 def reconstruct(scans: list[Path]) -> dict[str, list[str]]:
-    found = wsdesc.reconstruct(scans, device="cpu")
-    poses = {name: [fingerprint(T), ""] for name, T in found.T_world_scan.items()}
+    result = wsdesc.reconstruct(scans, device="cpu")
+    poses = {name: [fingerprint(T), ""] for name, T in result.T_world_scan.items()}
     edges = {
         f"{edge.source} in {edge.target}": [fingerprint(edge.T_target_source), repr(edge.confidence)]
-        for edge in found.edges
+        for edge in result.edges
     }
     return poses | edges
 

@@ -6,7 +6,20 @@ import pytest
 import torch
 
 from wsdesc.core.errors import InputError
-from wsdesc.reconstruction.signature import _ROWS, cluster, scan_signatures, similar_pairs
+from wsdesc.reconstruction.signature import (
+    _ROWS,
+    aggregate,
+    cluster,
+    codebook,
+    normalize_signatures,
+    similar_pairs,
+)
+
+
+def scan_signatures(descriptors, seed=0):
+    """Compute signatures (N, S) of scans with descriptors (K, C) each."""
+    centres = codebook(descriptors, seed)
+    return normalize_signatures(torch.stack([aggregate(d, centres) for d in descriptors]))
 
 
 def scans_of(places, each, seed=0, keypoints=300):

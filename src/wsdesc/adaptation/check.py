@@ -159,10 +159,10 @@ def _register(
     T_q_p: Floats,
     points: Floats,
 ) -> PairFigures:
-    found = find_candidates(p, q, surfaces)
-    if not found.ranked:
+    candidates = find_candidates(p, q, surfaces)
+    if not candidates.ranked:
         return base
-    best = found.ranked[0]
+    best = candidates.ranked[0]
     right = _agree(best.refined.T_target_source, T_q_p, points)
     values = asdict(base) | {"right": right, "confidence": best.confidence}
     return PairFigures(**values | {"success": best.confidence >= SUCCESS})

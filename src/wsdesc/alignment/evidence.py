@@ -136,8 +136,8 @@ def _features(k: int, candidates: Sequence[Evidence]) -> list[float]:
 
 def _relative(own: float | None, others: Sequence[float | None], least: float) -> float:
     """Return the decimal logarithm of a violation over the least of the other poses; NaN if unknown."""
-    known = [other for other in others if other is not None]
-    return math.nan if own is None or not known else math.log10(max(own, least) / max(min(known), least))
+    given = [other for other in others if other is not None]
+    return math.nan if own is None or not given else math.log10(max(own, least) / max(min(given), least))
 
 
 def _log_odds(share: float) -> float:

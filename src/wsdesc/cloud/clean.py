@@ -86,12 +86,12 @@ def clean_cloud(
     cleaned = clean(cloud.points)
     if viewpoint is None and cloud.sampled:
         viewpoint = "none"
-    found = find_viewpoint(cleaned.points, cleaned.T_scan_local, viewpoint, cloud.viewpoint, name)
-    if found is None and viewpoint is None and search:
+    position = find_viewpoint(cleaned.points, cleaned.T_scan_local, viewpoint, cloud.viewpoint, name)
+    if position is None and viewpoint is None and search:
         place = search_viewpoint(cleaned.points)
         if place is not None:
-            found = Viewpoint(transform(place[None], cleaned.T_scan_local)[0], "detected")
-    return replace(cleaned, viewpoint=found)
+            position = Viewpoint(transform(place[None], cleaned.T_scan_local)[0], "detected")
+    return replace(cleaned, viewpoint=position)
 
 
 def first_occurrences(points: np.ndarray) -> np.ndarray:

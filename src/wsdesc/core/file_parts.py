@@ -14,10 +14,10 @@ def split_part(path: str | Path) -> tuple[Path, int | None]:
     The number is None if there is none, or if a file has exactly this name.
     """
     path = Path(path)
-    found = _PART.fullmatch(path.name)
+    part = _PART.fullmatch(path.name)
     try:
-        if found is None or path.exists():
+        if part is None or path.exists():
             return path, None
     except OSError:  # the caller finds out why the file cannot be read
         return path, None
-    return path.with_name(found[1]), int(found[2])
+    return path.with_name(part[1]), int(part[2])

@@ -94,7 +94,7 @@ def find(
         view = View(q.points, at / unit) if at is not None else None
     with timer("search"):
         candidates = distinct(p, find_candidates(p, q, view, hypotheses=o.hypotheses, refined=o.refined))
-    found = [
+    possible = [
         Instance(
             in_scan_frames(
                 _scaled(c.refined.T_target_source, unit), things[0].T_scan_local, things[1].T_scan_local
@@ -105,10 +105,10 @@ def find(
         )
         for c in candidates
     ]
-    accepted = [instance for instance in found if instance.confidence >= SUCCESS]
+    accepted = [instance for instance in possible if instance.confidence >= SUCCESS]
     if o.instances != "all":
         accepted = accepted[: o.instances]
-    others = [i for i in found if PLAUSIBLE <= i.confidence < SUCCESS]
+    others = [i for i in possible if PLAUSIBLE <= i.confidence < SUCCESS]
     if not accepted:
         warnings.append(_advice(candidates, length))
     return Finding(accepted, others, sizes[0], length, things[1].viewpoint, warnings, timer.seconds)

@@ -111,11 +111,11 @@ def collect(scans: MapScans, out: Path, poses: Sequence[Any] | None = None) -> M
     if poses is not None and len(poses) != len(files):
         raise InputError(f"{len(poses)} poses were given for {len(files)} scans: give one for each")
     given = [None] * len(files) if poses is None else [check_rigid(T, "poses") for T in poses]
-    found = [
+    inputs = [
         MapScan(scan, T, _source(scan, number))
         for number, (scan, T) in enumerate(zip(files, given, strict=True))
     ]
-    return MapInputs(found, cut=len(found) == 1 and poses is None, warnings=[])
+    return MapInputs(inputs, cut=len(inputs) == 1 and poses is None, warnings=[])
 
 
 def _is_in_map(file: Path, out: Path) -> bool:

@@ -36,9 +36,9 @@ class DeepGmr(PoseNetwork):
         """Compare the estimates in both directions with the true pose."""
         p, q = self.mixture(source), self.mixture(target)
         identity = torch.eye(4, device=source.device)
-        there = product(self._fit(p, q), invert(T_target_source)) - identity
+        forward = product(self._fit(p, q), invert(T_target_source)) - identity
         back = product(self._fit(q, p), T_target_source) - identity
-        return there.square().mean() + back.square().mean()
+        return forward.square().mean() + back.square().mean()
 
     def mixture(self, points: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Fit a mixture to points (B, N, 3): shares (B, J), means (B, J, 3), variances (B, J)."""

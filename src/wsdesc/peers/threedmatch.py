@@ -122,14 +122,14 @@ def match_scans(clouds: TrainingClouds, distance: float, least: int) -> list[Pos
     trees = [cKDTree(points) for points in world]
     result = []
     for p, points in enumerate(world):
-        some = rng.permutation(len(points))[:_SAMPLED]
+        sample = rng.permutation(len(points))[:_SAMPLED]
         for q in range(len(world)):
             if q == p or clouds.sequences[q] != clouds.sequences[p]:
                 continue
-            near, index = trees[q].query(points[some], distance_upper_bound=distance)
+            near, index = trees[q].query(points[sample], distance_upper_bound=distance)
             kept = np.isfinite(near)
             if kept.sum() >= least:
-                p_points, q_points = clouds.clouds[p][some[kept]], clouds.clouds[q][index[kept]]
+                p_points, q_points = clouds.clouds[p][sample[kept]], clouds.clouds[q][index[kept]]
                 result.append(PosedMatches(p, q, p_points, q_points))
     if not result:
         raise InputError(f"no two scans have {least} matches under their poses: this peer needs overlaps")

@@ -25,7 +25,6 @@ _NEVER = 1e6  # standard deviations: a reference scan is never left out
 _DRIFT = 2 * INDOOR_RESOLUTION  # metres that a component may be bent before known items pull it straight
 _DRIFT_SHARE = 0.01  # the same as a share of the distance
 _BENT = math.radians(2.0)
-_FAR = 10  # extents between a scan and the origin of its coordinates, from which it is not at the scanner
 _UP = np.array([0.0, 0.0, 1.0])
 
 

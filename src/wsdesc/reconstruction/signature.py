@@ -43,23 +43,14 @@ def similar_pairs(
     rows = torch.arange(count) if searching is None else torch.tensor(searching, dtype=torch.int64)
     groups = torch.tensor([-1 - k if g is None else g for k, g in enumerate(origins or [None] * count)])
     pairs = set()
-    for some in rows.split(_ROWS):
-        cosines = signatures[some] @ signatures.T  # (_ROWS, N)
-        cosines[groups[some][:, None] == groups] = -np.inf
+    for part in rows.split(_ROWS):
+        cosines = signatures[part] @ signatures.T  # (_ROWS, N)
+        cosines[groups[part][:, None] == groups] = -np.inf
         best = cosines.argsort(dim=1, descending=True, stable=True)[:, : min(nearest, count - 1)]
         possible = cosines.gather(1, best).isfinite()
-        for i, row, usable in zip(some.tolist(), best.tolist(), possible.tolist(), strict=True):
+        for i, row, usable in zip(part.tolist(), best.tolist(), possible.tolist(), strict=True):
             pairs |= {(min(i, j), max(i, j)) for j, use in zip(row, usable, strict=True) if use}
     return sorted(pairs)
-
-
-def scan_signatures(descriptors: Sequence[Tensor], seed: int = 0) -> Tensor:
-    """Compute signatures (N, S), unit vectors, of scans with descriptors (K, C) each.
-
-    K may differ between scans. Each item is accessed twice and not kept, so a sequence may read it on access.
-    """
-    centres = codebook(descriptors, seed)
-    return normalize_signatures(torch.stack([aggregate(d, centres) for d in descriptors]))
 
 
 def codebook(descriptors: Sequence[Tensor], seed: int = 0) -> Tensor:

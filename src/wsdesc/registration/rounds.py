@@ -44,7 +44,7 @@ def register_round(
 
     `prior`, `near` and `structural` are those of `find_candidates`.
     """
-    found = find_candidates(
+    candidates = find_candidates(
         p,
         q,
         surfaces,
@@ -58,19 +58,19 @@ def register_round(
         structural=structural,
         timer=timer,
     )
-    if not found.ranked:
+    if not candidates.ranked:
         viewpoints = (p.viewpoint, q.viewpoint)
         return failed_result(
-            q.resolution, [no_alignment_found(q.resolution)], timer, viewpoints, found.matches
+            q.resolution, [no_alignment_found(q.resolution)], timer, viewpoints, candidates.matches
         )
-    return build_result(found, p, q, timer, prior)
+    return build_result(candidates, p, q, timer, prior)
 
 
 def build_result(
-    found: Candidates, p: Description, q: Description, timer: StepTimer, prior: PosePrior | None = None
+    candidates: Candidates, p: Description, q: Description, timer: StepTimer, prior: PosePrior | None = None
 ) -> Registration:
     """Build the result of a registration from its candidates, at least one."""
-    best = found.ranked[0]
+    best = candidates.ranked[0]
     with timer("scale"):
         scale = best.scale
         factor = q.unit / p.unit / scale.factor
@@ -85,21 +85,21 @@ def build_result(
         overlap_target=best.refined.score.overlap_target,
         rmse=best.refined.rmse * q.unit,
         inliers=int(best.hypothesis.inliers.sum()),
-        matches=found.matches,
+        matches=candidates.matches,
         resolution=q.resolution,
         tilt=prior.tilt(best.refined.T_target_source) if prior else None,
         scale=factor,
         scale_deviation=factor * scale.deviation if scale.determined else math.inf,
         covariance=exactness.matrix if exactness else None,
         covariance_centre=exactness.centre if exactness else None,
-        alternatives=_alternatives(found.ranked[1:], p, q),
+        alternatives=_alternatives(candidates.ranked[1:], p, q),
         warnings=warnings_about(best, q.resolution),
         timings=timer.seconds,
         viewpoints=(p.viewpoint, q.viewpoint),
         evidence=best.evidence,
         information=best.refined.information,
         described=(p.to("cpu"), q.to("cpu")),
-        matched=found.matched(best),
+        matched=candidates.matched(best),
     )
 
 
@@ -120,10 +120,10 @@ def explain_prior(
     if len(p.descriptors) == 0:
         return
     with timer("search without prior"):
-        found = find_candidates(p, q, surfaces, solver=o.solver, refine=o.refine, seed=o.seed)
-    if not found.ranked or found.ranked[0].confidence < max(_WORTH_NAMING, result.confidence):
+        candidates = find_candidates(p, q, surfaces, solver=o.solver, refine=o.refine, seed=o.seed)
+    if not candidates.ranked or candidates.ranked[0].confidence < max(_WORTH_NAMING, result.confidence):
         return
-    best = found.ranked[0]
+    best = candidates.ranked[0]
     reasons = contradictions(prior, best, q.unit)
     if reasons:
         result.warnings.append(

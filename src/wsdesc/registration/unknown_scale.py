@@ -141,9 +141,9 @@ def _same_scale(a: Registration, b: Registration) -> bool:
     return abs(math.log(a.factor / b.factor)) < SAME_FACTOR
 
 
-def _plausible(found: Sequence[ScaleHypothesis]) -> list[ScaleHypothesis]:
+def _plausible(ranked: Sequence[ScaleHypothesis]) -> list[ScaleHypothesis]:
     """Select the scales that fit nearly as well as the best one."""
-    return [h for h in found[:MAX_SCALES] if h.score > 0 and h.score >= COMPETING * found[0].score]
+    return [h for h in ranked[:MAX_SCALES] if h.score > 0 and h.score >= COMPETING * ranked[0].score]
 
 
 def _with_exact_scale(

@@ -29,8 +29,8 @@ class Distances(NamedTuple):
 
     def quantile(self, share: float) -> float:
         """Return the distance below which this share of the points with a partner is; NaN without any."""
-        known = self.values[np.isfinite(self.values)]
-        return float(np.quantile(known, share)) if len(known) else float("nan")
+        finite = self.values[np.isfinite(self.values)]
+        return float(np.quantile(finite, share)) if len(finite) else float("nan")
 
     @property
     def median(self) -> float:

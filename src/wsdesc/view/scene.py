@@ -6,7 +6,7 @@ browser, `snapshot` makes a picture of it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -94,12 +94,6 @@ class SceneView:
     def moves(self) -> bool:
         """Whether the pose of a scan differs between start and end."""
         return any(not scan.start.is_close(scan.end) for scan in self.scans)
-
-    def with_choice(self, scan: int, choice: int) -> SceneView:
-        """Return the scene with another one of the poses of a scan, both given by their numbers."""
-        scans = list(self.scans)
-        scans[scan] = replace(scans[scan], end=scans[scan].choices[choice].pose)
-        return replace(self, scans=scans)
 
     @property
     def point_count(self) -> str:

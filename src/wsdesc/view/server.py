@@ -89,10 +89,10 @@ def _handler(content: bytes) -> type[BaseHTTPRequestHandler]:
         """Answers every request for / with the page."""
 
         def do_GET(self) -> None:
-            found = self.path.split("?")[0] == "/"
-            body = content if found else b"not found"
-            self.send_response(200 if found else 404)
-            self.send_header("Content-Type", "text/html; charset=utf-8" if found else "text/plain")
+            is_page = self.path.split("?")[0] == "/"
+            body = content if is_page else b"not found"
+            self.send_response(200 if is_page else 404)
+            self.send_header("Content-Type", "text/html; charset=utf-8" if is_page else "text/plain")
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)

@@ -168,11 +168,11 @@ def _fit_cliques(
     total_votes = tl.zeros((BLOCK,), tl.float64)
     for first in range(0, matches, BLOCK):
         k = first + tl.arange(0, BLOCK)
-        there = k < matches
-        ux, uy, uz = _load(p, k, there)
-        vx, vy, vz = _load(q, k, there)
+        is_match = k < matches
+        ux, uy, uz = _load(p, k, is_match)
+        vx, vy, vz = _load(q, k, is_match)
         squared = _squared_residuals(ux, uy, uz, vx, vy, vz, a, b, c, d, e, f, g, h, i, x, y, z)
-        total_votes += tl.load(weights + k, there, 0.0) * tl.maximum(1 - squared / limit, 0.0)
+        total_votes += tl.load(weights + k, is_match, 0.0) * tl.maximum(1 - squared / limit, 0.0)
     # Members on a line do not determine the rotation about it; within a threshold of a line, noise would.
     determined = (best_size >= 3) & (across >= limit)
     tl.store(votes + seed, tl.where(determined, tl.sum(total_votes, 0), -1.0))

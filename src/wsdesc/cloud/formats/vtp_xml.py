@@ -53,11 +53,11 @@ class Document:
 def parse_xml(content: bytes) -> Document:
     """Parse the XML; appended data, which may be raw bytes, are cut out before."""
     document = Document()
-    found = _APPENDED.search(content)
-    if found:
-        document.appended = content[found.end() :]
-        document.appended_base64 = b"base64" in found.group()
-        content = content[: found.start()] + b"</VTKFile>"
+    appended = _APPENDED.search(content)
+    if appended:
+        document.appended = content[appended.end() :]
+        document.appended_base64 = b"base64" in appended.group()
+        content = content[: appended.start()] + b"</VTKFile>"
     _Handler(document).parse(content)
     return document
 

@@ -26,7 +26,7 @@ def hall(rng: np.random.Generator) -> Site:
     panel = upright(-bay / 2 - LAP, bay / 2 + LAP, 0, height + LAP)
     sill, top = rng.uniform(0.5, 0.7) * height, 0.92 * height
     windows = pierced(bay, height, (-0.4 * bay, 0.4 * bay, sill, top), 0.3)
-    gate = _gate(rng, bay, height)
+    gate = _gate(bay, height)
     for i in range(bays + 1):
         x = i * bay - length / 2
         for j in range(aisles + 1):
@@ -89,7 +89,7 @@ def _beam(span: float, height: float) -> Triangles:
     return join(web, *(place(box(0.35, span, 0.05), (0, 0, height - s * depth - 0.05)) for s in (0, 1)))
 
 
-def _gate(rng: np.random.Generator, bay: float, height: float) -> Triangles:
+def _gate(bay: float, height: float) -> Triangles:
     w, h = min(0.7 * bay, 4.5), min(0.7 * height, 4.5)
     door = upright(-w / 2, w / 2, 0, h, 0.2)
     ribs = [place(box(w, 0.06, 0.08), (0, 0.18, z)) for z in np.arange(0.5, h, 0.5)]
