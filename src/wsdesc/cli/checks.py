@@ -41,7 +41,7 @@ def check_outputs(outputs: Mapping[Path | None, tuple[str, ...] | None], inputs:
             continue
         extensions = extensions or WRITABLE
         if path.suffix.lower() not in extensions:
-            raise FileFormatError(f"{path}: the name must end in {', '.join(extensions)}")
+            raise FileFormatError(f"{path}: the name must end in {' or '.join(extensions)}")
         if not path.parent.is_dir():
             raise FileFormatError(f"{path}: cannot be written: the folder {path.parent} does not exist")
         if path.is_dir():

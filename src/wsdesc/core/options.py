@@ -61,7 +61,8 @@ class Options(BaseModel):
             name = ".".join(map(str, location)) or "options"
             if problem["type"] == "extra_forbidden":
                 raise InputError(f"unknown option {name!r}{cls._suggestion(location)}") from error
-            raise InputError(f"{name}: {problem['msg']}") from error
+            reason = problem["msg"].removeprefix("Value error, ")  # pydantic's prefix of own messages
+            raise InputError(f"{name}: {reason}") from error
 
     @classmethod
     def load(cls, path: str | Path, **changes: Any) -> Self:

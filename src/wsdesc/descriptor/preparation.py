@@ -38,6 +38,7 @@ def prepare_scans(
     seed: int,
     keypoints: int,
     device: str | torch.device = "cpu",
+    names: Sequence[str] | None = None,
 ) -> list[Description]:
     """Prepare scans for description on `device`, on the CPU in parallel; see `prepare_scan`.
 
@@ -48,15 +49,18 @@ def prepare_scans(
         seed: Seed of the first keypoint of each scan.
         keypoints: Keypoints to choose at first; `Description.with_keypoints` chooses more.
         device: Where to compute and keep the tensors.
+        names: Name of each scan, for errors.
 
     Returns:
         Descriptions without descriptors, one per scan.
-    """
 
+    Raises:
+        InputError: Too few points of a scan are left.
+    """
+    scans = list(zip(clouds, resolutions, names or [""] * len(clouds), strict=True))
     if torch.device(device).type == "cpu":
-        scans = list(zip(clouds, resolutions, strict=True))
-        return run_each(lambda scan: prepare_scan(scan[0], scan[1], model, seed, keypoints), scans)
-    points = [_downsample(*scan, device) for scan in zip(clouds, resolutions, strict=True)]
+        return run_each(lambda s: prepare_scan(s[0], s[1], model, seed, keypoints, name=s[2]), scans)
+    points = [_downsample(cloud, resolution, device, name) for cloud, resolution, name in scans]
     orders = farthest_points_each(points, keypoints, torch.Generator().manual_seed(seed))
     prepared = zip(clouds, points, orders, resolutions, strict=True)
     return [_describe_nothing(*scan, model) for scan in prepared]
@@ -69,8 +73,9 @@ def prepare_scan(
     seed: int,
     keypoints: int,
     device: str | torch.device = "cpu",
+    name: str = "",
 ) -> Description:
-    """Downsample a scan, remove outliers, and choose up to `keypoints` keypoints, on `device`.
+    """Downsample a scan, remove outliers, and choose keypoints; the arguments are those of `prepare_scans`.
 
     Returns:
         A description without descriptors; `extend` computes them.
@@ -78,19 +83,21 @@ def prepare_scan(
     Raises:
         InputError: Too few points are left.
     """
-    points = _downsample(cloud, resolution, device)
+    points = _downsample(cloud, resolution, device, name)
     order = farthest_points(points, keypoints, torch.Generator().manual_seed(seed))
     return _describe_nothing(cloud, points, order, resolution, model)
 
 
-def _downsample(cloud: Cleaned, resolution: float, device: str | torch.device) -> Tensor:
+def _downsample(cloud: Cleaned, resolution: float, device: str | torch.device, name: str) -> Tensor:
     """Downsample a scan and remove outliers: points (N, 3) in metres of the model, on `device`."""
     points = voxel_downsample(torch.from_numpy(cloud.points).to(device), resolution)
     points = remove_outliers(points, resolution) / (resolution / INDOOR_RESOLUTION)
     if len(points) < MIN_POINTS:
+        prefix = f"{name}: " if name else ""
         raise InputError(
-            f"{len(points)} points are left at the resolution {resolution:.3g}, at least {MIN_POINTS} are "
-            "needed: check that the scan is complete and that the resolution is in the scan's unit"
+            f"{prefix}{len(points)} points are left at the resolution {resolution:.3g}, at least "
+            f"{MIN_POINTS} are needed: check that the scan is complete and that the resolution is in the "
+            "scan's unit"
         )
     return points
 

@@ -169,11 +169,17 @@ def register(
                 return failed_result(resolution, advice, timer, viewpoints).of_files(source, target)
         network, name = load_model(o.model, o.device)
         resolutions = (resolution / o.scale, resolution)
-        p, q = prepare_scans(clouds, resolutions, name, o.seed, o.keypoints[0], where)
+        names = (_name(source, "source"), _name(target, "target"))
+        p, q = prepare_scans(clouds, resolutions, name, o.seed, o.keypoints[0], where, names)
     result = register_prepared(p, q, network, o, timer)
     if not result.success:
         result.warnings.extend(suggest_find(*points))
     return result.of_files(source, target)
+
+
+def _name(scan: Scan, role: str) -> str:
+    """Return the path of a scan, or its role if it is not a file."""
+    return str(scan) if isinstance(scan, str | Path) else role
 
 
 @single_threaded_torch()
