@@ -7,9 +7,9 @@ Each synthetic courtyard is scanned from several positions by one spinning LiDAR
 pairs with a true overlap of 0.1 to 0.3 are registered in the rounds of `wsdesc.register`: with given
 viewpoints, with the viewpoints that were detected, and without any. Writes the judged poses in the format of
 `judge`, and prints a table for the shipped confidence: the share of right poses (off by less than 5° and 8
-resolutions) and the precision and recall of `success`. Two scans from equal stations, such as the middle of
-two sides of the court, show the same at a wrong pose as two scans from one station would at the right one:
-they have rows of their own.
+resolutions) and the precision and recall of `success`. Two scans from equal stations have rows of their own,
+such as those from the middle of two sides of the court. At a wrong pose they fit as well as two scans from
+one station at the right pose.
 """
 
 from __future__ import annotations

@@ -100,8 +100,8 @@ def pick(row, vector, k):
 def move_pose(T, T_back, row, twist, factor, cx, cy, cz, extent):
     """Move the pose at T, a similarity, and its inverse at T_back.
 
-    The motion shifts by the first half of a twist, rotates about the centre by the second half, in units of
-    the extent, and grows by a factor.
+    The first half of the twist is a shift. The second half is a rotation about the centre, in units of the
+    extent. The pose also grows by the factor.
     """
     x, y, z = pick(row, twist, 3) / extent, pick(row, twist, 4) / extent, pick(row, twist, 5) / extent
     angle = tl.sqrt(x * x + y * y + z * z)

@@ -84,9 +84,8 @@ def _convolve(convolution: nn.Module, x: Tensor) -> Tensor:
 def _instance_norm_relu(x: Tensor) -> Tensor:
     """Apply instance normalization without parameters, then ReLU, to (K, C, h, h, h).
 
-    This equals `nn.InstanceNorm3d`. Computing it from first and second moments takes half the time on a CPU,
-    and a fifth in a compiled kernel, which is used where no gradient is needed. On CUDA a triton kernel does
-    both.
+    This equals `nn.InstanceNorm3d`. Computing it from first and second moments takes half the time on a CPU.
+    Where no gradient is needed, a compiled kernel takes a fifth. On CUDA a triton kernel does both.
     """
     if not (x.requires_grad or x.is_cuda) and x.is_contiguous(memory_format=torch.channels_last_3d):
         rows = x.permute(0, 2, 3, 4, 1).flatten(1, 3).numpy()  # (K, h³, C), the same memory

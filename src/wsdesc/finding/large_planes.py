@@ -1,6 +1,6 @@
-"""Large planes of a scene: floors, walls and table tops, on which an object stands but which it cannot be.
+"""Large planes of a scene: floors, walls and table tops. An object stands on them, and is none of them.
 
-A cell of half the object's size is flat if there is only one plane in it and in the cells around it, and if
+A cell has half the object's size. It is flat if only one plane is in it and in the cells around it, and if
 that plane is wider than the object. Points near a flat cell that lie in its plane belong to it, too: a floor
 is left out up to the foot of the object.
 """
