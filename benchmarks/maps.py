@@ -13,7 +13,7 @@ other noise, are located in it, and so are scans of sites that are not in the ma
 A location is right if the centre of the scan is within 10 resolutions of its true position. Recall is the
 share of scans of mapped sites that are located rightly with success. Only scans with at least half of their
 surface in the map count: sites have rooms that no scan of the map shows. Precision is the share of all
-successes that are right, whatever the map has of these scans.
+successes that are right, also of scans with less surface in the map.
 """
 
 from __future__ import annotations
@@ -27,121 +27,31 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import nullcontext
 from itertools import repeat
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from scipy.spatial import cKDTree
 
 from benchmarks.common import make_parser, print_machine, print_table, run_command
+from benchmarks.map_survey import KINDS, make_survey
 from wsdesc.cloud.units import INDOOR_RESOLUTION
 from wsdesc.core.errors import WSDescError
 from wsdesc.core.geometry import Floats, transform
-from wsdesc.datasets.synthetic import site_scans
 from wsdesc.mapping.site_map import Map
 
-KINDS = ("building", "street")
-UTM = np.array([431_000.0, 5_411_000.0, 250.0])  # a corner of the map
 RESOLUTION = 0.12  # metres; between those that suit a floor and a street
 RIGHT = 10  # resolutions between the true and the located centre of a scan
 COVERED = 0.5  # share of a scan that must be in the map to count for the recall
-_SPACE = 250.0  # metres between neighbouring sites
-_SCANS, _QUERIES = 14, 2  # of each site
-_FIRST_SEED = 7000  # of the sites in the map
-_STRANGERS = 1000  # added to seeds of sites that are not in the map
-
-
-class SiteScan(NamedTuple):
-    """A scan of a site in the map's coordinates."""
-
-    points: np.ndarray  # (N, 3) in the frame of the scanner
-    T_map_scan: Floats
-
-
-def site(kind: str, seed: int, number: int, count: int) -> Iterator[SiteScan]:
-    """Yield scans of a site, which stands at the place of this number."""
-    rng = np.random.default_rng([seed, number])
-    T_map_site = np.eye(4)
-    angle = rng.uniform(0, 2 * np.pi)
-    T_map_site[:2, :2] = [[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]]
-    T_map_site[:3, 3] = UTM + _SPACE * np.array([number % 8, number // 8, 0])
-    for scan in site_scans(kind, seed, count, sensor="terrestrial", overlaps=(0.4, 0.9)):
-        yield SiteScan(scan.points, T_map_site @ scan.T_world_scan)
-
-
-class Survey(NamedTuple):
-    """Files of a synthetic survey."""
-
-    scans: Path  # folder with the scans of the map, in its coordinates
-    points: int  # of these
-    queries: list[tuple[Path, Floats | None]]  # scans to locate, with their poses; None for strangers
-
-
-class SiteFiles(NamedTuple):
-    """Files of one site."""
-
-    scans: list[tuple[Path, int]]  # of the map, with their numbers of points
-    queries: list[tuple[Path, Floats | None]]
-
-
-def make_survey(
-    folder: Path, points: int, queries: int, kinds: Sequence[str] = KINDS, processes: int = 1
-) -> Survey:
-    """Scan sites of these kinds until the map has so many points, and choose scans to locate."""
-    scans, others = folder / "scans", folder / "queries"
-    scans.mkdir()
-    others.mkdir()
-    total, number = 0, 0
-    mapped: list[tuple[Path, Floats | None]] = []
-    several = processes > 1
-    with ProcessPoolExecutor(processes, get_context("spawn")) if several else nullcontext() as pool:
-        run: Callable[..., Iterator[Any]] = map if pool is None else pool.map
-        while total < points:
-            numbers = range(number, number + processes)
-            for files in run(_scan_site, repeat(folder), repeat(kinds), numbers):
-                mapped += files.queries if total < points else []
-                for path, count in files.scans:
-                    if total < points:
-                        total += count
-                    else:
-                        path.unlink()
-            number += processes
-        stranger_files = run(_scan_stranger, repeat(others), repeat(kinds), range(max(1, queries // 2)))
-        strangers: list[tuple[Path, Floats | None]] = [(path, None) for path in stranger_files]
-    chosen = np.unique(np.linspace(0, len(mapped) - 1, min(queries, len(mapped))).astype(int))
-    return Survey(scans, total, [*(mapped[k] for k in chosen), *strangers])
-
-
-def _scan_site(folder: Path, kinds: Sequence[str], number: int) -> SiteFiles:
-    """Scan one site, and write its scans."""
-    kind, files = kinds[number % len(kinds)], SiteFiles([], [])
-    for k, scan in enumerate(site(kind, _FIRST_SEED + number, number, _SCANS)):
-        name = f"{kind}_{number:03}_{k:02}.npy"
-        if k >= _SCANS - _QUERIES:
-            np.save(folder / "queries" / name, scan.points.astype(np.float32))
-            files.queries.append((folder / "queries" / name, scan.T_map_scan))
-        else:
-            np.save(folder / "scans" / name, transform(scan.points.astype(np.float64), scan.T_map_scan))
-            files.scans.append((folder / "scans" / name, len(scan.points)))
-    return files
-
-
-def _scan_stranger(folder: Path, kinds: Sequence[str], number: int) -> Path:
-    """Scan a site that is not in the map once."""
-    kind = kinds[number % len(kinds)]
-    path = folder / f"stranger_{number:03}_{kind}.npy"
-    np.save(path, next(site(kind, _FIRST_SEED + _STRANGERS + number, 0, 1)).points.astype(np.float32))
-    return path
 
 
 class Query(NamedTuple):
-    """What came of locating one scan."""
+    """Result of locating one scan."""
 
     success: bool
     right: bool
