@@ -1,25 +1,33 @@
-"""Gauss-Newton steps as in `equations`, in a compiled kernel; for the GPU backend.
+"""Gauss-Newton steps of many poses as in `equations`, in a compiled kernel; for the GPU backend.
 
-NumPy needs about forty calls per step, which take longer than a GPU needs to sum the equations. On the CPU
-they do not matter, and would not be worth the time to compile this kernel at the first start.
+On the CPU, NumPy is fast enough, and this kernel would take seconds to compile at the first start.
 """
 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from wsdesc.alignment.information.matrix import MIN_PAIRS
-from wsdesc.alignment.refine.equations import Steps
 from wsdesc.core.geometry import Floats
 from wsdesc.core.kernels import inline, kernel
 
 _SWEEPS = 20  # of Jacobi rotations at most; about six suffice
 
 
+class Steps(NamedTuple):
+    """Gauss-Newton steps of H poses."""
+
+    T_step: Floats  # (H, 4, 4) in the target's frame; the identity where nothing is determined
+    moved: Floats  # (H,) how far the overlap moves
+    determined: NDArray[np.bool_]  # (H,) False if there are too few contact pairs
+
+
 def solve_steps(sums: Floats, isotropic: float, weak: float) -> Steps:
-    """See `equations.solve_steps`."""
+    """Solve the equations (H, 99) of all poses; arguments as in `equations.solve_step`."""
     steps = Steps(np.zeros((len(sums), 4, 4)), np.zeros(len(sums)), np.zeros(len(sums), np.bool_))
     _solve(np.ascontiguousarray(sums), isotropic, weak, float(MIN_PAIRS), *steps)
     return steps

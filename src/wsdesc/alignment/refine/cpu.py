@@ -1,4 +1,4 @@
-"""Refinement on the CPU: the equations of one pose per thread."""
+"""Refinement on the CPU: the steps of one pose per thread."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from wsdesc.alignment.information.cpu import compute_information
 from wsdesc.alignment.information.matrix import SAME_SIDE
 from wsdesc.alignment.refine import gauss_newton
-from wsdesc.alignment.refine.equations import solve_steps
+from wsdesc.alignment.refine.equations import solve_step
 from wsdesc.alignment.refine.gauss_newton import NORMAL_VARIANCE, SUMS, Backend, Iterated, Stage
 from wsdesc.alignment.surface.cpu import CpuSurface, load_pair
 from wsdesc.alignment.verify.cpu import verify
@@ -18,21 +18,37 @@ from wsdesc.core.geometry import Floats, inverse
 from wsdesc.core.kernels import kernel, run_each
 
 
+def run_stage(
+    source: CpuSurface, target: CpuSurface, poses: Floats, stage: Stage, resolution: float
+) -> Iterated:
+    """Iterate each of the poses (H, 4, 4) on a thread: no pose waits for the steps of others."""
+
+    def iterate(T: Floats) -> tuple[Floats, bool]:
+        for _ in range(stage.max_steps):
+            sums = sum_equations(source, target, T, stage.distance * resolution, stage.generalised)
+            step = solve_step(sums, stage.isotropic, stage.weak)
+            if step is None:
+                return T, False
+            T = step.T @ T
+            if step.moved < stage.tolerance * resolution:
+                return T, True
+        return T, False
+
+    iterated, converged = zip(*run_each(iterate, list(poses)), strict=True)
+    return np.stack(iterated), np.array(converged)
+
+
 def sum_equations(
-    source: CpuSurface, target: CpuSurface, poses: Floats, distance: float, generalised: bool
+    source: CpuSurface, target: CpuSurface, T: Floats, distance: float, generalised: bool
 ) -> Floats:
-    """Sum the equations of each pose; see `Backend`."""
-
-    def sum_pose(T: Floats) -> Floats:
-        sums, share = np.zeros(SUMS), 1.0
-        for sampled, searched, T_searched_sampled in ((source, target, T), (target, source, inverse(T))):
-            sample = sampled.coarse_sample if generalised else sampled.full_sample
-            _, partner = searched.nearest(sample.points, distance, T_searched_sampled)
-            arrays = (sample.points, sample.normals, partner, searched.points, searched.normals)
-            _add_pairs(*arrays, T, sampled is source, distance, share / len(sample.points), generalised, sums)
-        return sums
-
-    return np.reshape(run_each(sum_pose, list(poses)), (-1, SUMS))
+    """Sum the equations of a pose (4, 4); (99,), see `SUMS`."""
+    sums = np.zeros(SUMS)
+    for sampled, searched, T_searched_sampled in ((source, target, T), (target, source, inverse(T))):
+        sample = sampled.coarse_sample if generalised else sampled.full_sample
+        _, partner = searched.nearest(sample.points, distance, T_searched_sampled)
+        arrays = (sample.points, sample.normals, partner, searched.points, searched.normals)
+        _add_pairs(*arrays, T, sampled is source, distance, 1 / len(sample.points), generalised, sums)
+    return sums
 
 
 @kernel(
@@ -86,18 +102,6 @@ def _add_pairs(
             sums[7 * b + a], sums[49 + 7 * b + a] = sums[7 * a + b], sums[49 + 7 * a + b]
 
 
-def run_stage(
-    source: CpuSurface, target: CpuSurface, poses: Floats, stage: Stage, resolution: float
-) -> Iterated:
-    """Do all steps of a stage, one pose per thread: no pose waits for the steps of others."""
-    done = run_each(
-        lambda T: gauss_newton.run_stage(_STEPS, source, target, T[None], stage, resolution), list(poses)
-    )
-    T, converged = zip(*done, strict=True)
-    return np.concatenate(T), np.concatenate(converged)
-
-
-_STEPS = Backend(sum_equations, verify, compute_information, solve_steps)
-_BACKEND = _STEPS._replace(run_stage=run_stage)
+_BACKEND = Backend(run_stage, verify, compute_information)
 refine = partial(gauss_newton.refine, _BACKEND)
 evaluate = partial(gauss_newton.evaluate, _BACKEND)

@@ -6,7 +6,6 @@ from functools import partial
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from wsdesc.alignment.information.cuda import (
@@ -19,7 +18,7 @@ from wsdesc.alignment.information.cuda import (
 )
 from wsdesc.alignment.refine import gauss_newton
 from wsdesc.alignment.refine.compiled_steps import solve_steps
-from wsdesc.alignment.refine.gauss_newton import NORMAL_VARIANCE, Backend, Stage
+from wsdesc.alignment.refine.gauss_newton import NORMAL_VARIANCE, Backend, Iterated, Stage
 from wsdesc.alignment.surface.cuda import CudaSurface
 from wsdesc.alignment.verify.cuda import verify
 from wsdesc.core.devices import has_triton
@@ -29,7 +28,7 @@ from wsdesc.core.geometry import Floats
 def sum_equations(
     source: CudaSurface, target: CudaSurface, poses: Floats, distance: float, generalised: bool
 ) -> Floats:
-    """Sum the equations of each pose; see `Backend`. On CUDA one kernel computes what follows."""
+    """Sum the equations (H, 99) of each pose, see `SUMS`. On CUDA one kernel computes what follows."""
     if source.points.is_cuda and has_triton():
         from wsdesc.alignment.refine import fused
 
@@ -74,15 +73,34 @@ def _generalised(pairs: ContactPairs, distance: float) -> tuple[Tensor, Tensor, 
 
 def run_stage(
     source: CudaSurface, target: CudaSurface, poses: Floats, stage: Stage, resolution: float
-) -> tuple[Floats, NDArray[np.bool_]] | None:
-    """Do all steps of a stage in one kernel; None where there is no triton."""
+) -> Iterated:
+    """Iterate the poses (H, 4, 4), with triton in one kernel."""
     if not (source.points.is_cuda and has_triton()):
-        return None
+        return run_steps(source, target, poses, stage, resolution)
     from wsdesc.alignment.refine import device_stage
 
     return device_stage.run_stage(source, target, poses, stage, resolution)
 
 
-_BACKEND = Backend(sum_equations, verify, compute_information, solve_steps, run_stage)
+def run_steps(
+    source: CudaSurface, target: CudaSurface, poses: Floats, stage: Stage, resolution: float
+) -> Iterated:
+    """Iterate the poses, one sum and one solution of all equations per step."""
+    T, converged = poses.copy(), np.zeros(len(poses), bool)
+    active = np.arange(len(poses))
+    distance = stage.distance * resolution
+    for _ in range(stage.max_steps):
+        equations = sum_equations(source, target, T[active], distance, stage.generalised)
+        solved = solve_steps(equations, stage.isotropic, stage.weak)
+        T[active] = np.matmul(solved.T_step, T[active])
+        arrived = solved.moved < stage.tolerance * resolution
+        converged[active] = solved.determined & arrived
+        active = active[solved.determined & ~arrived]
+        if len(active) == 0:
+            break
+    return T, converged
+
+
+_BACKEND = Backend(run_stage, verify, compute_information)
 refine = partial(gauss_newton.refine, _BACKEND)
 evaluate = partial(gauss_newton.evaluate, _BACKEND)

@@ -1,57 +1,66 @@
-"""Gauss-Newton steps of many poses from their summed equations, with NumPy."""
+"""The Gauss-Newton step of a pose from its summed equations, with NumPy.
+
+Calls of NumPy are few: while one thread solves equations, others wait for Python.
+"""
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from wsdesc.alignment.information.matrix import MIN_PAIRS, minus_cross, twists_about
+from wsdesc.alignment.information.matrix import MIN_PAIRS, minus_cross
 from wsdesc.core.geometry import Floats
 from wsdesc.core.rotations import rotation_matrix
 
 
-class Steps(NamedTuple):
-    """Gauss-Newton steps of H poses."""
+class Step(NamedTuple):
+    """A Gauss-Newton step of one pose."""
 
-    T_step: Floats  # (H, 4, 4) in the target's frame; the identity where nothing is determined
-    moved: Floats  # (H,) how far the overlap moves
-    determined: NDArray[np.bool_]  # (H,) False if there are too few contact pairs
+    T: Floats  # (4, 4) in the target's frame
+    moved: float  # how far the overlap moves
 
 
-def solve_steps(sums: Floats, isotropic: float, weak: float) -> Steps:
-    """Solve the equations of all poses.
+def solve_step(sums: Floats, isotropic: float, weak: float) -> Step | None:
+    """Solve the equations of a pose; None if there are too few contact pairs.
 
     Args:
-        sums: (H, 99), see `gauss_newton.Backend`.
+        sums: (99,), see `gauss_newton.SUMS`.
         isotropic: weight of distances in all directions, beside those along normals.
         weak: eigenvalues below this share of the largest leave their motion as it is; noise would move it.
     """
-    along, points, count = sums[:, :49].reshape(-1, 7, 7), sums[:, 49:98].reshape(-1, 7, 7), sums[:, 98]
-    total = points[:, 0, 0]
-    determined = (count >= MIN_PAIRS) & (total > 0)
-    total = np.where(determined, total, 1.0)[:, None, None]
-    along, points = along / total, points / total
-    centre = points[:, 0, 1:4]
-    variance = np.trace(points[:, 1:4, 1:4], axis1=1, axis2=2) - np.square(centre).sum(1)
-    determined &= variance > 0
-    extent = np.sqrt(np.where(determined, variance, 1.0))
-    change = twists_about(centre, extent)
-    matrix, slope = along[:, :6, :6], along[:, :6, 6:]
+    total, count = sums[49], sums[98]
+    if count < MIN_PAIRS or not total > 0:
+        return None
+    mean = sums / total
+    x, y, z = centre = mean[50:53]
+    variance = mean[57] + mean[65] + mean[73] - (x * x + y * y + z * z)
+    if not variance > 0:
+        return None
+    extent = math.sqrt(variance)
+    equations = mean[:42].reshape(6, 7)
     if isotropic:
-        equations = _isotropic_equations(points)
-        matrix = matrix + isotropic * equations[:, :, :6]
-        slope = slope + isotropic * equations[:, :, 6:]
-    values, vectors = np.linalg.eigh(change @ matrix @ change.transpose(0, 2, 1))  # (H, 6), (H, 6, 6)
-    certain = (values > weak * values[:, -1:]) & determined[:, None]
-    along_vectors = (vectors.transpose(0, 2, 1) @ (change @ slope))[..., 0] / np.where(certain, values, 1.0)
-    twist = (vectors @ np.where(certain, along_vectors, 0.0)[..., None])[..., 0]  # (H, 6)
-    T = np.tile(np.eye(4), (len(sums), 1, 1))
-    T[:, :3, :3] = rotation_matrix(twist[:, 3:] / extent[:, None])
-    T[:, :3, 3] = centre + twist[:, :3] - (T[:, :3, :3] @ centre[..., None])[..., 0]
-    T[~determined] = np.eye(4)
-    return Steps(T, np.linalg.norm(twist, axis=1), determined)
+        equations = equations + isotropic * (mean[49:98] @ _ISOTROPIC).reshape(6, 7)
+    r = 1 / extent  # rotations are about the centre, in units of the extent
+    change = np.array(
+        [
+            [1.0, 0.0, 0.0, 0.0, 0.0, 0.0],
+            [0.0, 1.0, 0.0, 0.0, 0.0, 0.0],
+            [0.0, 0.0, 1.0, 0.0, 0.0, 0.0],
+            [0.0, r * z, -r * y, r, 0.0, 0.0],
+            [-r * z, 0.0, r * x, 0.0, r, 0.0],
+            [r * y, -r * x, 0.0, 0.0, 0.0, r],
+        ]
+    )
+    changed = change @ equations  # (6, 7)
+    values, vectors = np.linalg.eigh(changed[:, :6] @ change.T)
+    shares = np.where(values > weak * values[-1], (changed[:, 6] @ vectors) / values, 0.0)
+    twist = vectors @ shares
+    T = np.eye(4)
+    T[:3, :3] = rotation_matrix(r * twist[3:])
+    T[:3, 3] = centre + twist[:3] - T[:3, :3] @ centre
+    return Step(T, math.sqrt(twist @ twist))
 
 
 def _isotropic_equations(mean: Floats) -> Floats:
@@ -60,10 +69,13 @@ def _isotropic_equations(mean: Floats) -> Floats:
     """
     second, across = mean[:, 1:4, 1:4], mean[:, 1:4, 4:]
     result = np.zeros((len(mean), 6, 7))
-    result[:, :3, :3] = np.eye(3)
+    result[:, :3, :3] = mean[:, :1, :1] * np.eye(3)
     result[:, 3:, :3] = -minus_cross(mean[:, 0, 1:4])
     result[:, :3, 3:6] = result[:, 3:, :3].transpose(0, 2, 1)
     result[:, 3:, 3:6] = np.trace(second, axis1=1, axis2=2)[:, None, None] * np.eye(3) - second
     result[:, :3, 6] = mean[:, 0, 4:]
     result[:, 3:, 6] = (across - across.transpose(0, 2, 1))[:, (1, 2, 0), (2, 0, 1)]
     return result
+
+
+_ISOTROPIC = _isotropic_equations(np.eye(49).reshape(49, 7, 7)).reshape(49, 42)  # they are linear

@@ -29,7 +29,7 @@ from wsdesc.core.geometry import Floats
 def sum_equations(
     source: CudaSurface, target: CudaSurface, poses: Floats, distance: float, generalised: bool
 ) -> Floats:
-    """Sum the equations of each pose; see `Backend`."""
+    """Sum the equations (H, 99) of each pose, see `SUMS`."""
     rows, _ = sum_blocks(
         _sum_equations, source, target, poses_and_inverses(poses, source), SUMS, distance, coarse=generalised,
         GENERALISED=generalised, SAME_SIDE=float(SAME_SIDE), VARIANCE=NORMAL_VARIANCE,

@@ -1,4 +1,4 @@
-"""Refinement by Gauss-Newton steps, of both backends: a backend sums equations and solves them.
+"""Refinement by Gauss-Newton steps, of both backends: a backend does the steps of a stage.
 
 First come two stages of generalised ICP on the coarse samples of both surfaces in one problem. The last
 stage minimises point-to-plane distances of the whole samples, which settles the last millimetres.
@@ -13,13 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wsdesc.alignment.information.matrix import Information
-from wsdesc.alignment.refine.equations import Steps
 from wsdesc.alignment.refine.result import OVERLAP_DISTANCE, WEAK, RefinedPose, orthonormalise
 from wsdesc.alignment.verify.score import PoseScore, score_refinement
 from wsdesc.core.geometry import Floats
 
 NORMAL_VARIANCE = 1e-3  # of a point along its normal in generalised ICP, in units of that along its plane
-SUMS = 99  # numbers that `sum_equations` gives for a pose
+
+# Numbers that sum up the pairs of a pose: 49 products of (responses to twists about the origin along the mean
+# normals, gap along it), 49 products of (1, point, gap), and the number of pairs.
+SUMS = 99
 
 _SCORE_TOLERANCE = 0.01  # relative difference of scores that may come from the choice of the sample
 _EQUAL_SHIFT, _EQUAL_ANGLE = 1.0, 0.005  # resolutions and radians: closer poses have one minimum
@@ -46,19 +48,11 @@ Iterated = tuple[Floats, NDArray[np.bool_]]  # poses (H, 4, 4), and which have c
 
 
 class Backend(NamedTuple):
-    """Functions of two surfaces, poses (H, 4, 4) and a distance, of one backend.
+    """Functions of two surfaces and poses (H, 4, 4), of one backend."""
 
-    `sum_equations` also takes whether to generalise. It sums over the pairs of each pose (H, 99): 49 products
-    of (responses to twists about the origin along the mean normals, gap along it), 49 products of (1, point,
-    gap), and the number of pairs. `solve_steps` solves these sums, as that in `equations` does. `run_stage`
-    does all steps of a stage at once, where a backend has such a kernel.
-    """
-
-    sum_equations: Callable[[Any, Any, Floats, float, bool], Floats]
-    verify: Callable[[Any, Any, Floats, float], list[PoseScore]]
-    compute_information: Callable[[Any, Any, Floats, float], list[Information]]
-    solve_steps: Callable[[Floats, float, float], Steps]
-    run_stage: Callable[[Any, Any, Floats, Stage, float], Iterated | None] | None = None
+    run_stage: Callable[[Any, Any, Floats, Stage, float], Iterated]  # of a stage and the resolution
+    verify: Callable[[Any, Any, Floats, float], list[PoseScore]]  # of the overlap distance
+    compute_information: Callable[[Any, Any, Floats, float], list[Information]]  # of the overlap distance
 
 
 def refine(backend: Backend, source: Any, target: Any, poses: Floats, resolution: float) -> list[RefinedPose]:
@@ -101,35 +95,13 @@ def evaluate(
 
 def _run_stage(
     backend: Backend, source: Any, target: Any, poses: Floats, stage: Stage, resolution: float
-) -> tuple[Floats, NDArray[np.bool_]]:
+) -> Iterated:
     """Iterate each of the poses (H, 4, 4); return the poses and which have converged (H,).
 
     Poses with too few contact pairs stay as they are.
     """
-    done = backend.run_stage(source, target, poses, stage, resolution) if backend.run_stage else None
-    if done is None:
-        done = run_stage(backend, source, target, poses, stage, resolution)
-    T, converged = done
+    T, converged = backend.run_stage(source, target, poses, stage, resolution)
     return orthonormalise(T), converged
-
-
-def run_stage(
-    backend: Backend, source: Any, target: Any, poses: Floats, stage: Stage, resolution: float
-) -> Iterated:
-    """Iterate the poses, one sum and one solution of all equations per step."""
-    T, converged = poses.copy(), np.zeros(len(poses), bool)
-    active = np.arange(len(poses))
-    distance = stage.distance * resolution
-    for _ in range(stage.max_steps):
-        equations = backend.sum_equations(source, target, T[active], distance, stage.generalised)
-        solved = backend.solve_steps(equations, stage.isotropic, stage.weak)
-        T[active] = np.matmul(solved.T_step, T[active])
-        arrived = solved.moved < stage.tolerance * resolution
-        converged[active] = solved.determined & arrived
-        active = active[solved.determined & ~arrived]
-        if len(active) == 0:
-            break
-    return T, converged
 
 
 def _group_equal(poses: Floats, resolution: float) -> tuple[list[int], list[int]]:
