@@ -175,7 +175,7 @@ def measure_scene(arguments: argparse.Namespace) -> None:
         ]
         p, q = (replace(d, range_image=None) for d in described)  # candidates that free space did not choose
         surfaces = (make_surface(p.points), make_surface(q.points))
-        candidates = find_candidates(p, q, surfaces, hypotheses=40, refined=12, distinct=True, seed=0)
+        candidates = find_candidates(p, q, surfaces, hypotheses=40, refined=12, seed=0)
         T = inverse(q.T_scan_local) @ truth.T_i_j @ p.T_scan_local
         T[:3, 3] /= p.unit
         poses = [T, *(candidate.refined.T_target_source for candidate in candidates.ranked)]

@@ -275,7 +275,7 @@ def with_far_points(points: Tensor, size: int, seed: int) -> Tensor:
     return torch.cat([points, points[chosen] + offset + noise])
 
 
-def median_ms(work: Callable[[], object], repeats: int, warm_up: int = 1) -> float:
+def median_ms(work: Callable[[], object], repeats: int = 20, warm_up: int = 1) -> float:
     """Measure the median wall-clock time in ms, with the GPU synchronised.
 
     Args:
