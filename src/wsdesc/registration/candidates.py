@@ -88,8 +88,8 @@ def find_candidates(
     poses = structural() if structural else structural_poses(p, q, surfaces, prior, timer)
     with timer("verify and refine"):
         others = [unmatched(T) for T in poses]
-        found = verify_hypotheses(others, surfaces, _images(p, q), 0, beside=candidates, **options)
-        candidates = distinct_candidates([*candidates, *(c.with_matches(proposals) for c in found)])
+        added = verify_hypotheses(others, surfaces, _images(p, q), 0, beside=candidates, **options)
+        candidates = distinct_candidates([*candidates, *(c.with_matches(proposals) for c in added)])
         return Candidates(with_probabilities(candidates), pairs)
 
 
@@ -107,4 +107,4 @@ def structural_poses(
 
 
 def _images(p: Description, q: Description) -> Images:
-    return getattr(p, "range_image", None), getattr(q, "range_image", None)
+    return p.range_image, q.range_image
