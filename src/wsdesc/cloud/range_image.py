@@ -3,8 +3,8 @@
 A scanner that measures a range of 8 m has seen through 8 m of air. The ranges are kept in a cube map: six
 square faces, each with cells of nearly equal angles. A direction cell is known if its neighbourhood has
 returns, and its space is empty up to the smallest range in that neighbourhood. So returns from thin
-structures, edges and grazing surfaces make the known space smaller, never larger, and directions without
-returns (sky, glass, dark surfaces, outside of the field of view) tell nothing.
+structures, edges and grazing surfaces make the known space smaller, never larger. Directions without returns
+(sky, glass, dark surfaces, outside of the field of view) are unknown.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from wsdesc.registration.propose import Proposals
 from wsdesc.registration.result import SUCCESS
 
 SAME_DISTANCE, SAME_COSINE = 10.0, 0.996  # resolutions and 5°: closer poses are the same
-SCALE_CHECKED = 0.3  # probability above which the scale is estimated; nobody uses less probable ones
+SCALE_CHECKED = 0.3  # the scale of candidates with a larger probability is estimated
 AMBIGUOUS = 0.05  # probability from which on another candidate is plausible
 _MUCH_OVERLAP = 0.5  # of the scan where it is smaller: other poses of such a success need not be searched
 
