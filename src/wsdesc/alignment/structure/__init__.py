@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from wsdesc.alignment.axes import find_axes
 from wsdesc.alignment.structure import cpu, cuda
-from wsdesc.alignment.structure.peaks import SHIFTS, choose_peaks, largest_scores
+from wsdesc.alignment.structure.peaks import SHIFTS, choose_peaks
 from wsdesc.alignment.structure.voxels import Voxels
 from wsdesc.alignment.surface import Surface
 from wsdesc.cloud.range_image import RangeImage
@@ -64,14 +64,13 @@ def search_structure(
     q = Voxels.of(target, images[1], axes[1], voxel, resolution)
     if p.free.is_cuda:
         p = p.cubic()
-        rotations, scores = cuda.score_shifts(p, q, _ROTATIONS_COMPARED)
+        rotations, maxima = cuda.best_shifts(p, q, _ROTATIONS_COMPARED)
     else:
-        rotations, scores = cpu.score_shifts(p, q, _ROTATIONS_COMPARED)
-    maxima = [(grids.shape[1:], rows) for grids in scores for rows in largest_scores(grids)]
+        rotations, maxima = cpu.best_shifts(p, q, _ROTATIONS_COMPARED)
     limit = count if allow is None else SHIFTS  # of a rotation
     values, proposed = [], []
-    for R, (size, rows) in zip(rotations, maxima, strict=True):
-        peaks, shifts = choose_peaks(rows, size, q.free.shape, limit)
+    for R, largest in zip(rotations, maxima, strict=True):
+        peaks, shifts = choose_peaks(largest, q.free.shape, limit)
         T = np.tile(np.eye(4), (len(shifts), 1, 1))
         T[:, :3, :3] = axes[1].T @ R @ axes[0]
         T[:, :3, 3] = (q.origin - p.turned_origin(R) + voxel * shifts) @ axes[1]

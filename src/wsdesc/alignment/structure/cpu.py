@@ -1,31 +1,33 @@
-"""Scores of all shifts on the CPU: one rotation after another, in little memory."""
+"""Scores of all shifts on the CPU: one rotation per thread, in little memory."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
+from wsdesc.alignment.structure.peaks import Maxima, largest_scores
 from wsdesc.alignment.structure.terms import spectrum_shape, weights
 from wsdesc.alignment.structure.voxels import ROTATIONS, Voxels
 from wsdesc.core.geometry import Floats
+from wsdesc.core.kernels import run_each
 
 
-def score_shifts(p: Voxels, q: Voxels, count: int) -> tuple[Floats, Iterator[Tensor]]:
-    """Choose the best rotations on coarser voxels, and score all shifts of p against q under each of them.
+def best_shifts(p: Voxels, q: Voxels, count: int) -> tuple[Floats, list[Maxima]]:
+    """Choose the best rotations on coarser voxels, and find the best shifts of p against q under each.
 
     Returns:
-        Rotations (count, 3, 3) of p, and an iterator over their scores (1, X, Y, Z).
+        Rotations (count, 3, 3) of p, and the largest scores of the shifts under each.
     """
     p_coarse, q_coarse = p.coarser(), q.coarser()
-    coarse = [
-        score_rotations([p_coarse.turned(R) for R in same_order], q_coarse)
-        for same_order in ROTATIONS.reshape(6, 4, 3, 3)
-    ]
-    values = torch.cat([scores.amax((1, 2, 3)) for scores in coarse])
+
+    def best_scores(same_order: Floats) -> Tensor:
+        return score_rotations([p_coarse.turned(R) for R in same_order], q_coarse).amax((1, 2, 3))
+
+    values = torch.cat(run_each(best_scores, list(ROTATIONS.reshape(6, 4, 3, 3))))
     best = ROTATIONS[values.topk(count).indices.tolist()]
-    return best, (score_rotations([p.turned(R)], q) for R in best)
+    return best, run_each(lambda R: largest_scores(score_rotations([p.turned(R)], q))[0], list(best))
 
 
 def score_rotations(turned: Sequence[Voxels], q: Voxels) -> Tensor:

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import torch
 from torch import Tensor
 
+from wsdesc.alignment.structure.peaks import Maxima, largest_scores
 from wsdesc.alignment.structure.terms import spectrum_shape, weights
 from wsdesc.alignment.structure.voxels import ROTATIONS, Voxels, axes_of
 from wsdesc.core.geometry import Floats
 
 
-def score_shifts(p: Voxels, q: Voxels, count: int) -> tuple[Floats, Iterator[Tensor]]:
-    """Choose the best rotations on coarser voxels, and score all shifts of p, which is cubic, against q.
+def best_shifts(p: Voxels, q: Voxels, count: int) -> tuple[Floats, list[Maxima]]:
+    """Choose the best rotations on coarser voxels, and find the best shifts of p, which is cubic, against q.
 
     Returns:
-        Rotations (count, 3, 3) of p, and an iterator over one batch of their scores (count, X, Y, Z).
+        Rotations (count, 3, 3) of p, and the largest scores of the shifts under each.
     """
     values = compare_rotations(p.coarser(), q.coarser(), ROTATIONS).amax((1, 2, 3))
     best = ROTATIONS[values.topk(count).indices.tolist()]
-    return best, iter([compare_rotations(p, q, best)])
+    return best, largest_scores(compare_rotations(p, q, best))
 
 
 def compare_rotations(p: Voxels, q: Voxels, rotations: Floats) -> Tensor:

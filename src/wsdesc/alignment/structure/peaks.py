@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -14,11 +15,15 @@ SHIFTS = 64  # best ones of a rotation, before neighbours are removed
 _SAME_PEAK = 2  # voxels between neighbours
 
 
-def largest_scores(scores: Tensor) -> Floats:
-    """Find the largest scores of each of B grids (B, X, Y, Z), in one transfer: (B, 12, K).
+class Maxima(NamedTuple):
+    """The largest scores of a grid."""
 
-    The rows are the three cells, and three values along each axis, with the maximum in the middle.
-    """
+    size: Sequence[int]  # of the grid
+    rows: Floats  # (12, K) three cells, and three values along each axis, with the maximum in the middle
+
+
+def largest_scores(scores: Tensor) -> list[Maxima]:
+    """Find the largest scores of each of B grids (B, X, Y, Z), in one transfer."""
     B, X, Y, Z = scores.shape
     best = scores.flatten(1).topk(min(SHIFTS, X * Y * Z)).indices  # (B, K)
     x, y, z = best // (Y * Z), best // Z % Y, best % Z
@@ -29,22 +34,20 @@ def largest_scores(scores: Tensor) -> Floats:
         scores[grid, x, (y + step) % Y, z],
         scores[grid, x, y, (z + step) % Z],
     )  # (3, B, K) each
-    return np.asarray(torch.cat([torch.stack([x, y, z]).double(), *lines]).cpu()).transpose(1, 0, 2)
+    rows = np.asarray(torch.cat([torch.stack([x, y, z]).double(), *lines]).cpu())  # (12, B, K)
+    return [Maxima((X, Y, Z), rows[:, k]) for k in range(B)]
 
 
-def choose_peaks(
-    maxima: Floats, size: Sequence[int], shape: Sequence[int], limit: int
-) -> tuple[Floats, Floats]:
+def choose_peaks(maxima: Maxima, shape: Sequence[int], limit: int) -> tuple[Floats, Floats]:
     """Choose the best shifts that are no neighbours; return their scores (K,) and the shifts (K, 3).
 
     Args:
-        maxima: (12, N) of one grid of scores, see `largest_scores`.
-        size: of this grid.
+        maxima: of one grid of scores.
         shape: of the grid of q.
         limit: largest number of shifts.
     """
-    cells, lines = maxima[:3].T.astype(np.intp), maxima[3:].reshape(3, 3, -1)  # axis, step, maximum
-    left, period = np.ones(len(cells), dtype=bool), np.array(size)
+    cells, lines = maxima.rows[:3].T.astype(np.intp), maxima.rows[3:].reshape(3, 3, -1)  # axis, step, maximum
+    left, period = np.ones(len(cells), dtype=bool), np.array(maxima.size)
     chosen: list[int] = []
     while len(chosen) < limit and left.any():
         chosen.append(int(left.argmax()))
