@@ -9,6 +9,7 @@ import typer
 
 from wsdesc.cli.checks import check_output_folder
 from wsdesc.cli.output import exit_unless, print_table, print_written, progress_bars
+from wsdesc.core.startup import preload_torch
 from wsdesc.registration.compile_ahead import start_helpers
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ def demo(
     """
     check_output_folder(out)
     start_helpers()
+    preload_torch()
     with progress_bars() as progress:
         from wsdesc.view.demo import FILES, run_demo
 

@@ -41,6 +41,7 @@ from wsdesc.cli.options import (
     View,
 )
 from wsdesc.cli.output import exit_unless, print_table, print_warnings, print_written, progress_bars
+from wsdesc.core.startup import preload_torch, without_garbage_collection
 from wsdesc.descriptor.options import DEFAULT_MODEL
 from wsdesc.registration.compile_ahead import start_helpers
 from wsdesc.registration.options import RegisterOptions
@@ -118,6 +119,7 @@ def register(
     options["overlap_at_least"] = overlap_at_least
     RegisterOptions.read(options)
     check_inputs((source, target))
+    preload_torch()
     check_outputs(
         {out: (".txt", ".json"), picture: (".png",), save: (".html",), aligned: None}, (source, target)
     )
@@ -129,7 +131,8 @@ def register(
             from wsdesc.cloud.convert import as_cloud
 
             clouds = [as_cloud(path) for path in (source, target)]
-        from wsdesc.registration.pipeline import register as run
+        with without_garbage_collection():
+            from wsdesc.registration.pipeline import register as run
 
         result = run(*clouds, progress=progress, **options).of_files(source, target)
         found = replace(result, warnings=list(result.warnings))  # the page names no paths of this machine
