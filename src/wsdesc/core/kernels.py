@@ -252,17 +252,21 @@ def run_in_chunks(compiled: Kernel, items: int, *args: Any, chunk: int = 64) -> 
         args: further arguments of the kernel.
         chunk: items per call.
     """
+    starts = range(0, items, chunk)
+    if not starts:
+        return
+    run = compiled.ready_for(0, 0, *args)
+    remaining = iter(starts)  # shared by all threads: each takes the next chunk from it
+
+    def work() -> None:
+        for start in remaining:
+            run(start, min(start + chunk, items), *args)
+
     count = _thread_count()
-    bounds = [(start, min(start + chunk, items)) for start in range(0, items, chunk)]
-    if not bounds:
-        return
-    run = compiled.ready_for(*bounds[0], *args)
-    if count == 1 or len(bounds) == 1:
-        for start, stop in bounds:
-            run(start, stop, *args)
-        return
-    pool = _threads(getattr(_local, "total", count), "chunks")
-    futures = [pool.submit(run, start, stop, *args) for start, stop in bounds]
+    helpers = min(count, len(starts)) - 1  # beside the calling thread
+    total = getattr(_local, "total", count)
+    futures = [_threads(total, "chunks").submit(work) for _ in range(helpers)]
+    work()
     for future in futures:
         future.result()
 
