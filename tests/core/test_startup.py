@@ -1,4 +1,4 @@
-"""Torch's library is loaded before torch is imported, and imports search no garbage."""
+"""Torch's library is loaded before torch is imported, and imported objects are never searched for garbage."""
 
 from __future__ import annotations
 
@@ -35,6 +35,8 @@ def test_garbage_is_collected_again_after_a_failed_import() -> None:
         assert not gc.isenabled()
         raise ImportError
 
-    with pytest.raises(ImportError), startup.without_garbage_collection():
+    with pytest.raises(ImportError), startup.frozen_imports():
         fail()
     assert gc.isenabled()
+    assert gc.get_freeze_count() > 0
+    gc.unfreeze()

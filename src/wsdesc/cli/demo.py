@@ -9,7 +9,7 @@ import typer
 
 from wsdesc.cli.checks import check_output_folder
 from wsdesc.cli.output import exit_unless, print_table, print_written, progress_bars
-from wsdesc.core.startup import preload_torch
+from wsdesc.core.startup import frozen_imports, preload_torch
 from wsdesc.registration.compile_ahead import start_helpers
 
 if TYPE_CHECKING:
@@ -28,7 +28,8 @@ def demo(
     start_helpers()
     preload_torch()
     with progress_bars() as progress:
-        from wsdesc.view.demo import FILES, run_demo
+        with frozen_imports():
+            from wsdesc.view.demo import FILES, run_demo
 
         report = run_demo(out, seed, progress)
     _print_report(report, seed)

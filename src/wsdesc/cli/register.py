@@ -41,7 +41,7 @@ from wsdesc.cli.options import (
     View,
 )
 from wsdesc.cli.output import exit_unless, print_table, print_warnings, print_written, progress_bars
-from wsdesc.core.startup import preload_torch, without_garbage_collection
+from wsdesc.core.startup import frozen_imports, preload_torch
 from wsdesc.descriptor.options import DEFAULT_MODEL
 from wsdesc.registration.compile_ahead import start_helpers
 from wsdesc.registration.options import RegisterOptions
@@ -131,7 +131,7 @@ def register(
             from wsdesc.cloud.convert import as_cloud
 
             clouds = [as_cloud(path) for path in (source, target)]
-        with without_garbage_collection():
+        with frozen_imports():
             from wsdesc.registration.pipeline import register as run
 
         result = run(*clouds, progress=progress, **options).of_files(source, target)

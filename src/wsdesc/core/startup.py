@@ -27,10 +27,14 @@ def _load_library() -> None:
 
 
 @contextmanager
-def without_garbage_collection() -> Iterator[None]:
-    """Import libraries without searching for garbage: the search takes 0.1 s and finds nothing."""
+def frozen_imports() -> Iterator[None]:
+    """Import libraries whose objects live until the process ends; they are never searched for garbage.
+
+    Python would search the objects of torch during the import, while numba compiles, and at exit.
+    """
     gc.disable()
     try:
         yield
     finally:
+        gc.freeze()
         gc.enable()

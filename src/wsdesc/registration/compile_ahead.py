@@ -15,6 +15,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from wsdesc.core.kernel_cache import COMPLETE, compile_lock, kernel_folder
+from wsdesc.core.startup import frozen_imports
 
 if TYPE_CHECKING:
     from wsdesc.core.kernels import Kernel
@@ -62,7 +63,9 @@ def kernels_to_compile() -> list[Kernel]:
 def compile_all() -> None:
     """Compile the kernels with declared types that are neither cached nor being compiled elsewhere."""
     names = [f"wsdesc.{package}." for package in _ORDER]
-    latest_first = sorted(kernels_to_compile(), key=lambda kernel: kernel.name, reverse=True)
+    with frozen_imports():
+        kernels = kernels_to_compile()
+    latest_first = sorted(kernels, key=lambda kernel: kernel.name, reverse=True)
     ordered = sorted(latest_first, key=lambda kernel: [not kernel.name.startswith(name) for name in names])
     for kernel in ordered:
         with compile_lock(kernel.name, wait=False) as held:
