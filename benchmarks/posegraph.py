@@ -25,8 +25,8 @@ from scipy.spatial.transform import Rotation
 from benchmarks.common import make_parser, print_machine, print_rows, run_command
 from wsdesc.alignment.information import Information
 from wsdesc.core.geometry import inverse
-from wsdesc.reconstruction.disambiguation import choose_candidates
-from wsdesc.reconstruction.loop_closure import check_edges
+from wsdesc.reconstruction.disambiguation import CandidatePoses, first_layout
+from wsdesc.reconstruction.joint import find_layout
 from wsdesc.reconstruction.placement import place_scans
 from wsdesc.reconstruction.pose_graph import Edge, solve
 
@@ -68,11 +68,13 @@ def measure(count: int, wrong: float) -> list[str]:
     """Simulate and solve one graph; return the row of the table."""
     T_true, pairs = simulate(count, wrong, np.random.default_rng(0))
     radii = np.full(count, RADIUS)
+    poses = CandidatePoses.of(pairs)
+    first = first_layout(pairs, poses, radii)
     seconds = []
     for work in (
-        lambda: choose_candidates(pairs, radii),
-        lambda: check_edges([poses[0] for poses in pairs], radii),
-        lambda: solve(count, [poses[-1] for poses in pairs]),
+        lambda: first_layout(pairs, poses, radii),
+        lambda: find_layout(poses, radii, first),
+        lambda: solve(count, [edges[-1] for edges in pairs]),
         lambda: place_scans(pairs, radii),
     ):
         start = time.process_time()
@@ -87,7 +89,7 @@ def measure(count: int, wrong: float) -> list[str]:
 
 def main(arguments: argparse.Namespace) -> None:
     print_machine()
-    steps = ["choose, s", "reject, s", "solve, s", "all, s"]
+    steps = ["first layout, s", "joint layout, s", "solve, s", "all, s"]
     header = ["scans", "pairs", *steps, "largest component", "largest error, mm"]
     print_rows([header, *(measure(count, arguments.wrong) for count in arguments.counts)])
 

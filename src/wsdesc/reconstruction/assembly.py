@@ -34,6 +34,7 @@ from wsdesc.reconstruction.places import SavedPlaces, find_places, predicted_ove
 from wsdesc.reconstruction.result import Reconstruction
 from wsdesc.reconstruction.rigid_frames import RigidFrame
 from wsdesc.reconstruction.runner import Runner
+from wsdesc.reconstruction.usual_violation import update_confidences
 
 _REACH = 3.0  # times the root mean square radius of a scan: hardly any point is further away
 
@@ -90,13 +91,13 @@ class Assembly:
         origins = [member.origin for member in self.members]
         registered = dict(self.known)
         if len(set(origins)) == 1 and origins[0] is not None:
-            return registered, self.places  # all scans are of one earlier model
+            return update_confidences(registered), self.places  # all scans are of one earlier model
         names = [member.name for member in self.members]
         with runner.progress("select pairs", 0):
             places = find_places(names, jobs, o.seed, self.places)
             pairs = first_pairs(places.signatures, o.neighbours, origins, places.score_pairs)
         registered |= runner.register([pair for pair in pairs if pair not in self.known], jobs)
-        registered = dict(sorted(registered.items()))
+        registered = update_confidences(registered)
         if len(jobs) > ALL_PAIRS:
             graph = self.place(registered, runner.progress).graph
             overlaps: dict[Pair, float] = {}
@@ -105,7 +106,7 @@ class Assembly:
                 overlaps |= predicted_overlaps(graph.T_world_scan, near, places.features)
             loops = loop_pairs(overlaps, registered, max(1, o.neighbours // 2), origins)
             registered |= runner.register(loops, jobs, "close loops")
-            registered = dict(sorted(registered.items()))
+            registered = update_confidences(registered)
         if o.more_keypoints > o.keypoints:
             graph = self.verify(registered, self.place(registered, runner.progress), runner).graph
             retry = connecting_pairs(graph.components, registered, places.signatures, o.neighbours, origins)
@@ -228,4 +229,4 @@ def _register_again(
     described = [larger.get(k, job) for k, job in enumerate(jobs)]
     retried = runner.register(pairs, described, "register again", thorough=True)
     better = {pair: result for pair, result in retried.items() if pair not in registered or result.edges}
-    return dict(sorted((registered | better).items()))
+    return update_confidences(registered | better)

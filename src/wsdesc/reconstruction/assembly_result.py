@@ -11,9 +11,9 @@ import numpy as np
 from wsdesc.cloud.local_frame import in_scan_frames
 from wsdesc.cloud.units import INDOOR_RESOLUTION
 from wsdesc.core.geometry import Floats, inverse
+from wsdesc.reconstruction.disambiguation import MIN_CONFIDENCE
 from wsdesc.reconstruction.edge_result import EdgeResult
 from wsdesc.reconstruction.georeference import Georeferenced, georeference
-from wsdesc.reconstruction.loop_closure import MIN_CONFIDENCE_UNCONFIRMED
 from wsdesc.reconstruction.pair_selection import Pair, RegisteredPair
 from wsdesc.reconstruction.placement import Placement
 from wsdesc.reconstruction.result import Reconstruction
@@ -111,7 +111,7 @@ def _reason(name: str, edges: Sequence[EdgeResult]) -> str:
     """Return why no edge of a scan was accepted."""
     own = [edge for edge in edges if name in (edge.source, edge.target)]
     best = max(own, key=lambda edge: edge.confidence, default=None)
-    if best is None or best.confidence < MIN_CONFIDENCE_UNCONFIRMED:
+    if best is None or best.confidence < MIN_CONFIDENCE:
         confidence = 0.0 if best is None else best.confidence
         return f"no overlap with another scan found; its best pair has a confidence of {confidence:.2f}"
     other = best.target if best.source == name else best.source

@@ -1,10 +1,11 @@
-"""Challenge weak links of a layout: does a scan fit as well at another position of a repetitive structure?
+"""Challenge a layout: do some of its scans fit as well at another position of a repetitive structure?
 
-A scan of a room overlaps the scans of the corridor little, and fits at every door of equal bays. Its edges
-are confident, as a registration compares few poses, and neighbouring scans confirm them. But the scans of
-the corridor tell how the place repeats: other candidates of their pairs move one bay onto another. A weakly
-linked part is moved in the same way. If it fits there as well, and free space does not contradict, its link
-is rejected.
+The pairs of a layout may agree with each other, and yet it is wrong: in a court with four equal corners,
+scans of all corners can lie on top of each other. Other candidates of the pairs tell how the place repeats.
+A part of the scans is moved in the same way, and only free space compares the two layouts: how much scans
+overlap tells where the scanner stood, not which of the equal parts it saw. Where equal parts differ, such as
+in their furniture, wrong poses violate free space, and a pose that does not is right. Where they do not
+differ, nothing can tell, and the layout is cut there.
 
 All lengths are in model metres.
 """
@@ -12,26 +13,32 @@ All lengths are in model metres.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
+from scipy.sparse import coo_array
 
 from wsdesc.core.geometry import Floats, inverse
-from wsdesc.reconstruction.disambiguation import (
-    DRIFT,
-    LOOP_TOLERANCE,
-    MIN_CANDIDATE_CONFIDENCE,
-    displacements,
-)
-from wsdesc.reconstruction.layout import Checker, check_edges_of, near_pairs
-from wsdesc.reconstruction.pose_graph import Edge, connected_scans
+from wsdesc.reconstruction.cuts import cheapest_part
+from wsdesc.reconstruction.disambiguation import MIN_CANDIDATE_CONFIDENCE
+from wsdesc.reconstruction.layout import Checker, Visibility, near_pairs
+from wsdesc.reconstruction.motions import GroupMotions
+from wsdesc.reconstruction.pose_graph import Edge
+from wsdesc.reconstruction.usual_violation import MIN_VIEW, log_likelihood, usual_share
 
-Pair = tuple[int, int]  # indices of two scans, ascending
-
-STRONG_OVERLAP = 0.35  # of the scan where it is smaller: such edges are not challenged
+MIN_MARGIN = 3.0  # log odds of a layout against a rival
+# Share of the scans, at a wrong pose of the repetitive structure, that free space does not contradict. Above,
+# free space that is not violated is no evidence.
+MAX_CHANCE, _MIN_CHANCE = 0.3, 0.05
+_MIN_VIEWS = 5  # from which it is measured,
+_MIN_OVERLAP = 0.15  # with this overlap of the scan where it is smaller
 EQUAL_FIT = 0.8  # share of the overlap at which another position fits as well
-MIN_ADVANTAGE = 3.0  # log odds of free space against another position
-_MOTIONS = 24  # positions of a part that are compared
-_LEAST = 3 * DRIFT * LOOP_TOLERANCE  # metres between two positions
+_MIN_PAIRS = 3  # whose candidates propose a motion: then the place repeats
+_MIN_SHARE = 0.1  # of the pairs of a group, too
+_MOTIONS = 12  # that are compared, those of most pairs
+_MAX_LOSS = 6.0  # log odds of one pair
+
+REPEATS = "the place may repeat: its scans fit as well at another position"
 
 
 def challenge(
@@ -41,9 +48,8 @@ def challenge(
     T_world_scan: Floats,
     radii: Floats,
     check: Checker,
-    usual: float,
 ) -> dict[int, str]:
-    """Find accepted edges that link parts of a group weakly and not uniquely.
+    """Find accepted edges that connect parts of a group that fit as well at another position.
 
     Args:
         pairs: Candidate edges of each pair.
@@ -51,29 +57,41 @@ def challenge(
         components: Groups of scans that the edges connect.
         T_world_scan: (N, 4, 4) poses of the scans, in the frame of their group.
         radii: (N,) of the scans.
-        check: Checks poses by free space and overlap.
-        usual: Share of violating points at right poses.
+        check: Checks poses by free space.
 
     Returns:
         Edges to reject, by the number of their pair, with reasons.
     """
-    found = check_edges_of(list(accepted.values()), check)
-    strong = [e for e, v in zip(accepted.values(), found, strict=True) if v.overlap >= STRONG_OVERLAP]
-    part = {scan: n for n, scans in enumerate(connected_scans(len(radii), strong)) for scan in scans}
     rejected: dict[int, str] = {}
     for scans, inside in zip(components, pairs_inside(pairs, components), strict=True):
-        parts: dict[int, list[int]] = {}
-        for scan in scans:
-            parts.setdefault(part[scan], []).append(scan)
-        largest_last = sorted(parts.values(), key=lambda own: (len(own), own[0]))
-        for own in largest_last[:-1]:
-            others = [scan for scan in scans if scan not in own]
-            moves = _motions(inside, others, own[0], T_world_scan, radii)
-            if len(moves) and _fits_elsewhere(own, others, moves, T_world_scan, radii, check, usual):
-                for p, edge in accepted.items():
-                    if (edge.source in own) != (edge.target in own):
-                        rejected[p] = "a scan fits as well at another position of the repetitive structure"
+        motions = repeating_motions(inside, list(scans), T_world_scan, radii)
+        rivals = [_Rival.of(motion, scans, T_world_scan, radii, check) for motion in motions]
+        rivals = [rival for rival in rivals if rival.views >= _MIN_VIEWS]
+        equal = max((rival.chance for rival in rivals), default=0.0)
+        if equal > MAX_CHANCE:
+            groups = [[scan] for scan in scans]
+            reason = f"the place repeats, and {equal:.0%} of its scans fit as well at another position"
+        else:
+            groups, reason = _certain_parts(rivals, scans), REPEATS
+        number = {scan: n for n, group in enumerate(groups) for scan in group}
+        for p, edge in accepted.items():
+            if edge.source in number and number[edge.source] != number[edge.target]:
+                rejected[p] = reason
     return rejected
+
+
+def _certain_parts(rivals: Sequence[_Rival], scans: Sequence[int]) -> list[list[int]]:
+    """Cut a group wherever a rival is nearly as good."""
+    parts, left = [], [np.array(scans)]
+    while left:
+        own = left.pop()
+        cuts = [rival.cheapest_part(own) for rival in rivals] if len(own) > 1 else []
+        part, margin = min(cuts, key=lambda cut: cut[1], default=(np.zeros(0, dtype=bool), np.inf))
+        if margin < MIN_MARGIN:
+            left += [own[part], own[~part]]
+        else:
+            parts.append(own.tolist())
+    return parts
 
 
 def pairs_inside(
@@ -88,61 +106,77 @@ def pairs_inside(
     return inside
 
 
-def _motions(
-    pairs: Sequence[Sequence[Edge]], scans: Sequence[int], moved: int, T: Floats, radii: Floats
-) -> Floats:
-    """Find motions (M, 4, 4) under which the place repeats, by other candidates of pairs of these scans.
+def repeating_motions(
+    pairs: Sequence[Sequence[Edge]], scans: list[int], T: Floats, radii: Floats
+) -> list[Floats]:
+    """Find motions (4, 4) under which the place repeats: candidates of several pairs propose them.
 
-    Motions that put the scan `moved` at the same position count once; those of most candidates come first.
+    Of a motion and its inverse, one is returned; those of most pairs come first. Twice a motion is another.
     """
-    inside, proposed = set(scans), []
-    for candidates in pairs:
-        if candidates and candidates[0].source in inside and candidates[0].target in inside:
-            for edge in candidates:
-                if edge.confidence < MIN_CANDIDATE_CONFIDENCE:
-                    continue
-                G = T[edge.target] @ edge.T_target_source @ inverse(T[edge.source])
-                proposed += [G, inverse(G), G @ G, inverse(G @ G)]
+    proposed, owner = [], []
+    for number, candidates in enumerate(pairs):
+        for edge in candidates:
+            if edge.confidence >= MIN_CANDIDATE_CONFIDENCE:
+                proposed.append(T[edge.target] @ edge.T_target_source @ inverse(T[edge.source]))
+                owner.append(number)
     if not proposed:
-        return np.zeros((0, 4, 4))
-    motions = np.stack(proposed)
-    places = motions @ T[moved]
-    radius = float(radii[moved])
-    distinct: list[int] = []
-    votes: list[int] = []
-    away = displacements(places, T[moved][None], radius, radius) > _LEAST
-    for k in np.flatnonzero(away).tolist():
-        near = displacements(places[distinct], places[k][None], radius, radius) < _LEAST if distinct else ()
-        same = np.flatnonzero(near)
-        if len(same):
-            votes[int(same[0])] += 1
-        else:
-            distinct.append(k)
-            votes.append(1)
-    order = np.argsort(-np.array(votes), kind="stable")[:_MOTIONS]
-    return motions[[distinct[k] for k in order]]
+        return []
+    group, motions, owners = GroupMotions(T[scans], radii[scans]), np.stack(proposed), np.array(owner)
+    votes = {int(own[0]): len(set(owners[own].tolist())) for own in group.distinct(motions)}
+    least = max(_MIN_PAIRS, _MIN_SHARE * len(pairs))
+    repeating = sorted((k for k, count in votes.items() if count >= least), key=lambda k: (-votes[k], k))
+    return group.with_doubles([motions[k] for k in repeating[:_MOTIONS]])
 
 
-def _fits_elsewhere(
-    own: Sequence[int],
-    others: Sequence[int],
-    moves: Floats,
-    T: Floats,
-    radii: Floats,
-    check: Checker,
-    usual: float,
-) -> bool:
-    """Return whether a part fits the other scans as well after one of the moves (M, 4, 4)."""
-    wanted: dict[Pair, list[tuple[int, Floats]]] = {}
-    for number, move in enumerate([np.eye(4), *moves]):
-        moved = T.copy()
-        moved[own] = move @ T[own]
-        for i, j in near_pairs(others, own, moved, radii):
-            wanted.setdefault((i, j), []).append((number, inverse(moved[i]) @ moved[j]))
-    found = check({pair: np.stack([pose for _, pose in poses]) for pair, poses in wanted.items()})
-    fit, odds = np.zeros(len(moves) + 1), np.zeros(len(moves) + 1)
-    for pair, poses in wanted.items():
-        for (number, _), visibility in zip(poses, found[pair], strict=True):
-            fit[number] += visibility.overlap
-            odds[number] += min(visibility.log_odds(usual), 0.0)
-    return bool(((fit[1:] >= EQUAL_FIT * fit[0]) & (odds[1:] > odds[0] - MIN_ADVANTAGE)).any())
+class _Rival(NamedTuple):
+    """What all pairs of a group lose if one of their scans is moved by a motion."""
+
+    views: int  # poses after the motion whose free space is known
+    chance: float  # that a pose after the motion does not violate free space more than is usual
+    losses: dict[tuple[int, int], float]  # by the scan that is moved, and the other one
+
+    @classmethod
+    def of(cls, motion: Floats, scans: Sequence[int], T: Floats, radii: Floats, check: Checker) -> _Rival:
+        """Check all pairs of a group without and with the motion."""
+        poses = {}
+        for i, j in near_pairs(scans, scans, T, radii):
+            T_i = inverse(T[i])
+            poses[i, j] = np.stack([T_i @ T[j], T_i @ inverse(motion) @ T[j], T_i @ motion @ T[j]])
+        found = check(poses)
+        usual = usual_share(
+            [
+                checked[0].violating / checked[0].visible
+                for checked in found.values()
+                if checked[0].visible >= MIN_VIEW
+            ]
+        )
+        odds = [
+            log_likelihood(v.violating, v.visible, usual)
+            for checked in found.values()
+            for v in checked[1:]
+            if v.visible >= MIN_VIEW and v.overlap >= _MIN_OVERLAP
+        ]
+        chance = float(np.exp(odds).mean()) if odds else 0.0
+        losses = {}
+        for (i, j), (now, first, second) in found.items():
+            losses[i, j] = _loss(now, first, usual, max(chance, _MIN_CHANCE))
+            losses[j, i] = _loss(now, second, usual, max(chance, _MIN_CHANCE))
+        return cls(len(odds), chance, losses)
+
+    def cheapest_part(self, scans: np.ndarray) -> tuple[np.ndarray, float]:
+        """Find the part (n,) of scans whose motion loses least, and what it loses."""
+        index = {scan: k for k, scan in enumerate(scans.tolist())}
+        own = [(index[i], index[j], v) for (i, j), v in self.losses.items() if i in index and j in index]
+        rows, columns, values = zip(*own, strict=True) if own else ((), (), ())
+        size = (len(scans), len(scans))
+        return cheapest_part(coo_array((values, (rows, columns)), shape=size).tocsr(), MIN_MARGIN)
+
+
+def _loss(now: Visibility, moved: Visibility, usual: float, chance: float) -> float:
+    """Return the log odds of a pose against the pose after a motion; without free space, by overlap."""
+    visible = max(now.visible, moved.visible)
+    if visible < MIN_VIEW:
+        return 0.0 if moved.overlap >= EQUAL_FIT * now.overlap else MIN_MARGIN
+    odds = [log_likelihood(v.violating, v.visible, usual) for v in (now, moved)]
+    seen = (now.visible - moved.visible) / visible
+    return float(np.clip(odds[0] - odds[1] - seen * np.log(chance), -_MAX_LOSS, _MAX_LOSS))

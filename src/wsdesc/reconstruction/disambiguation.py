@@ -1,11 +1,8 @@
-"""Choose one of several candidate poses of each pair, by their agreement with the poses of other pairs.
+"""Candidate poses of all pairs, and a first layout of the scans by those that agree with each other.
 
 In a scene with repetitive structure a scan fits at several positions, and the best fit need not be right. But
-right poses agree with each other. Confident poses (at least `MIN_CONFIDENCE`) place scans along a tree, poses
-in closed triangles first, and the scans that they connect form a rigid group. Uncertain poses only move
-groups against each other. Each group is tried at every position that a pose proposes, given the positions of
-the others, until no move improves the log odds. However many uncertain poses there are, they never outvote
-confident ones: with repetitive structure, wrong poses agree with each other, too.
+right poses agree with each other: they close triangles. The first layout chains the poses along a tree,
+confident ones and those of closed triangles first. `find_layout` improves it.
 
 All lengths are in model metres. The frame of a scan has its origin at the scan's centre.
 """
@@ -28,29 +25,16 @@ DRIFT = 3.0  # factor on the tolerance: error that may add up along a tree
 MIN_CONFIDENCE = 0.9  # of a pose that needs no confirmation: a success of the registration
 CHANCE = 0.02  # probability that a wrong pose agrees with others
 MIN_CANDIDATE_CONFIDENCE = 0.02  # of a candidate that is considered
-_SWEEPS = 20  # over all groups, at most
-_IMPROVEMENT = 1e-9  # log odds that a move must gain
 
 
-class Choice(NamedTuple):
-    """The chosen candidate of each pair, and the margin of each scan's position."""
-
-    candidates: list[int]  # (P,) index into each pair's candidates; 0, the best fit, where none agrees
-    margin: Floats  # (N,) log odds of the position of each scan's group against its second best position
-
-
-def choose_candidates(pairs: Sequence[Sequence[Edge]], radii: Floats) -> Choice:
-    """Choose for each pair the candidate that agrees with the other pairs.
+def first_layout(pairs: Sequence[Sequence[Edge]], poses: CandidatePoses, radii: Floats) -> Floats:
+    """Chain poses (N, 4, 4) along a tree, confident ones and those of closed triangles first.
 
     Args:
         pairs: P pairs, each with candidate edges between the same two scans, best first.
+        poses: Their candidates.
         radii: (N,) root mean square distance of each scan's points from its centre.
     """
-    poses = _Poses.of(pairs)
-    margin = np.full(len(radii), np.inf)
-    chosen = [0] * len(pairs)
-    if len(poses.pair) == 0:
-        return Choice(chosen, margin)
     # Adding 1 puts all confident poses before the uncertain ones.
     votes = triangle_votes(poses, radii) + (poses.weight >= MIN_CONFIDENCE)
     edges = [
@@ -58,22 +42,10 @@ def choose_candidates(pairs: Sequence[Sequence[Edge]], radii: Floats) -> Choice:
         for a, b, T, vote, p, n in zip(*poses[2:5], votes.tolist(), *poses[:2], strict=True)
     ]
     roots = [scans[0] for scans in connected_scans(len(radii), edges)]
-    groups = connected_scans(len(radii), [edge for edge in edges if edge.confidence >= 1])
-    search = _GroupSearch(poses, radii, groups, poses_along_tree(len(radii), edges, roots))
-    for _ in range(_SWEEPS):
-        moved = [group for group in range(len(groups)) if search.improve(group)]
-        if not moved:
-            break
-    errors = search.errors(np.arange(len(poses.pair)))
-    for k in np.argsort(-errors, kind="stable"):  # the smallest error comes last and wins
-        if errors[k] <= DRIFT * LOOP_TOLERANCE:
-            chosen[poses.pair[k]] = int(poses.candidate[k])
-    for group, scans in enumerate(groups):
-        margin[scans] = search.margin(group)
-    return Choice(chosen, margin)
+    return poses_along_tree(len(radii), edges, roots)
 
 
-class _Poses(NamedTuple):
+class CandidatePoses(NamedTuple):
     """All candidates worth considering, as arrays."""
 
     pair: NDArray[np.intp]  # (H,) index of the pair
@@ -82,10 +54,11 @@ class _Poses(NamedTuple):
     b: NDArray[np.intp]  # (H,) the other scan
     T_a_b: Floats  # (H, 4, 4)
     weight: Floats  # (H,) confidence
+    ambiguous: NDArray[np.bool_]  # (H,) another candidate is also plausible
     none: Floats  # (P,) probability that no candidate of a pair is right
 
     @classmethod
-    def of(cls, pairs: Sequence[Sequence[Edge]]) -> _Poses:
+    def of(cls, pairs: Sequence[Sequence[Edge]]) -> CandidatePoses:
         rows = []
         none = np.ones(len(pairs))
         for p, edges in enumerate(pairs):
@@ -94,14 +67,15 @@ class _Poses(NamedTuple):
                 if edge.confidence >= MIN_CANDIDATE_CONFIDENCE:
                     T, a, b = edge.T_target_source, edge.target, edge.source
                     a, b, T = (a, b, T) if a < b else (b, a, inverse(T[None])[0])
-                    rows.append((p, number, a, b, T, edge.confidence))
-        columns = list(zip(*rows, strict=True)) or [()] * 6
+                    rows.append((p, number, a, b, T, edge.confidence, edge.ambiguous))
+        columns = list(zip(*rows, strict=True)) or [()] * 7
         indices = [np.array(column, dtype=np.intp) for column in columns[:4]]
         T_a_b, weight = np.array(columns[4]).reshape(-1, 4, 4), np.array(columns[5])
-        return cls(indices[0], indices[1], indices[2], indices[3], T_a_b, weight, none)
+        ambiguous = np.array(columns[6], dtype=bool)
+        return cls(indices[0], indices[1], indices[2], indices[3], T_a_b, weight, ambiguous, none)
 
 
-def triangle_votes(poses: _Poses, radii: Floats) -> Floats:
+def triangle_votes(poses: CandidatePoses, radii: Floats) -> Floats:
     """Update the probabilities of poses (H,) by triangle consistency.
 
     Each third scan votes once, by its most probable two poses that close the triangle. If any pose is
@@ -134,83 +108,6 @@ def triangle_votes(poses: _Poses, radii: Floats) -> Floats:
     total = poses.none * np.exp(-top)
     np.add.at(total, poses.pair, np.exp(odds - top[poses.pair]))
     return np.asarray(np.exp(odds - top[poses.pair]) / total[poses.pair])
-
-
-class _GroupSearch:
-    """Positions of rigid groups of scans, improved one group at a time."""
-
-    def __init__(
-        self, poses: _Poses, radii: Floats, groups: Sequence[Sequence[int]], T_world_scan: Floats
-    ) -> None:
-        self.poses, self.radii, self.T_world_scan = poses, radii, T_world_scan
-        self.groups = [np.array(scans) for scans in groups]
-        self.group = np.empty(len(radii), dtype=np.intp)  # of each scan
-        for number, scans in enumerate(self.groups):
-            self.group[scans] = number
-        a, b = self.group[poses.a], self.group[poses.b]
-        across = np.flatnonzero(a != b)
-        self.poses_of: list[list[int]] = [[] for _ in groups]  # poses to other groups, ascending
-        for k, *ends in zip(across.tolist(), a[across].tolist(), b[across].tolist(), strict=True):
-            for number in ends:
-                self.poses_of[number].append(k)
-        self.gain = np.log1p(poses.weight / CHANCE)
-
-    def improve(self, group: int) -> bool:
-        """Move a group to its best position, given the others; return whether it moved."""
-        moves = self.proposals(group)
-        if len(moves) == 0:
-            return False
-        odds = self.odds(group, moves)
-        best = int(odds.argmax())
-        if odds[best] <= self.odds(group, np.eye(4)[None])[0] + _IMPROVEMENT:
-            return False
-        self.T_world_scan[self.groups[group]] = moves[best] @ self.T_world_scan[self.groups[group]]
-        return True
-
-    def margin(self, group: int) -> float:
-        """Return the log odds of a group's position against its best other position."""
-        moves = self.proposals(group)
-        T = self.T_world_scan[self.groups[group][0]]
-        radius = self.radii[self.groups[group][0]]
-        distance = displacements(np.eye(4), inverse(T) @ moves @ T, radius, radius)
-        elsewhere = distance > DRIFT * LOOP_TOLERANCE
-        if not elsewhere.any():
-            return np.inf
-        odds = self.odds(group, np.concatenate([np.eye(4)[None], moves[elsewhere]]))
-        return float(odds[0] - odds[1:].max())
-
-    def proposals(self, group: int) -> Floats:
-        """Return moves (M, 4, 4) of a group that each satisfy one of its poses."""
-        p, own = self.poses, np.array(self.poses_of[group], dtype=np.intp)
-        first = self.group[p.a[own]] == group
-        inner, outer = np.where(first, (p.a[own], p.b[own]), (p.b[own], p.a[own]))
-        T_outer_inner = np.where(first[:, None, None], inverse(p.T_a_b[own]), p.T_a_b[own])
-        T_world_inner = self.T_world_scan[outer] @ T_outer_inner
-        return np.asarray(T_world_inner @ inverse(self.T_world_scan[inner]))
-
-    def odds(self, group: int, moves: Floats) -> Floats:
-        """Return the log odds (M,) of a group after each of the moves (M, 4, 4), the others unmoved.
-
-        A pair counts by its best pose that agrees with the positions. If none agrees, it counts by the
-        probability that none of its poses is right.
-        """
-        p, own = self.poses, np.array(self.poses_of[group], dtype=np.intp)
-        if len(own) == 0:
-            return np.zeros(len(moves))
-        pairs, start = np.unique(p.pair[own], return_index=True)
-        agrees = self.errors(own, group, moves) <= LOOP_TOLERANCE  # (M, own)
-        best = np.maximum.reduceat(np.where(agrees, self.gain[own], -np.inf), start, axis=1)
-        return np.asarray(np.where(np.isfinite(best), best, np.log(p.none[pairs])).sum(axis=1))
-
-    def errors(self, poses: NDArray[np.intp], group: int = -1, moves: Floats | None = None) -> Floats:
-        """Return the distance (H,) of poses from the positions; (M, H) after each of the moves of a group."""
-        p = self.poses
-        a, b = p.a[poses], p.b[poses]
-        T_a, T_b = self.T_world_scan[a], self.T_world_scan[b]
-        if moves is not None:
-            T_a = np.where((self.group[a] == group)[:, None, None], moves[:, None] @ T_a, T_a)
-            T_b = np.where((self.group[b] == group)[:, None, None], moves[:, None] @ T_b, T_b)
-        return displacements(inverse(T_a) @ T_b, p.T_a_b[poses], self.radii[a], self.radii[b])
 
 
 def displacements(T_a_b: Floats, S_a_b: Floats, radius_a: Floats | float, radius_b: Floats | float) -> Floats:

@@ -98,6 +98,8 @@ class CandidatePose:
     overlap: float  # share of the source's points with a partner in the target
     rmse: float | None  # in the overlap; None without overlap
     information: Information
+    visible: int = 0  # points of both scans that the other scanner could see
+    violating: int = 0  # of these, in space that it saw through
 
     def to_plain(self) -> PlainResult:
         """Return JSON values."""

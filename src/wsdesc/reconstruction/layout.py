@@ -19,20 +19,19 @@ from scipy.sparse.csgraph import breadth_first_order, maximum_flow
 from scipy.spatial import cKDTree
 
 from wsdesc.core.geometry import Floats, inverse
-from wsdesc.reconstruction.disambiguation import MIN_CONFIDENCE
 from wsdesc.reconstruction.pose_graph import Edge
 
 Pair = tuple[int, int]  # indices of two scans, ascending
 
 NEAR = 2.0  # times the radii of two scans: scans further apart do not see the same space
 _NEAREST = 20  # scans that each scan is checked with
-MIN_VISIBLE = 100  # points that must be visible from the other scan; fewer tell nothing
+MIN_VISIBLE = 500  # points that must be visible from the other scan; fewer tell nothing
 # Shares of visible points that violate free space at right poses: 0 in synthetic buildings, 0.06 % (median)
 # and 0.5 % (largest) in a real one, up to 6 % in streets, where things move. At wrong poses in equal bays
 # they start at 0.5 %. So the share is compared with that of the accepted edges of the same scans.
-_MIN_USUAL, _MAX_USUAL = 0.0007, 0.02  # limits of the share that counts as usual
-_UNKNOWN_USUAL = 0.002  # without any confident edge
-_USUAL_QUANTILE = 0.75  # of the visible points of confident edges; their share counts twice
+_MIN_USUAL, _MAX_USUAL = 0.0012, 0.02  # limits of the share that counts as usual
+_UNKNOWN_USUAL = 0.002  # without any accepted edge
+_USUAL_QUANTILE = 0.75  # of the visible points of accepted edges; their share counts twice
 _RATIOS = np.log10([0.5, 1.0, 3.0, 10.0])  # of a share and the usual one
 _LOG_ODDS = np.array([0.3, 0.0, -3.0, -8.0])  # that the pose is right
 CONTRADICTION = -3.0  # log odds at which two scans contradict each other
@@ -97,12 +96,8 @@ def edges_in_view(edges: Sequence[Edge], check: Checker) -> list[bool]:
 
 
 def usual_violation(edges: Sequence[Edge], check: Checker) -> float:
-    """Measure the share of violating points that confident edges have; those with a large overlap count more.
-
-    Wrong edges with a high confidence have a small overlap.
-    """
-    confident = [edge for edge in edges if edge.confidence >= MIN_CONFIDENCE]
-    found = [v for v in check_edges_of(confident, check) if v.visible >= MIN_VISIBLE]
+    """Measure the share of violating points of accepted edges; those with a large overlap count more."""
+    found = [v for v in check_edges_of(edges, check) if v.visible >= MIN_VISIBLE]
     if not found:
         return _UNKNOWN_USUAL
     found.sort(key=lambda visibility: visibility.share)

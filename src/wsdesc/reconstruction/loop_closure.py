@@ -1,12 +1,8 @@
-"""Reject edges whose triangles do not close.
+"""Find triangles of edges, and reject edges whose triangles do not close.
 
 Three scans that overlap pairwise form a triangle. If its three poses are right, their product is the
-identity; two wrong poses hardly ever cancel. So an edge in a closed triangle is accepted at a lower
-confidence. In a triangle that does not close, the edge with the least support is rejected.
-
-Ambiguous edges do not confirm each other. Where a scan fits at several positions, it is matched with the same
-wrong position by all its neighbours, and these poses close triangles. So at most one edge of a triangle that
-confirms its edges is ambiguous.
+identity; two wrong poses hardly ever cancel. In a triangle that does not close, the edge with the least
+support is rejected.
 """
 
 from __future__ import annotations
@@ -22,52 +18,12 @@ from wsdesc.core.geometry import Floats, inverse
 from wsdesc.reconstruction.disambiguation import LOOP_TOLERANCE, MIN_CONFIDENCE
 from wsdesc.reconstruction.pose_graph import Edge
 
-# One wrong edge that no loop checks bends the whole model.
-MIN_CONFIDENCE_UNCONFIRMED = MIN_CONFIDENCE  # of an edge in no closed triangle
-MIN_CONFIDENCE_CONFIRMED = 0.3  # of an edge in a closed triangle
-# With repetitive structure, wrong poses close triangles, too.
-MIN_CONFIDENCE_AMBIGUOUS = 0.6  # of an ambiguous edge in a closed triangle
-
 
 class Loop(NamedTuple):
     """Three edges between three scans."""
 
     edges: tuple[int, int, int]
     closed: bool
-
-
-def check_edges(edges: Sequence[Edge], radii: Floats) -> list[str | None]:
-    """Check edges by confidence and triangles; return why each is rejected, or None.
-
-    Args:
-        edges: Edges, at most one per pair of scans.
-        radii: (N,) root mean square distance of each scan's points from its centre, in model metres.
-    """
-    return check_with_certain(edges, radii, ())[0]
-
-
-def check_with_certain(
-    edges: Sequence[Edge], radii: Floats, certain: Collection[int]
-) -> tuple[list[str | None], set[int]]:
-    """Return why each edge is rejected, or None, and the edges that contradict others.
-
-    Edges that are `certain` are not rejected.
-    """
-    required = [MIN_CONFIDENCE_AMBIGUOUS if e.ambiguous else MIN_CONFIDENCE_CONFIRMED for e in edges]
-    rejections: list[str | None] = [
-        None if edge.confidence >= least else f"confidence below {least}"
-        for edge, least in zip(edges, required, strict=True)
-    ]
-    loops = find_loops([k for k, rejection in enumerate(rejections) if rejection is None], edges, radii)
-    contradicting, _ = reject_contradictions(loops, [edge.confidence for edge in edges], certain)
-    for k, count in contradicting.items():
-        rejections[k] = f"contradicts other edges in {count} of its triangles"
-    closed = [loop.edges for loop in loops if loop.closed and not contradicting.keys() & set(loop.edges)]
-    confirmed = {k for loop in closed if sum(edges[n].ambiguous for n in loop) <= 1 for k in loop}
-    for k, edge in enumerate(edges):
-        if rejections[k] is None and edge.confidence < MIN_CONFIDENCE_UNCONFIRMED and k not in confirmed:
-            rejections[k] = f"confidence below {MIN_CONFIDENCE_UNCONFIRMED}, and no loop confirms it"
-    return rejections, set(contradicting)
 
 
 def find_loops(selected: Sequence[int], edges: Sequence[Edge], radii: Floats) -> list[Loop]:
@@ -117,7 +73,7 @@ def reject_contradictions(
 ) -> tuple[dict[int, int], set[int]]:
     """Reject edges one by one until all remaining loops are closed.
 
-    The edge with the least support is rejected first: edges below `MIN_CONFIDENCE_UNCONFIRMED` before others,
+    The edge with the least support is rejected first: edges below `MIN_CONFIDENCE` before others,
     then by the number of closed minus open loops, then by confidence. With repetitive structure many
     uncertain edges agree with each other, so they must not outvote confident ones. Edges that are `certain`
     are not rejected.
@@ -135,7 +91,7 @@ def reject_contradictions(
             open_loops[k] = open_loops.get(k, 0) + (not loop.closed)
 
     def priority(k: int) -> tuple[bool, int, float, int]:
-        return confidence[k] >= MIN_CONFIDENCE_UNCONFIRMED, votes[k], confidence[k], k
+        return confidence[k] >= MIN_CONFIDENCE, votes[k], confidence[k], k
 
     queue = [priority(k) for k in loops_of if k not in certain]
     heapq.heapify(queue)

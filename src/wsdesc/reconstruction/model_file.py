@@ -31,6 +31,7 @@ MODEL = "model.npz"
 FORMAT = 1
 
 _CANDIDATE = {"T_target_source": (4, 4), "confidence": (), "ambiguous": (), "overlap": (), "rmse": ()}
+_FREE_SPACE = ("visible", "violating")  # of a candidate; 0 in older models
 _INFORMATION = {"matrix": (6, 6), "centre": (3,), "extent": (), "height": (), "pairs": ()}
 
 
@@ -190,6 +191,7 @@ def _pair_arrays(state: ModelState) -> dict[str, np.ndarray]:
         f"information_{name}": _column([getattr(c.information, name) for c in candidates], shape)
         for name, shape in _INFORMATION.items()
     }
+    columns |= {name: _column([row[name] for row in rows], ()) for name in _FREE_SPACE}
     ends = [(index[pair.source], index[pair.target]) for pair in state.pairs]
     return columns | {
         "pair_scans": np.array(ends, dtype=np.int64).reshape(-1, 2),
@@ -206,6 +208,7 @@ def _read_pairs(arrays: Mapping[str, np.ndarray], names: Sequence[str]) -> list[
     columns = {name: arrays[name] for name in _CANDIDATE}
     information = {name: arrays[f"information_{name}"] for name in _INFORMATION}
     counts = arrays["pair_candidates"].tolist()
+    columns |= {name: arrays.get(name, np.zeros(sum(counts))) for name in _FREE_SPACE}
     lengths = {len(column) for column in (*columns.values(), *information.values())}
     if lengths != {sum(counts)} or not is_rigid(columns["T_target_source"]).all():
         raise ValueError("the candidates of the pairs do not fit")
@@ -223,6 +226,8 @@ def _read_pairs(arrays: Mapping[str, np.ndarray], names: Sequence[str]) -> list[
                 float(information["height"][k]),
                 int(information["pairs"][k]),
             ),
+            visible=int(columns["visible"][k]),
+            violating=int(columns["violating"][k]),
         )
         for k in range(sum(counts))
     ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
@@ -16,20 +15,23 @@ from wsdesc.reconstruction.disambiguation import (
     DRIFT,
     LOOP_TOLERANCE,
     MIN_CANDIDATE_CONFIDENCE,
-    choose_candidates,
+    MIN_CONFIDENCE,
+    CandidatePoses,
     displacements,
+    first_layout,
 )
 from wsdesc.reconstruction.joining import join_groups
+from wsdesc.reconstruction.joint import REPEATS, Layout, find_layout
 from wsdesc.reconstruction.layout import Checker, edges_in_view, separate, usual_violation
-from wsdesc.reconstruction.loop_closure import MIN_CONFIDENCE_UNCONFIRMED, check_with_certain
 from wsdesc.reconstruction.pose_graph import OUTLIER, Edge, PoseGraph, connected_scans, solve
 from wsdesc.reconstruction.rigid_frames import RigidFrame, RigidFrames
 
-MIN_MARGIN = math.log(4)  # log odds of a scan's position against its second best
 # Of the candidates of a group without known free space. Right groups have up to 0.23, wrong ones 0.37 to 0.41
 # (synthetic floors). Right groups of a real building have 0.39 to 0.43: they are rejected, too.
 MAX_DISAGREEMENT = 0.3
 _ROUNDS = 5  # of separating groups, at most
+_CONTRADICTS = "contradicts the pose that the other edges give"
+_UNCONFIRMED = f"confidence below {MIN_CONFIDENCE}, and too few other pairs confirm it"
 
 
 class PlacedEdge(NamedTuple):
@@ -79,15 +81,13 @@ def place_scans(
     candidates = [list(edges) for edges in pairs]
     for p, state in kept.items():
         candidates[p] = [] if state.rejection else [rigid.fixed(pairs[p][state.rank])]
-    chosen, margin = choose_candidates(candidates, radii)
+    poses = CandidatePoses.of(candidates)
+    layout = find_layout(poses, radii, first_layout(candidates, poses, radii), kept)
     numbers = [p for p, edges in enumerate(candidates) if edges]
     certain = {k for k, p in enumerate(numbers) if p in kept}
-    edges = [candidates[p][chosen[p]] for p in numbers]
-    rejections, contradictions = check_with_certain(edges, radii, certain)
-    for k, edge in enumerate(edges):
-        least = min(margin[edge.source], margin[edge.target])
-        if rejections[k] is None and edge.confidence < MIN_CONFIDENCE_UNCONFIRMED and least < MIN_MARGIN:
-            rejections[k] = "one of the scans fits nearly as well at another position"
+    states = [_state(candidates[p], layout, radii) for p in numbers]
+    edges, rejections = [state.edge for state in states], [state.rejection for state in states]
+    contradictions = {k for k, rejection in enumerate(rejections) if rejection == _CONTRADICTS}
     edges = [pairs[p][kept[p].rank] if p in kept else edge for p, edge in zip(numbers, edges, strict=True)]
     contradicting: dict[int, str] = {}
     while True:
@@ -114,6 +114,36 @@ def place_scans(
     return Placement(graph, [placed.get(p, no_candidate) for p in range(len(pairs))], contradicting)
 
 
+class _State(NamedTuple):
+    edge: Edge
+    rejection: str | None
+
+
+def _state(candidates: Sequence[Edge], layout: Layout, radii: Floats) -> _State:
+    """Choose the candidate of a pair that agrees with the layout; reject it if the layout is in doubt."""
+    agreeing = agreeing_candidate(candidates, layout.T, radii)
+    edge, agrees = agreeing or candidates[0], agreeing is not None
+    ends = min(edge.source, edge.target), max(edge.source, edge.target)
+    connected = layout.group[ends[0]] == layout.group[ends[1]]
+    if agrees and (connected or ends not in layout.doubts):
+        return _State(edge, None if connected else _UNCONFIRMED)
+    if agrees:
+        return _State(edge, layout.doubts[ends])
+    return _State(edge, _CONTRADICTS if edge.confidence >= MIN_CONFIDENCE or connected else _UNCONFIRMED)
+
+
+def agreeing_candidate(candidates: Sequence[Edge], T_world_scan: Floats, radii: Floats) -> Edge | None:
+    """Return the candidate of a pair that is nearest to the poses of its scans; None if none agrees."""
+    likely = [edge for edge in candidates if edge.confidence >= MIN_CANDIDATE_CONFIDENCE]
+    if not likely:
+        return None
+    a, b = likely[0].target, likely[0].source
+    poses = np.stack([edge.T_target_source for edge in likely])
+    error = displacements((inverse(T_world_scan[a]) @ T_world_scan[b])[None], poses, radii[a], radii[b])
+    best = int(error.argmin())
+    return likely[best] if error[best] <= DRIFT * LOOP_TOLERANCE else None
+
+
 class _ContradictingScan(NamedTuple):
     number: int
     reason: str
@@ -128,8 +158,9 @@ def _most_contradicting(
     """Find the scan of which the most confident edges contradict, if these are at least half of them."""
     accepted, rejected = Counter[int](), Counter[int]()
     for k, edge in enumerate(edges):
-        if edge.confidence >= MIN_CONFIDENCE_UNCONFIRMED:
-            counter = accepted if rejections[k] is None else rejected if k in contradictions else None
+        if edge.confidence >= MIN_CONFIDENCE:
+            fits = rejections[k] in (None, REPEATS)
+            counter = accepted if fits else rejected if k in contradictions else None
             if counter is not None:
                 counter.update({edge.source, edge.target} & set(scans))
     found = [(rejected[s] - accepted[s], -s) for s in scans if 0 < accepted[s] <= rejected[s]]
@@ -163,16 +194,16 @@ def verify_layout(
     groups, T = join_groups(pairs, graph.components, graph.T_world_scan, radii, check, usual)
     if len(groups) < len(placed.graph.components):
         placed = _separated(_joined(placed, pairs, radii, groups, T), radii, check)
-    return _without_doubtful(_challenged(placed, pairs, radii, check, usual), pairs, radii, check)
+    return _without_doubtful(_challenged(placed, pairs, radii, check), pairs, radii, check)
 
 
 def _challenged(
-    placement: Placement, pairs: Sequence[Sequence[Edge]], radii: Floats, check: Checker, usual: float
+    placement: Placement, pairs: Sequence[Sequence[Edge]], radii: Floats, check: Checker
 ) -> Placement:
     """Reject weak links that fit as well at another position."""
     graph, states = placement.graph, list(placement.edges)
     accepted = accepted_edges(states)
-    rejected = challenge(pairs, accepted, graph.components, graph.T_world_scan, radii, check, usual)
+    rejected = challenge(pairs, accepted, graph.components, graph.T_world_scan, radii, check)
     for p, reason in rejected.items():
         states[p] = PlacedEdge(accepted[p], reason, None)
     return _solved(placement, states, len(radii)) if rejected else placement
@@ -247,15 +278,12 @@ def _joined(
     group = {scan: number for number, scans in enumerate(groups) for scan in scans}
     states = list(placement.edges)
     for p, candidates in enumerate(pairs):
-        likely = [edge for edge in candidates if edge.confidence >= MIN_CANDIDATE_CONFIDENCE]
-        if not likely or states[p].rejection is None or group[likely[0].source] != group[likely[0].target]:
+        if not candidates or states[p].rejection is None:
             continue
-        a, b = likely[0].target, likely[0].source
-        poses = np.stack([edge.T_target_source for edge in likely])
-        error = displacements((inverse(T[a]) @ T[b])[None], poses, radii[a], radii[b])
-        best = int(error.argmin())
-        if error[best] <= DRIFT * LOOP_TOLERANCE:
-            states[p] = PlacedEdge(likely[best], None, None)
+        if group[candidates[0].source] != group[candidates[0].target]:
+            continue
+        if edge := agreeing_candidate(candidates, T, radii):
+            states[p] = PlacedEdge(edge, None, None)
     return _solved(placement, states, len(radii))
 
 

@@ -86,8 +86,11 @@ def register_pair(job: RegisterJob) -> PairRegistration:
             overlap=candidate.refined.score.overlap_source,
             rmse=candidate.refined.rmse if candidate.refined.information.pairs else None,
             information=candidate.refined.information,
+            visible=free.visible,
+            violating=free.violating,
         )
         for candidate in found.ranked
+        for free in [candidate.dense_free_space or FreeSpace()]
     ]
     return PairRegistration(tuple(poses))
 
@@ -106,7 +109,7 @@ def check_poses(job: CheckJob) -> PoseChecks:
         overlaps = [min(score.overlap_source, score.overlap_target) for score in scores]
         images = p.range_image, q.range_image
         if any(image is not None for image in images):
-            found = list(measure_free_space(source, target, images, poses))
+            found = list(measure_free_space(source, target, images, poses, dense=True))
     return PoseChecks(
         tuple(free.visible for free in found),
         tuple(free.violating for free in found),

@@ -1,0 +1,94 @@
+"""Cheapest cuts of a graph of scans: which part is least bound to the others?"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import coo_array, csr_array
+from scipy.sparse.csgraph import breadth_first_order, connected_components, maximum_flow
+
+Part = NDArray[np.bool_]  # (n,) of the scans
+
+MAX_SCANS = 300  # of a group, or parts that no cheap cut separates, whose cuts are searched
+_FLOW = 1000  # integer units of capacity per log odds
+
+
+def cheapest_part(losses: csr_array, limit: float) -> tuple[Part, float]:
+    """Find the part of n scans that is separated with the least loss, and that loss.
+
+    Args:
+        losses: (n, n) what is lost if the scan of the row is in the part, and that of the column is not.
+        limit: Parts above this loss may not be found.
+
+    Returns:
+        The part, and its loss; infinite if none was found.
+    """
+    best, least = np.zeros(losses.shape[0], dtype=bool), np.inf
+    for part in _promising_parts(losses, limit):
+        improved, loss = _improved(losses, part)
+        if loss < least:
+            best, least = improved, loss
+    return best, least
+
+
+def _promising_parts(losses: csr_array, limit: float) -> list[Part]:
+    """Return parts (n,) to start from: single scans, all but one scan, and those of cuts below the limit."""
+    label = _contracted(losses, limit)
+    nodes = int(label.max()) + 1
+    count = len(label)
+    if nodes > MAX_SCANS or (nodes == 1 and count > MAX_SCANS):
+        return []
+    singles = np.arange(count) if count <= MAX_SCANS else label
+    single = singles == np.unique(singles)[:, None]
+    parts = [*single, *~single]
+    entries = losses.tocoo()
+    capacity = (_FLOW * np.maximum(entries.data, 0)).astype(np.int32)
+    graph = coo_array((capacity, (label[entries.row], label[entries.col])), shape=(nodes, nodes)).tocsr()
+    graph.setdiag(0)
+    graph.eliminate_zeros()
+    for node in range(1, nodes):
+        for source, sink in ((0, node), (node, 0)):
+            flow = maximum_flow(graph, source, sink)
+            if flow.flow_value < _FLOW * limit:
+                rest = graph - flow.flow
+                rest.data = np.maximum(rest.data, 0)
+                rest.eliminate_zeros()
+                side = np.zeros(nodes, dtype=bool)
+                side[breadth_first_order(rest, source, return_predecessors=False)] = True
+                parts.append(side[label])
+    return parts
+
+
+def _contracted(losses: csr_array, limit: float) -> NDArray[np.intp]:
+    """Number the scans (n,) so that no cut below the limit separates scans with the same number."""
+    label = np.arange(losses.shape[0])
+    while True:
+        count = int(label.max()) + 1
+        entries = losses.tocoo()
+        shape = (count, count)
+        capacity = np.maximum(entries.data, 0)
+        joined = coo_array((capacity, (label[entries.row], label[entries.col])), shape=shape).tocsr()
+        both = joined.minimum(joined.T)
+        both.setdiag(0)
+        both.data[both.data < limit] = 0
+        both.eliminate_zeros()
+        number, merged = connected_components(both, directed=False)
+        if number == count:
+            return label
+        label = merged[label]
+
+
+def _improved(losses: csr_array, part: Part) -> tuple[Part, float]:
+    """Add scans to a part, or remove them, while that lowers its loss; return the part and its loss."""
+    part = part.copy()
+    while True:
+        joining = losses @ ~part - losses.T @ part  # change of the loss if a scan joins the part
+        change = np.where(part, -joining, joining)
+        if part.sum() == 1:
+            change[part] = np.inf
+        if part.sum() == len(part) - 1:
+            change[~part] = np.inf
+        best = int(change.argmin())
+        if change[best] >= -1e-9:
+            return part, float(part @ (losses @ ~part))
+        part[best] = ~part[best]
