@@ -23,7 +23,7 @@ from wsdesc.reconstruction.cuts import cheapest_part
 from wsdesc.reconstruction.disambiguation import MIN_CANDIDATE_CONFIDENCE
 from wsdesc.reconstruction.layout import Checker, Visibility, near_pairs
 from wsdesc.reconstruction.motions import GroupMotions
-from wsdesc.reconstruction.pose_graph import Edge
+from wsdesc.reconstruction.pose_graph import Edge, PoseGraph
 from wsdesc.reconstruction.usual_violation import MIN_VIEW, log_likelihood, usual_share
 
 MIN_MARGIN = 3.0  # log odds of a layout against a rival
@@ -34,7 +34,7 @@ _MIN_VIEWS = 5  # from which it is measured,
 _MIN_OVERLAP = 0.15  # with this overlap of the scan where it is smaller
 EQUAL_FIT = 0.8  # share of the overlap at which another position fits as well
 _MIN_PAIRS = 3  # whose candidates propose a motion: then the place repeats
-_MIN_SHARE = 0.1  # of the pairs of a group, too
+_MIN_SHARE = 0.04  # of the pairs of a group, too
 _MOTIONS = 12  # that are compared, those of most pairs
 _MAX_LOSS = 6.0  # log odds of one pair
 
@@ -48,6 +48,7 @@ def challenge(
     T_world_scan: Floats,
     radii: Floats,
     check: Checker,
+    whole: PoseGraph,
 ) -> dict[int, str]:
     """Find accepted edges that connect parts of a group that fit as well at another position.
 
@@ -58,13 +59,16 @@ def challenge(
         T_world_scan: (N, 4, 4) poses of the scans, in the frame of their group.
         radii: (N,) of the scans.
         check: Checks poses by free space.
+        whole: Layout before it was separated into groups: candidates between groups tell how it repeats.
 
     Returns:
         Edges to reject, by the number of their pair, with reasons.
     """
     rejected: dict[int, str] = {}
-    for scans, inside in zip(components, pairs_inside(pairs, components), strict=True):
-        motions = repeating_motions(inside, list(scans), T_world_scan, radii)
+    motions_at = _motions_of_scans(pairs, whole, radii)
+    for scans in (own for own in components if len(own) > 1):
+        T_group_whole = T_world_scan[scans[0]] @ inverse(whole.T_world_scan[scans[0]])
+        motions = [T_group_whole @ G @ inverse(T_group_whole) for G in motions_at[scans[0]]]
         rivals = [_Rival.of(motion, scans, T_world_scan, radii, check) for motion in motions]
         rivals = [rival for rival in rivals if rival.views >= _MIN_VIEWS]
         equal = max((rival.chance for rival in rivals), default=0.0)
@@ -78,6 +82,17 @@ def challenge(
             if edge.source in number and number[edge.source] != number[edge.target]:
                 rejected[p] = reason
     return rejected
+
+
+def _motions_of_scans(
+    pairs: Sequence[Sequence[Edge]], whole: PoseGraph, radii: Floats
+) -> dict[int, list[Floats]]:
+    """Return the motions under which the place of each scan repeats, in the frame of its group."""
+    motions: dict[int, list[Floats]] = {}
+    for scans, inside in zip(whole.components, pairs_inside(pairs, whole.components), strict=True):
+        found = repeating_motions(inside, list(scans), whole.T_world_scan, radii)
+        motions |= dict.fromkeys(scans, found)
+    return motions
 
 
 def _certain_parts(rivals: Sequence[_Rival], scans: Sequence[int]) -> list[list[int]]:

@@ -194,16 +194,16 @@ def verify_layout(
     groups, T = join_groups(pairs, graph.components, graph.T_world_scan, radii, check, usual)
     if len(groups) < len(placed.graph.components):
         placed = _separated(_joined(placed, pairs, radii, groups, T), radii, check)
-    return _without_doubtful(_challenged(placed, pairs, radii, check), pairs, radii, check)
+    return _without_doubtful(_challenged(placed, pairs, radii, check, placement.graph), pairs, radii, check)
 
 
 def _challenged(
-    placement: Placement, pairs: Sequence[Sequence[Edge]], radii: Floats, check: Checker
+    placement: Placement, pairs: Sequence[Sequence[Edge]], radii: Floats, check: Checker, whole: PoseGraph
 ) -> Placement:
-    """Reject weak links that fit as well at another position."""
+    """Reject edges between parts that fit as well at another position; `whole` is the unverified layout."""
     graph, states = placement.graph, list(placement.edges)
     accepted = accepted_edges(states)
-    rejected = challenge(pairs, accepted, graph.components, graph.T_world_scan, radii, check)
+    rejected = challenge(pairs, accepted, graph.components, graph.T_world_scan, radii, check, whole)
     for p, reason in rejected.items():
         states[p] = PlacedEdge(accepted[p], reason, None)
     return _solved(placement, states, len(radii)) if rejected else placement
