@@ -5,7 +5,7 @@
 Files come in pairs, source and target; without any, synthetic rooms are registered. `--miss` names a pair
 without overlap. A first start is `wsdesc register` of the first pair with an empty cache of compiled kernels,
 a second start the same command again. The last two figures are calls of `wsdesc.register` in one process,
-after a call that warms up. Run it on an idle machine.
+after a call that warms up. Run it on an idle machine; CPU seconds depend less on other work.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -30,21 +31,29 @@ from wsdesc.datasets.synthetic import room_pair
 Files = tuple[Path, Path]  # source and target
 
 
-def time_command(arguments: list[str], cache: Path) -> float:
-    """Return the seconds of a Python process from start to end, with a folder for compiled kernels."""
+class Seconds(NamedTuple):
+    """Time of a process or of a call."""
+
+    wall: float
+    cpu: float  # of all its threads, without helper processes; 0 on Windows
+
+
+def time_command(arguments: list[str], cache: Path) -> Seconds:
+    """Measure a Python process from start to end, with a folder for compiled kernels."""
     environment = {**os.environ, "XDG_CACHE_HOME": str(cache)}
-    start = time.perf_counter()
+    start, before = time.perf_counter(), os.times()
     run = subprocess.run(
         [sys.executable, *arguments], env=environment, capture_output=True, text=True, check=False
     )
-    seconds = time.perf_counter() - start
+    seconds, after = time.perf_counter() - start, os.times()
     if run.returncode not in (0, 1):  # 1: no success
         raise InputError(f"{' '.join(arguments)} failed: {run.stderr.strip()[-500:]}")
-    return seconds
+    cpu = after.children_user + after.children_system - before.children_user - before.children_system
+    return Seconds(seconds, cpu)
 
 
-def time_starts(pair: Files, repeats: int) -> tuple[list[float], list[float]]:
-    """Return the seconds of first and second starts of `wsdesc register`."""
+def time_starts(pair: Files, repeats: int) -> tuple[list[Seconds], list[Seconds]]:
+    """Measure first and second starts of `wsdesc register`."""
     command = ["-m", "wsdesc", "register", *map(str, pair), "--device", "cpu"]
     first, second = [], []
     for _ in range(repeats):
@@ -55,18 +64,18 @@ def time_starts(pair: Files, repeats: int) -> tuple[list[float], list[float]]:
     return first, second
 
 
-def time_calls(pairs: list[Files], repeats: int) -> tuple[list[float], int]:
-    """Return the median seconds of `wsdesc.register` of each pair, and the number of successes."""
+def time_calls(pairs: list[Files], repeats: int) -> tuple[list[Seconds], int]:
+    """Return the medians of calls of `wsdesc.register` of each pair, and the number of successes."""
     seconds, successes = [], 0
     for files in pairs:
         clouds = [read_points(path, nonfinite="drop") for path in files]
         successes += register(*clouds, device="cpu").success
         times = []
         for _ in range(repeats):
-            start = time.perf_counter()
+            start, before = time.perf_counter(), time.process_time()
             register(*clouds, device="cpu")
-            times.append(time.perf_counter() - start)
-        seconds.append(statistics.median(times))
+            times.append(Seconds(time.perf_counter() - start, time.process_time() - before))
+        seconds.append(Seconds(*map(statistics.median, zip(*times, strict=True))))
     return seconds, successes
 
 
@@ -101,18 +110,22 @@ def main(arguments: argparse.Namespace) -> None:
     print_machine()
     print_rows(
         [
-            ["", "median s", "n"],
-            ["first start, nothing compiled", _median(first), f"{len(first)} starts"],
-            ["second start", _median(second), f"{len(second)} starts"],
-            ["of these: import of libraries", _median(imports), f"{len(imports)} starts"],
-            ["call, pairs that should convince", _median(convinced), f"{successes} of {len(pairs)} succeed"],
-            ["call, a pair without overlap", _median(missed), f"{false_successes} of 1 succeed"],
+            ["", "median s", "CPU s", "n"],
+            ["first start, nothing compiled", *_medians(first), f"{len(first)} starts"],
+            ["second start", *_medians(second), f"{len(second)} starts"],
+            ["of these: import of libraries", *_medians(imports), f"{len(imports)} starts"],
+            [
+                "call, pairs that should convince",
+                *_medians(convinced),
+                f"{successes} of {len(pairs)} succeed",
+            ],
+            ["call, a pair without overlap", *_medians(missed), f"{false_successes} of 1 succeed"],
         ]
     )
 
 
-def _median(seconds: list[float]) -> str:
-    return f"{statistics.median(seconds):.2f}"
+def _medians(measured: list[Seconds]) -> list[str]:
+    return [f"{statistics.median(values):.2f}" for values in zip(*measured, strict=True)]
 
 
 def parser() -> argparse.ArgumentParser:
