@@ -32,6 +32,7 @@ KNOTS = (0.02, 0.2, 0.4, 0.6, 0.8, 0.98)  # quantiles of a feature between which
 VIOLATIONS = {  # the same of violations; most correct poses have none
     "violation": (-4.0, -3.0, -2.5, -2.0, -1.5, -0.7),
     "dense_violation": (-4.5, -3.7, -3.0, -2.3, -1.7, -0.8),
+    "overlapping_violation": (0.05, 0.8, 1.5, 2.2, 2.8, 3.7),
 }
 REGULARISATION = 6.0  # of the log odds that a feature adds over its range, in units of a pair
 SCHEDULE = (0, 1, 2)  # rounds of `judge` that `wsdesc.register` makes

@@ -109,7 +109,7 @@ def _indoor_scans(folder: Path, start: int) -> list[Scan]:
     return [Scan(place, "fused", read_points(f), read_pose(f.with_suffix(".info.txt"))) for f in files]
 
 
-def judge_unit(unit: Unit, device: str, network: str) -> list[Row]:
+def judge_unit(unit: Unit, device: str, network: str, rounds: Sequence[int]) -> list[Row]:
     """Register all pairs of a unit, and judge their candidates; descriptors are computed on `network`."""
     import torch
 
@@ -118,27 +118,31 @@ def judge_unit(unit: Unit, device: str, network: str) -> list[Row]:
     scans = make_scans(unit)
     if len(scans) < 2:
         return []
-    described = describe_scans(scans, device, network)
+    described = describe_scans(scans, device, network, keypoints=ROUNDS[max(rounds)][0])
     surfaces = [make_surface(d.points) for d in described]
     rows = []
     for a, b in itertools.combinations(range(len(scans)), 2):
         if scans[a].place != scans[b].place and (a + b) % 2:  # as many strangers as pairs of one place
             continue
-        rows += judge_pair(unit, scans, described, surfaces, a, b)
+        rows += judge_pair(unit, scans, described, surfaces, a, b, rounds=rounds)
     if "cuda" in (device, network):
         torch.cuda.empty_cache()
     return rows
 
 
 def describe_scans(
-    scans: Sequence[Any], device: str, network: str, viewpoint: tuple[float, float, float] | None = None
+    scans: Sequence[Any],
+    device: str,
+    network: str,
+    viewpoint: tuple[float, float, float] | None = None,
+    keypoints: int = ROUNDS[-1][0],
 ) -> list[Any]:
     """Describe scans for all rounds; the viewpoints are detected if none is given."""
     from wsdesc.cloud.units import working_resolution
     from wsdesc.descriptor.describe import describe
 
     resolution = working_resolution(*(scan.points for scan in scans))
-    options: dict[str, Any] = {"keypoints": ROUNDS[-1][0], "resolution": resolution, "viewpoint": viewpoint}
+    options: dict[str, Any] = {"keypoints": keypoints, "resolution": resolution, "viewpoint": viewpoint}
     return [describe(scan.points, device=network, **options).to(device) for scan in scans]
 
 
@@ -150,8 +154,9 @@ def judge_pair(
     a: int,
     b: int,
     overlaps: tuple[float, float] = (-1.0, 2.0),
+    rounds: Sequence[int] = range(len(ROUNDS)),
 ) -> Iterator[Row]:
-    """Register scans a and b in all rounds, and judge the candidates; only pairs with these true overlaps."""
+    """Register scans a and b in some rounds and judge the candidates, if their true overlap is in a range."""
     from wsdesc.datasets.synthetic import overlap
     from wsdesc.evaluation.metrics import rotation_error_deg, translation_error
     from wsdesc.registration.candidates import find_candidates, structural_poses
@@ -170,7 +175,8 @@ def judge_pair(
         return
     structural = cache(partial(structural_poses, p, q, (surfaces[a], surfaces[b])))
     symmetries = _symmetries(scans[a].place) if same and unit.folder is None else []
-    for number, (keypoints, hypotheses, refined) in enumerate(ROUNDS):
+    for number in rounds:
+        keypoints, hypotheses, refined = ROUNDS[number]
         candidates = find_candidates(
             first_keypoints(p, keypoints),
             first_keypoints(q, keypoints),
@@ -239,15 +245,15 @@ def first_keypoints(description: Any, keypoints: int) -> Any:
     )
 
 
-def _work(job: tuple[Unit, str, str, float]) -> list[Row] | str:
-    unit, device, network, deadline = job
+def _work(job: tuple[Unit, str, str, Sequence[int], float]) -> list[Row] | str:
+    unit, device, network, rounds, deadline = job
     if time.time() > deadline:
         return []
     import torch
 
     torch.set_num_threads(1)
     try:
-        return judge_unit(unit, device, network)
+        return judge_unit(unit, device, network, rounds)
     except Exception as error:  # one bad site must not end a run of many minutes
         return f"{unit.domain} {unit.seed}: {type(error).__name__}: {error}"
 
@@ -280,7 +286,7 @@ def main(arguments: argparse.Namespace) -> None:
         os.environ[name] = "1"
     deadline = time.time() + 60 * arguments.minutes
     network = arguments.network or arguments.device
-    jobs = [(unit, arguments.device, network, deadline) for unit in list_units(arguments)]
+    jobs = [(unit, arguments.device, network, arguments.rounds, deadline) for unit in list_units(arguments)]
     rows: list[Row] = []
     failed: list[str] = []
     done = 0
@@ -307,6 +313,13 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--sites", type=int, default=400, help="number of sites (default: %(default)s)")
     parser.add_argument("--first", type=int, default=50_000, help="seed of the first site of each domain")
     parser.add_argument("--domains", nargs="*", help="kinds of sites (default: all)")
+    parser.add_argument(
+        "--rounds",
+        type=int,
+        nargs="*",
+        default=range(len(ROUNDS)),
+        help="numbers of rounds, 0 to 2 (default: all)",
+    )
     parser.add_argument("--indoor", type=Path, help="folder with scenes of scans and poses")
     parser.add_argument("--device", default="cpu", help="cpu or cuda (default: %(default)s)")
     parser.add_argument("--network", help="device of the descriptors (default: that of --device)")

@@ -83,6 +83,19 @@ def test_of_all_points_smaller_shares_count():
     assert math.isnan(feature("dense_violation", evidence()))
 
 
+def test_violations_of_poses_with_much_overlap_count_more():
+    def seen(overlap, violating):
+        counts = ViewCounts(in_view=20_000, at_surface=9_970 - violating, violating=violating)
+        shares = {"overlap_source": overlap, "overlap_target": overlap}
+        return feature("overlapping_violation", evidence(dense_free_space=FreeSpace(counts), **shares))
+
+    little, medium, much = (seen(overlap, 50) for overlap in (0.2, 0.45, 0.8))
+    assert little == 0
+    assert 0 < medium < much
+    assert seen(0.8, 0) == 0
+    assert math.isnan(feature("overlapping_violation", evidence()))
+
+
 def test_only_comparable_poses_are_compared_by_their_misfit():
     """A pose with a much lower score may rest on a few flat points that fit by chance."""
     rival, poor = evidence(misfit=0.002), evidence(misfit=0.002, detail_similarity=0.05)

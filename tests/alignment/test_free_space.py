@@ -104,6 +104,22 @@ def test_a_small_thing_counts_if_all_points_are_measured(pair):
     assert plain.violation < 0.002
 
 
+def test_a_thing_close_to_a_wall_counts_at_refined_poses_only():
+    sides = np.meshgrid([3.0], np.arange(-3, 3, 0.04), np.arange(-1, 1, 0.04))
+    wall = np.stack(sides, -1).reshape(-1, 3)
+    images = None, RangeImage.of(wall, np.zeros(3))
+    target = make_surface(wall)
+    box = wall[(np.abs(wall[:, 1]) < 0.4) & (np.abs(wall[:, 2]) < 0.4)] - (0.22, 0, 0)
+    source = make_surface(np.concatenate([wall, box]))
+    options = {"dense": True, "resolution": 0.05}
+    refined, rough = (
+        measure_free_space(source, target, images, np.eye(4)[None], refined=refined, **options)[0]
+        for refined in (True, False)
+    )
+    assert refined.violating > 0.8 * len(box)
+    assert rough.violating == 0
+
+
 @pytest.mark.parametrize("dense", [True, False])
 @pytest.mark.parametrize("refined", [True, False])
 def test_torch_gives_the_same_counts(pair, refined, dense):

@@ -18,6 +18,8 @@ _MARGIN = 0.005  # shares closer to 0 or 1 do not change the log odds
 _MAX_RATIO = 30.0  # of two figures
 _LEAST_VIOLATION = 1e-3  # smaller shares of points in free space are noise,
 _LEAST_DENSE_VIOLATION = 2e-4  # and smaller shares of all points
+_NO_VIOLATION = 3e-5  # share that counts as none
+_MUCH_OVERLAP = 0.3, 0.6  # overlap from which on, and at which fully, a violation is more suspicious
 
 
 class Evidence(NamedTuple):
@@ -101,6 +103,7 @@ FEATURES = {
     "relative_violation": -1,
     "dense_violation": -1,
     "relative_dense_violation": -1,
+    "overlapping_violation": -1,
 }
 
 
@@ -129,9 +132,23 @@ def _features(k: int, candidates: Sequence[Evidence]) -> list[float]:
         -_log_ratio(1 / max(own.misfit, 1e-12), [1 / max(misfit, 1e-12) for misfit in comparable]),
         math.nan if own.violation is None else math.log10(max(own.violation, 1e-4)),
         _relative(own.violation, [other.violation for other in others], _LEAST_VIOLATION),
-        math.nan if own.dense_violation is None else math.log10(max(own.dense_violation, 3e-5)),
+        math.nan if own.dense_violation is None else math.log10(max(own.dense_violation, _NO_VIOLATION)),
         _relative(own.dense_violation, [other.dense_violation for other in others], _LEAST_DENSE_VIOLATION),
+        _overlapping_violation(own),
     ]
+
+
+def _overlapping_violation(own: Evidence) -> float:
+    """Return the decimal logarithm of a violation above none, weighted by the overlap; NaN if unknown.
+
+    Two scans of one place that overlap much agree about free space. Two equal parts of a place overlap as
+    much, but a few things differ.
+    """
+    if own.dense_violation is None:
+        return math.nan
+    start, full = _MUCH_OVERLAP
+    weight = min(max((own.overlap_min - start) / (full - start), 0.0), 1.0)
+    return weight * math.log10(max(own.dense_violation, _NO_VIOLATION) / _NO_VIOLATION)
 
 
 def _relative(own: float | None, others: Sequence[float | None], least: float) -> float:

@@ -9,13 +9,13 @@ from __future__ import annotations
 from numpy.typing import ArrayLike
 
 from wsdesc.alignment.free_space import cpu, cuda
-from wsdesc.alignment.free_space.counts import MARGIN, RELATIVE_MARGIN, FreeSpace, ViewCounts
+from wsdesc.alignment.free_space.counts import DENSE_LIMITS, LIMITS, FreeSpace, Limits, ViewCounts
 from wsdesc.alignment.surface import Surface, check_poses, for_backend
 from wsdesc.cloud.range_image import RangeImage
 from wsdesc.cloud.units import INDOOR_RESOLUTION
 from wsdesc.core.geometry import check_length
 
-__all__ = ["MARGIN", "RELATIVE_MARGIN", "FreeSpace", "ViewCounts", "measure_free_space"]
+__all__ = ["DENSE_LIMITS", "LIMITS", "FreeSpace", "Limits", "ViewCounts", "measure_free_space"]
 
 
 def measure_free_space(
@@ -37,7 +37,8 @@ def measure_free_space(
         poses: T_target_source (H, 4, 4).
         refined: False for poses that may be wrong by one or two degrees: free space is then measured in wider
             cells, which violates less.
-        dense: count all points, not a sample, so that small things count, such as a bicycle in a court.
+        dense: count all points, not a sample, and of refined poses also those closer to the surface behind
+            them, so that small things count, such as a bicycle in a court.
         resolution: working resolution, in the unit of the surfaces.
 
     Raises:
@@ -47,4 +48,6 @@ def measure_free_space(
     checked = check_poses(poses)
     implementation = for_backend(source, target, cpu=cpu.measure, cuda=cuda.measure)
     used = [image if image is None or refined else image.coarse for image in images]
-    return implementation(source, target, used, checked, MARGIN * resolution, dense)
+    limits = DENSE_LIMITS if dense and refined else LIMITS
+    limits = limits._replace(margin=limits.margin * resolution)
+    return implementation(source, target, used, checked, limits, dense)

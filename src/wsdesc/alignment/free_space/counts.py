@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-MARGIN = 4  # working resolutions by which a point must be in front of the surface to violate free space,
-RELATIVE_MARGIN = 0.05  # plus this share of the range: noise and errors of rotation grow with it
-MIN_NEIGHBOURS = 2  # of 4 neighbours in the sample that must violate it too: single points are stray or thin
-
 _PRIOR = 30  # points at the surface that are added, so that few points are no evidence
+
+
+class Limits(NamedTuple):
+    """When a point in front of a surface violates free space."""
+
+    margin: float  # working resolutions that it must be in front of the surface,
+    relative_margin: float  # plus this share of the range: noise and errors of rotation grow with it
+    neighbours: int  # of its 4 neighbours that must violate free space, too: single points are stray or thin
+
+
+LIMITS = Limits(margin=4.0, relative_margin=0.05, neighbours=2)
+# Small things, such as a bicycle at a wall, are closer to the surface behind them, and have many points.
+DENSE_LIMITS = Limits(margin=1.5, relative_margin=0.02, neighbours=4)
 
 
 class ViewCounts(NamedTuple):

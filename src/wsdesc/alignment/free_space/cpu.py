@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from wsdesc.alignment.free_space.counts import MIN_NEIGHBOURS, RELATIVE_MARGIN, FreeSpace, ViewCounts
+from wsdesc.alignment.free_space.counts import FreeSpace, Limits, ViewCounts
 from wsdesc.alignment.surface.cpu import CpuSurface
 from wsdesc.cloud.range_image import RangeImage, cell_of
 from wsdesc.core.geometry import Floats, inverse
@@ -21,12 +21,12 @@ def measure(
     target: CpuSurface,
     images: Sequence[RangeImage | None],
     poses: Floats,
-    margin: float,
+    limits: Limits,
     dense: bool,
 ) -> list[FreeSpace]:
     """Measure poses T_target_source (H, 4, 4); see `measure_free_space`."""
-    source_counts = _count(source, images[1], poses, margin, dense)
-    target_counts = _count(target, images[0], inverse(poses), margin, dense)
+    source_counts = _count(source, images[1], poses, limits, dense)
+    target_counts = _count(target, images[0], inverse(poses), limits, dense)
     return [
         FreeSpace(ViewCounts(*s), ViewCounts(*t))
         for s, t in zip(source_counts.tolist(), target_counts.tolist(), strict=True)
@@ -34,7 +34,7 @@ def measure(
 
 
 def _count(
-    surface: CpuSurface, image: RangeImage | None, T_viewer_surface: Floats, margin: float, dense: bool
+    surface: CpuSurface, image: RangeImage | None, T_viewer_surface: Floats, limits: Limits, dense: bool
 ) -> NDArray[np.int64]:
     """Count points in the view of the other scan: (H, fields of `ViewCounts`)."""
     counts = np.zeros((len(T_viewer_surface), len(ViewCounts._fields)), np.int64)
@@ -45,7 +45,7 @@ def _count(
             np.ascontiguousarray(T_viewer_surface),
             image.viewpoint,
             image.free,
-            margin,
+            *limits,
             counts,
         )
         run_in_chunks(_count_poses, len(counts), *arguments, chunk=1 if dense else _POSES_AT_ONCE)
@@ -53,7 +53,9 @@ def _count(
 
 
 @kernel
-def _count_poses(start, stop, points, neighbours, poses, viewpoint, free, margin, counts):
+def _count_poses(
+    start, stop, points, neighbours, poses, viewpoint, free, margin, relative_margin, least_neighbours, counts
+):
     cells = free.shape[1]
     ranges = free.ravel()
     violates = np.empty(len(points), np.bool_)
@@ -68,7 +70,7 @@ def _count_poses(start, stop, points, neighbours, poses, viewpoint, free, margin
             z = T[2, 0] * a + T[2, 1] * b + T[2, 2] * c + offset[2]
             length = np.sqrt(x * x + y * y + z * z)
             end = ranges[cell_of(x, y, z, cells)] if length > 0 else np.float32(0)
-            slack = margin + RELATIVE_MARGIN * end
+            slack = margin + relative_margin * end
             violates[k] = end > 0 and length < end - slack
             if end > 0:
                 in_view += 1
@@ -78,5 +80,5 @@ def _count_poses(start, stop, points, neighbours, poses, viewpoint, free, margin
                 support = 0
                 for j in range(neighbours.shape[1]):
                     support += int(violates[neighbours[k, j]])
-                violating += int(support >= MIN_NEIGHBOURS)
+                violating += int(support >= least_neighbours)
         counts[h, 0], counts[h, 1], counts[h, 2] = in_view, at_surface, violating

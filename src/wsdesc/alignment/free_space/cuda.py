@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from wsdesc.alignment.free_space.counts import MIN_NEIGHBOURS, RELATIVE_MARGIN, FreeSpace, ViewCounts
+from wsdesc.alignment.free_space.counts import FreeSpace, Limits, ViewCounts
 from wsdesc.alignment.surface.cuda import CudaSurface, poses_and_inverses
 from wsdesc.cloud.range_image import RangeImage, range_cells
 from wsdesc.core.geometry import Floats, transform
@@ -18,19 +18,19 @@ def measure(
     target: CudaSurface,
     images: Sequence[RangeImage | None],
     poses: Floats,
-    margin: float,
+    limits: Limits,
     dense: bool,
 ) -> list[FreeSpace]:
     """Measure poses T_target_source (H, 4, 4); see `measure_free_space`."""
     T_target_source, T_source_target = poses_and_inverses(poses, source)
-    source_counts = _count(source, images[1], T_target_source, margin, dense)
-    target_counts = _count(target, images[0], T_source_target, margin, dense)
+    source_counts = _count(source, images[1], T_target_source, limits, dense)
+    target_counts = _count(target, images[0], T_source_target, limits, dense)
     rows = torch.stack([source_counts, target_counts], dim=1).tolist()  # H times two sides
     return [FreeSpace(ViewCounts(*s), ViewCounts(*t)) for s, t in rows]
 
 
 def _count(
-    surface: CudaSurface, image: RangeImage | None, T_viewer_surface: Tensor, margin: float, dense: bool
+    surface: CudaSurface, image: RangeImage | None, T_viewer_surface: Tensor, limits: Limits, dense: bool
 ) -> Tensor:
     """Count points in the view of the other scan: (H, fields of `ViewCounts`) int64."""
     device = T_viewer_surface.device
@@ -43,9 +43,9 @@ def _count(
     seen = seen - torch.from_numpy(image.viewpoint).to(device)  # (H, S, 3)
     length = seen.square().sum(-1).sqrt()  # (H, S)
     end = torch.where(length > 0, free.view(-1)[range_cells(seen, free.shape[1])], 0.0).double()
-    slack = margin + RELATIVE_MARGIN * end
+    slack = limits.margin + limits.relative_margin * end
     in_view = end > 0
     violates = in_view & (length < end - slack)
     at_surface = in_view & ~violates & (length < end + slack)
-    together = violates[:, neighbours].sum(-1) >= MIN_NEIGHBOURS
+    together = violates[:, neighbours].sum(-1) >= limits.neighbours
     return torch.stack([counted.sum(-1) for counted in (in_view, at_surface, violates & together)], dim=1)

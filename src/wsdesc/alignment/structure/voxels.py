@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import avg_pool3d, max_pool3d, pad
 
-from wsdesc.alignment.free_space import MARGIN, RELATIVE_MARGIN
+from wsdesc.alignment.free_space import LIMITS
 from wsdesc.alignment.surface import Surface
 from wsdesc.cloud.range_image import RangeImage, range_cells
 from wsdesc.core.geometry import Floats
@@ -71,8 +71,8 @@ class Voxels:
             rays = centres - torch.from_numpy(image.viewpoint).to(points)
             ranges = torch.from_numpy(image.free).to(points)
             end = ranges.view(-1)[range_cells(rays, ranges.shape[1])]
-            margin = voxel * 3**0.5 / 2 + MARGIN * resolution
-            free = (rays.norm(dim=1) < end * (1 - RELATIVE_MARGIN) - margin).float().view(shape)
+            margin = voxel * 3**0.5 / 2 + LIMITS.margin * resolution
+            free = (rays.norm(dim=1) < end * (1 - LIMITS.relative_margin) - margin).float().view(shape)
         return cls.build(voxel, np.asarray(origin.cpu()), shares, free)
 
     @classmethod
