@@ -34,13 +34,14 @@ def cheapest_part(losses: csr_array, limit: float) -> tuple[Part, float]:
 def _promising_parts(losses: csr_array, limit: float) -> list[Part]:
     """Return parts (n,) to start from: single scans, all but one scan, and those of cuts below the limit."""
     label = _contracted(losses, limit)
-    nodes = int(label.max()) + 1
-    count = len(label)
-    if nodes > MAX_SCANS or (nodes == 1 and count > MAX_SCANS):
+    nodes, count = int(label.max()) + 1, len(label)
+    if nodes == 1 and count > MAX_SCANS:
         return []
     singles = np.arange(count) if count <= MAX_SCANS else label
     single = singles == np.unique(singles)[:, None]
     parts = [*single, *~single]
+    if nodes > MAX_SCANS:
+        return parts
     entries = losses.tocoo()
     capacity = (_FLOW * np.maximum(entries.data, 0)).astype(np.int32)
     graph = coo_array((capacity, (label[entries.row], label[entries.col])), shape=(nodes, nodes)).tocsr()

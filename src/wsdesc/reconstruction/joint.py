@@ -14,6 +14,7 @@ All lengths are in model metres.
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -63,23 +64,24 @@ def find_layout(poses: CandidatePoses, radii: Floats, start: Floats, certain: Co
         start: (N, 4, 4) poses to start from.
         certain: Pairs whose only candidate is certain.
     """
-    odds, T = _JointOdds(poses, radii, certain), start.copy()
-    group = np.arange(len(radii))
+    T, group = start.copy(), np.arange(len(radii))
     doubts: dict[Pair, str] = {}
-    for scans in odds.related():
-        if 1 < len(scans) <= MAX_SCANS:
-            odds.improve(T, scans)
-        left = [scans]
+    whole = _JointOdds.of(poses, radii, certain)
+    for scans in whole.related():
+        odds = whole.inside(scans)
+        if len(scans) <= MAX_SCANS:
+            odds.improve(T)
+        left = [odds]
         while left:
-            scans = left.pop()
-            cut = odds.doubtful_cut(T, scans) if len(scans) > 1 else None
+            odds = left.pop()
+            cut = odds.doubtful_cut(T) if len(odds.scans) > 1 else None
             if cut is None:
-                group[scans] = scans[0]
+                group[odds.scans] = odds.scans[0]
                 continue
-            parts = [scans[cut.moved], scans[~cut.moved]]
-            reason = NOT_CONNECTED if cut.motion is None else REPEATS
-            doubts |= {(min(i, j), max(i, j)): reason for i in parts[0].tolist() for j in parts[1].tolist()}
-            left += parts
+            across = cut.moved[odds.a] != cut.moved[odds.b]
+            ends = np.sort(odds.scans[np.stack([odds.a, odds.b], 1)[across]], axis=1).tolist()
+            doubts |= dict.fromkeys(map(tuple, ends), NOT_CONNECTED if cut.motion is None else REPEATS)
+            left += [odds.inside(odds.scans[part]) for part in (cut.moved, ~cut.moved)]
     return Layout(T, group, doubts)
 
 
@@ -91,30 +93,60 @@ class _Rival(NamedTuple):
     margin: float  # log odds of the layout against it
 
 
+@dataclass(frozen=True, eq=False)
 class _JointOdds:
-    """Log odds of layouts of scans."""
+    """Log odds of layouts of n scans by their P pairs with H candidates. Pairs name scans by 0 … n - 1."""
 
-    def __init__(self, poses: CandidatePoses, radii: Floats, certain: Collection[int]) -> None:
-        self.poses, self.radii = poses, radii
-        pairs, self.start = np.unique(poses.pair, return_index=True)
-        self.number = np.searchsorted(pairs, poses.pair)  # (H,) of the pair of each candidate
-        self.a, self.b = poses.a[self.start], poses.b[self.start]  # (P,) scans of each pair
-        self.none = np.log(poses.none[pairs])  # (P,) log odds if no candidate agrees
-        self.gain = np.log1p(poses.weight / CHANCE)  # (H,) log odds of each candidate
-        self.gain[poses.ambiguous] *= _AMBIGUOUS
-        self.gain[np.isin(poses.pair, list(certain))] = _CERTAIN
+    scans: Scans  # (n,) numbers of these scans among all
+    radii: Floats  # (n,)
+    a: Scans  # (P,) one scan of each pair
+    b: Scans  # (P,) the other scan
+    none: Floats  # (P,) log odds if no candidate agrees
+    pair: NDArray[np.intp]  # (H,) of each candidate, ascending
+    T_a_b: Floats  # (H, 4, 4)
+    gain: Floats  # (H,) log odds of each candidate
+
+    @classmethod
+    def of(cls, poses: CandidatePoses, radii: Floats, certain: Collection[int]) -> _JointOdds:
+        """Take the pairs of all scans."""
+        pairs, start, number = np.unique(poses.pair, return_index=True, return_inverse=True)
+        gain = np.log1p(poses.weight / CHANCE)
+        gain[poses.ambiguous] *= _AMBIGUOUS
+        gain[np.isin(poses.pair, list(certain))] = _CERTAIN
+        none = np.log(poses.none[pairs])
+        scans = np.arange(len(radii))
+        return cls(scans, radii, poses.a[start], poses.b[start], none, number, poses.T_a_b, gain)
+
+    def inside(self, scans: Scans) -> _JointOdds:
+        """Take the pairs between some of the scans, which are ascending."""
+        chosen = np.searchsorted(self.scans, scans)
+        index = np.full(len(self.scans), -1)
+        index[chosen] = np.arange(len(scans))
+        pairs = (index[self.a] >= 0) & (index[self.b] >= 0)
+        rows = pairs[self.pair]
+        number = np.cumsum(pairs) - 1
+        return _JointOdds(
+            scans,
+            self.radii[chosen],
+            index[self.a[pairs]],
+            index[self.b[pairs]],
+            self.none[pairs],
+            number[self.pair[rows]],
+            self.T_a_b[rows],
+            self.gain[rows],
+        )
 
     def related(self) -> list[Scans]:
-        """Return sets of scans with enough candidates between them to be connected."""
-        largest = np.maximum.reduceat(self.gain, self.start) if len(self.start) else np.zeros(0)
-        count = len(self.radii)
-        ends, values = np.concatenate([self.a, self.b]), np.tile(largest - self.none, 2)
-        others = np.concatenate([self.b, self.a])
+        """Return sets of two scans or more with enough candidates between them to be connected."""
+        count = len(self.scans)
+        largest = np.zeros(len(self.a))
+        np.maximum.at(largest, self.pair, self.gain)
+        ends, others = np.concatenate([self.a, self.b]), np.concatenate([self.b, self.a])
+        values = np.tile(largest - self.none, 2)
         used = np.ones(count, dtype=bool)
         while True:
             both = used[ends] & used[others]
-            degree = np.bincount(ends[both], values[both], count)
-            weak = used & (degree < MIN_ODDS)
+            weak = used & (np.bincount(ends[both], values[both], count) < MIN_ODDS)
             if not weak.any():
                 break
             used &= ~weak
@@ -122,65 +154,58 @@ class _JointOdds:
         graph = coo_array((np.ones(both.sum()), (self.a[both], self.b[both])), shape=(count, count))
         number, label = connected_components(graph, directed=False)
         order = np.argsort(label, kind="stable")
-        return np.split(order, np.cumsum(np.bincount(label, minlength=number))[:-1])
+        sets = np.split(order, np.cumsum(np.bincount(label, minlength=number))[:-1])
+        return [scans for scans in sets if len(scans) > 1]
 
-    def of_pairs(self, T_a_b: Floats, own: NDArray[np.intp]) -> Floats:
-        """Return the log odds of pairs `own` at relative poses (n, 4, 4)."""
-        p = self.poses
-        local = np.full(len(self.a), -1)
-        local[own] = np.arange(len(own))
-        rows = np.flatnonzero(local[self.number] >= 0)
-        number = local[self.number[rows]]
-        error = displacements(T_a_b[number], p.T_a_b[rows], self.radii[p.a[rows]], self.radii[p.b[rows]])
-        best = np.full(len(own), -np.inf)
-        np.maximum.at(best, number, np.where(error <= DRIFT * LOOP_TOLERANCE, self.gain[rows], -np.inf))
-        return np.where(np.isfinite(best), best, self.none[own])
-
-    def improve(self, T: Floats, scans: Scans) -> None:
-        """Move parts of connected scans in T (N, 4, 4) until no rival is better."""
+    def improve(self, T: Floats) -> None:
+        """Move parts of the scans in the layout T (N, 4, 4) of all until no rival is better."""
         for _ in range(_MOVES):
-            rivals = [self._rival(T, scans, motion, MIN_MARGIN) for motion in self._motions(T, scans)]
-            best = min(rivals, key=lambda rival: rival.margin, default=None)
+            best = self._best_rival(T)
             if best is None or best.motion is None or best.margin > -1e-6:
                 break
-            T[scans[best.moved]] = best.motion @ T[scans[best.moved]]
+            moved = self.scans[best.moved]
+            T[moved] = best.motion @ T[moved]
 
-    def doubtful_cut(self, T: Floats, scans: Scans) -> _Rival | None:
+    def doubtful_cut(self, T: Floats) -> _Rival | None:
         """Find the rival that is most likely, if it is nearly as likely as the layout; None otherwise."""
-        elsewhere = self._rival(T, scans, None, MIN_ODDS)
+        elsewhere = self._rival(T[self.scans], None, MIN_ODDS)
         if elsewhere.margin < MIN_ODDS:
             return elsewhere
-        rivals = [self._rival(T, scans, motion, MIN_MARGIN) for motion in self._motions(T, scans)]
-        best = min(rivals, key=lambda rival: rival.margin, default=None)
+        best = self._best_rival(T)
         return best if best is not None and best.margin < MIN_MARGIN else None
 
-    def _motions(self, T: Floats, scans: Scans) -> Floats:
-        """Return distinct motions (M, 4, 4) of a layout that candidates between its scans propose."""
-        p = self.poses
-        inside = np.isin(p.a, scans) & np.isin(p.b, scans)
-        G = T[p.a[inside]] @ p.T_a_b[inside] @ inverse(T[p.b[inside]])
-        gain = self.gain[inside]
-        order = np.argsort(-gain, kind="stable")
-        groups = GroupMotions(T[scans], self.radii[scans]).distinct(G[order])
-        groups.sort(key=lambda own: -gain[order[own]].sum())
+    def _best_rival(self, T: Floats) -> _Rival | None:
+        own = T[self.scans]
+        rivals = [self._rival(own, motion, MIN_MARGIN) for motion in self._motions(own)]
+        return min(rivals, key=lambda rival: rival.margin, default=None)
+
+    def _motions(self, T: Floats) -> Floats:
+        """Return distinct motions (M, 4, 4) of a layout (n, 4, 4) that the candidates propose."""
+        G = T[self.a[self.pair]] @ self.T_a_b @ inverse(T[self.b[self.pair]])
+        order = np.argsort(-self.gain, kind="stable")
+        groups = GroupMotions(T, self.radii).distinct(G[order])
+        groups.sort(key=lambda own: -self.gain[order[own]].sum())
         return G[[order[own[0]] for own in groups[:_MOTIONS]]]
 
-    def _rival(self, T: Floats, scans: Scans, motion: Floats | None, limit: float) -> _Rival:
-        """Find the part of connected scans whose motion loses least; cuts above `limit` may not be found."""
-        index = np.full(len(self.radii), -1)
-        index[scans] = np.arange(len(scans))
-        own = np.flatnonzero((index[self.a] >= 0) & (index[self.b] >= 0))
-        inverse_a, T_b = inverse(T[self.a[own]]), T[self.b[own]]
-        now = self.of_pairs(inverse_a @ T_b, own)
+    def _rival(self, T: Floats, motion: Floats | None, limit: float) -> _Rival:
+        """Find the part of the scans whose motion loses least; cuts above `limit` may not be found."""
+        T_a, T_b = inverse(T[self.a]), T[self.b]
+        now = self._of_pairs(T_a @ T_b)
         if motion is None:
-            first = second = self.none[own]
+            first = second = self.none
         else:
-            first = self.of_pairs(inverse_a @ inverse(motion) @ T_b, own)
-            second = self.of_pairs(inverse_a @ motion @ T_b, own)
-        a, b = index[self.a[own]], index[self.b[own]]
-        rows, columns = np.concatenate([a, b]), np.concatenate([b, a])
+            first, second = self._of_pairs(T_a @ inverse(motion) @ T_b), self._of_pairs(T_a @ motion @ T_b)
+        rows, columns = np.concatenate([self.a, self.b]), np.concatenate([self.b, self.a])
         values = np.concatenate([now - first, now - second])
         # (n, n) what is lost if the scan of the row is moved, and that of the column is not
-        losses = coo_array((values, (rows, columns)), shape=(len(scans), len(scans))).tocsr()
+        losses = coo_array((values, (rows, columns)), shape=(len(T), len(T))).tocsr()
         part, margin = cheapest_part(losses, limit)
         return _Rival(part, motion, margin)
+
+    def _of_pairs(self, T_a_b: Floats) -> Floats:
+        """Return the log odds (P,) of the pairs at relative poses (P, 4, 4)."""
+        radius_a, radius_b = self.radii[self.a[self.pair]], self.radii[self.b[self.pair]]
+        agrees = displacements(T_a_b[self.pair], self.T_a_b, radius_a, radius_b) <= DRIFT * LOOP_TOLERANCE
+        best = np.full(len(self.a), -np.inf)
+        np.maximum.at(best, self.pair[agrees], self.gain[agrees])
+        return np.where(np.isfinite(best), best, self.none)
