@@ -7,8 +7,9 @@ from wsdesc.alignment.information import Information
 from wsdesc.core.geometry import inverse
 from wsdesc.reconstruction.challenge import pairs_inside
 from wsdesc.reconstruction.layout import Visibility, near_pairs, separate
-from wsdesc.reconstruction.placement import disagreement, place_scans, verify_layout
+from wsdesc.reconstruction.placement import place_scans
 from wsdesc.reconstruction.pose_graph import Edge
+from wsdesc.reconstruction.verified_layout import disagreement, verify_layout
 
 INFORMATION = Information(0.3 * np.eye(6), np.zeros(3), 1.0, 0.5, 2000)
 BAY = 3.0

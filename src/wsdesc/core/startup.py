@@ -1,4 +1,4 @@
-"""What makes commands start faster. This module imports neither torch nor numba."""
+"""Speed up the start of commands. This module imports neither torch nor numba."""
 
 from __future__ import annotations
 

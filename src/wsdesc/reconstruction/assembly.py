@@ -29,12 +29,13 @@ from wsdesc.reconstruction.pair_selection import (
     first_pairs,
     loop_pairs,
 )
-from wsdesc.reconstruction.placement import KeptEdge, Placement, place_scans, verify_layout
+from wsdesc.reconstruction.placement import KeptEdge, Placement, place_scans
 from wsdesc.reconstruction.places import SavedPlaces, find_places, predicted_overlaps
 from wsdesc.reconstruction.result import Reconstruction
 from wsdesc.reconstruction.rigid_frames import RigidFrame
 from wsdesc.reconstruction.runner import Runner
 from wsdesc.reconstruction.usual_violation import update_confidences
+from wsdesc.reconstruction.verified_layout import verify_layout
 
 _REACH = 3.0  # times the root mean square radius of a scan: hardly any point is further away
 

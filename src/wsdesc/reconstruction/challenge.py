@@ -90,8 +90,8 @@ def _motions_of_scans(
     """Return the motions under which the place of each scan repeats, in the frame of its group."""
     motions: dict[int, list[Floats]] = {}
     for scans, inside in zip(whole.components, pairs_inside(pairs, whole.components), strict=True):
-        found = repeating_motions(inside, list(scans), whole.T_world_scan, radii)
-        motions |= dict.fromkeys(scans, found)
+        repeating = repeating_motions(inside, list(scans), whole.T_world_scan, radii)
+        motions |= dict.fromkeys(scans, repeating)
     return motions
 
 
@@ -157,23 +157,23 @@ class _Rival(NamedTuple):
         for i, j in near_pairs(scans, scans, T, radii):
             T_i = inverse(T[i])
             poses[i, j] = np.stack([T_i @ T[j], T_i @ inverse(motion) @ T[j], T_i @ motion @ T[j]])
-        found = check(poses)
+        visibilities = check(poses)
         usual = usual_share(
             [
                 checked[0].violating / checked[0].visible
-                for checked in found.values()
+                for checked in visibilities.values()
                 if checked[0].visible >= MIN_VIEW
             ]
         )
         odds = [
             log_likelihood(v.violating, v.visible, usual)
-            for checked in found.values()
+            for checked in visibilities.values()
             for v in checked[1:]
             if v.visible >= MIN_VIEW and v.overlap >= _MIN_OVERLAP
         ]
         chance = float(np.exp(odds).mean()) if odds else 0.0
         losses = {}
-        for (i, j), (now, first, second) in found.items():
+        for (i, j), (now, first, second) in visibilities.items():
             losses[i, j] = _loss(now, first, usual, max(chance, _MIN_CHANCE))
             losses[j, i] = _loss(now, second, usual, max(chance, _MIN_CHANCE))
         return cls(len(odds), chance, losses)

@@ -56,8 +56,8 @@ class GroupMotions:
 
     def with_doubles(self, motions: Sequence[Floats]) -> list[Floats]:
         """Add twice each motion, where that is another one."""
-        known = [np.eye(4), *motions]
+        all_motions = [np.eye(4), *motions]
         for motion in motions:
-            if not self.same(np.stack(known), motion @ motion).any():
-                known.append(motion @ motion)
-        return known[1:]
+            if not self.same(np.stack(all_motions), motion @ motion).any():
+                all_motions.append(motion @ motion)
+        return all_motions[1:]

@@ -1,4 +1,4 @@
-"""Place scans by the edges that agree with each other, with their loops, and with free space."""
+"""Place scans by the edges that agree with each other and with their loops."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import NamedTuple
 import numpy as np
 
 from wsdesc.core.geometry import Floats, inverse
-from wsdesc.reconstruction.challenge import challenge, pairs_inside
 from wsdesc.reconstruction.disambiguation import (
     DRIFT,
     LOOP_TOLERANCE,
@@ -20,16 +19,10 @@ from wsdesc.reconstruction.disambiguation import (
     displacements,
     first_layout,
 )
-from wsdesc.reconstruction.joining import join_groups
 from wsdesc.reconstruction.joint import REPEATS, Layout, find_layout
-from wsdesc.reconstruction.layout import Checker, edges_in_view, separate, usual_violation
-from wsdesc.reconstruction.pose_graph import OUTLIER, Edge, PoseGraph, connected_scans, solve
+from wsdesc.reconstruction.pose_graph import OUTLIER, Edge, PoseGraph
 from wsdesc.reconstruction.rigid_frames import RigidFrame, RigidFrames
 
-# Of the candidates of a group without known free space. Right groups have up to 0.23, wrong ones 0.37 to 0.41
-# (synthetic floors). Right groups of a real building have 0.39 to 0.43: they are rejected, too.
-MAX_DISAGREEMENT = 0.3
-_ROUNDS = 5  # of separating groups, at most
 _CONTRADICTS = "contradicts the pose that the other edges give"
 _UNCONFIRMED = f"confidence below {MIN_CONFIDENCE}, and too few other pairs confirm it"
 
@@ -96,7 +89,7 @@ def place_scans(
         deviations = dict(zip(accepted, graph.deviations.tolist(), strict=True))
         outliers = {k: d for k, d in deviations.items() if d > OUTLIER and k not in certain}
         for k, deviation in outliers.items():
-            rejections[k] = _far(deviation)
+            rejections[k] = describe_deviation(deviation)
             contradictions.add(k)
         if outliers:
             continue
@@ -163,10 +156,10 @@ def _most_contradicting(
             counter = accepted if fits else rejected if k in contradictions else None
             if counter is not None:
                 counter.update({edge.source, edge.target} & set(scans))
-    found = [(rejected[s] - accepted[s], -s) for s in scans if 0 < accepted[s] <= rejected[s]]
-    if not found:
+    doubtful = [(rejected[s] - accepted[s], -s) for s in scans if 0 < accepted[s] <= rejected[s]]
+    if not doubtful:
         return None
-    scan = -max(found)[1]
+    scan = -max(doubtful)[1]
     total = accepted[scan] + rejected[scan]
     text = f"contradicts the other scans: {rejected[scan]} of its {total} confident edges do not fit"
     return _ContradictingScan(scan, f"{text} the remaining ones")
@@ -177,131 +170,6 @@ def accepted_edges(states: Sequence[PlacedEdge]) -> dict[int, Edge]:
     return {p: state.edge for p, state in enumerate(states) if state.edge and state.rejection is None}
 
 
-def verify_layout(
-    placement: Placement, pairs: Sequence[Sequence[Edge]], radii: Floats, check: Checker
-) -> Placement:
-    """Check placed scans by free space: separate groups that it contradicts, join groups that it confirms.
-
-    Args:
-        placement: Placed scans.
-        pairs: P pairs with their candidate edges, as in `place_scans`.
-        radii: (N,) of the scans, as in `place_scans`.
-        check: Checks relative poses by free space.
-    """
-    placed = _separated(placement, radii, check)
-    usual = usual_violation(list(accepted_edges(placed.edges).values()), check)
-    graph = placed.graph
-    groups, T = join_groups(pairs, graph.components, graph.T_world_scan, radii, check, usual)
-    if len(groups) < len(placed.graph.components):
-        placed = _separated(_joined(placed, pairs, radii, groups, T), radii, check)
-    return _without_doubtful(_challenged(placed, pairs, radii, check, placement.graph), pairs, radii, check)
-
-
-def _challenged(
-    placement: Placement, pairs: Sequence[Sequence[Edge]], radii: Floats, check: Checker, whole: PoseGraph
-) -> Placement:
-    """Reject edges between parts that fit as well at another position; `whole` is the unverified layout."""
-    graph, states = placement.graph, list(placement.edges)
-    accepted = accepted_edges(states)
-    rejected = challenge(pairs, accepted, graph.components, graph.T_world_scan, radii, check, whole)
-    for p, reason in rejected.items():
-        states[p] = PlacedEdge(accepted[p], reason, None)
-    return _solved(placement, states, len(radii)) if rejected else placement
-
-
-def _without_doubtful(
-    placement: Placement, pairs: Sequence[Sequence[Edge]], radii: Floats, check: Checker
-) -> Placement:
-    """Reject the edges of groups whose pairs disagree too much, unless free space has verified the group.
-
-    In repetitive structure without known free space, confidences are too high and wrong edges confirm each
-    other. But then many candidates of the pairs of a group do not agree with its poses.
-    """
-    T, states = placement.graph.T_world_scan, list(placement.edges)
-    accepted = accepted_edges(states)
-    visible = edges_in_view(list(accepted.values()), check)
-    seen = [edge for edge, in_view in zip(accepted.values(), visible, strict=True) if in_view]
-    verified = {scan: n for n, scans in enumerate(connected_scans(len(radii), seen)) for scan in scans}
-    changed = False
-    components = placement.graph.components
-    for scans, inside in zip(components, pairs_inside(pairs, components), strict=True):
-        if len(scans) < 2 or len({verified[scan] for scan in scans}) == 1:
-            continue
-        share = disagreement(inside, T, radii)
-        if share > MAX_DISAGREEMENT:
-            changed = True
-            for p, edge in accepted.items():
-                if edge.source in scans:
-                    reason = f"the place may repeat: {share:.0%} of the candidates of its group disagree"
-                    states[p] = PlacedEdge(edge, reason, None)
-    return _solved(placement, states, len(radii)) if changed else placement
-
-
-def disagreement(pairs: Sequence[Sequence[Edge]], T_world_scan: Floats, radii: Floats) -> float:
-    """Return the share of the candidates of pairs, weighted by confidence, that the poses contradict."""
-    agreeing = total = 0.0
-    for candidates in pairs:
-        a, b = candidates[0].target, candidates[0].source
-        T_a_b = inverse(T_world_scan[a]) @ T_world_scan[b]
-        poses = np.stack([edge.T_target_source for edge in candidates])
-        confidence = np.array([edge.confidence for edge in candidates])
-        agrees = displacements(T_a_b[None], poses, radii[a], radii[b]) <= DRIFT * LOOP_TOLERANCE
-        agreeing += float(confidence[agrees].sum())
-        total += float(confidence.sum())
-    return 1 - agreeing / total if total > 0 else 0.0
-
-
-def _separated(placement: Placement, radii: Floats, check: Checker) -> Placement:
-    """Reject edges until free space contradicts no two scans of a group."""
-    for _ in range(_ROUNDS):
-        accepted = accepted_edges(placement.edges)
-        graph = placement.graph
-        edges = list(accepted.values())
-        rejected = separate(edges, graph.components, graph.T_world_scan, radii, check)
-        if not rejected:
-            break
-        states = list(placement.edges)
-        for k, reason in rejected.items():
-            states[list(accepted)[k]] = PlacedEdge(edges[k], reason, None)
-        placement = _solved(placement, states, len(radii))
-    return placement
-
-
-def _joined(
-    placement: Placement,
-    pairs: Sequence[Sequence[Edge]],
-    radii: Floats,
-    groups: Sequence[Sequence[int]],
-    T: Floats,
-) -> Placement:
-    """Accept the candidates that agree with the poses (N, 4, 4) of joined groups."""
-    group = {scan: number for number, scans in enumerate(groups) for scan in scans}
-    states = list(placement.edges)
-    for p, candidates in enumerate(pairs):
-        if not candidates or states[p].rejection is None:
-            continue
-        if group[candidates[0].source] != group[candidates[0].target]:
-            continue
-        if edge := agreeing_candidate(candidates, T, radii):
-            states[p] = PlacedEdge(edge, None, None)
-    return _solved(placement, states, len(radii))
-
-
-def _solved(placement: Placement, states: list[PlacedEdge], count: int) -> Placement:
-    """Solve the pose graph of the accepted edges; reject those far from the poses."""
-    while True:
-        accepted = accepted_edges(states)
-        graph = solve(count, list(accepted.values()))
-        deviations = dict(zip(accepted, graph.deviations.tolist(), strict=True))
-        outliers = [p for p, deviation in deviations.items() if deviation > OUTLIER]
-        for p in outliers:
-            states[p] = states[p]._replace(rejection=_far(deviations[p]), deviation=None)
-        if not outliers:
-            break
-    for p, deviation in deviations.items():
-        states[p] = states[p]._replace(deviation=deviation)
-    return placement._replace(graph=graph, edges=states)
-
-
-def _far(deviation: float) -> str:
+def describe_deviation(deviation: float) -> str:
+    """Say how far an edge is from the poses, as the reason of its rejection."""
     return f"{deviation:.0f} standard deviations from the pose that the other edges give"
