@@ -28,7 +28,7 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
     at `path` stays unchanged.
 
     Raises:
-        FileFormatError: the file system refuses, or the block writes nothing. Other errors pass through.
+        FileFormatError: The file system refuses, or the block writes nothing. Other errors pass through.
     """
     target = Path(path)
     real = Path(os.path.realpath(target))  # replace the target of a link, not the link
@@ -64,7 +64,7 @@ def append_line(path: Path, line: str) -> None:
     """Append a line of text to a file, and return when it is on the disk.
 
     Raises:
-        FileFormatError: the file cannot be written.
+        FileFormatError: The file cannot be written.
     """
     try:
         with path.open("a", encoding="utf-8") as file:

@@ -70,7 +70,7 @@ def nearest_neighbours(
 
     Args:
         points: (N, 3) finite.
-        count: at most N.
+        count: At most N.
         chosen: (M,) indices of the points whose neighbours are wanted; all points if it is not given.
 
     Returns:

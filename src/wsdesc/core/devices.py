@@ -26,7 +26,7 @@ def check_device(name: str) -> None:
     """Refuse an unknown device, and CUDA without a driver; does not import torch.
 
     Raises:
-        InputError: the name is not auto, cpu, cuda or cuda:N, or no GPU driver is installed.
+        InputError: The name is not auto, cpu, cuda or cuda:N, or no GPU driver is installed.
     """
     if re.fullmatch(r"mps(:\d+)?", name):  # the descriptor needs float64, which Apple's GPUs lack
         raise InputError(f"device {name!r} is not supported: choose cpu or cuda")
@@ -40,7 +40,7 @@ def choose_device(name: str) -> str:
     """Resolve "auto" and return the name of an existing device.
 
     Raises:
-        InputError: the device is unknown or does not exist.
+        InputError: The device is unknown or does not exist.
     """
     check_device(name)
     if name == "cpu":
@@ -73,7 +73,7 @@ def choose_backend(backend: str, points: Tensor) -> str:
     """Resolve "auto" and return the name of a backend that works on the device of the points.
 
     Raises:
-        InputError: the backend is unknown or does not work on that device.
+        InputError: The backend is unknown or does not work on that device.
     """
     if backend == "auto":
         return default_backend(points.device)

@@ -48,8 +48,8 @@ class MissingExtraError(WSDescError):
     """An optional package is required and not installed.
 
     Args:
-        what: the feature that requires it.
-        extra: name of the group in `EXTRAS`.
+        what: The feature that requires it.
+        extra: Name of the group in `EXTRAS`.
     """
 
     def __init__(self, what: str, extra: str) -> None:

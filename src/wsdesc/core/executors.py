@@ -32,8 +32,8 @@ class Executor(Protocol):
         """Yield the number and result of each job as it finishes; the first exception ends the iteration.
 
         Args:
-            task: function at the top level of a module, so that other processes can import it.
-            jobs: arguments of the calls.
+            task: Function at the top level of a module, so that other processes can import it.
+            jobs: Arguments of the calls.
         """
 
     def close(self) -> None:
@@ -58,7 +58,7 @@ class Processes:
     seconds to import its libraries.
 
     Args:
-        workers: number of processes.
+        workers: Number of processes.
     """
 
     def __init__(self, workers: int) -> None:
@@ -98,7 +98,7 @@ class Dask:
     Workers need this package, and must see the files under the same paths.
 
     Args:
-        address: address of the scheduler, such as "tcp://host:8786".
+        address: Address of the scheduler, such as "tcp://host:8786".
     """
 
     def __init__(self, address: str) -> None:

@@ -21,7 +21,7 @@ def make_folder(folder: Path) -> None:
     """Create a folder for results, or check that an existing one is safe to write into.
 
     Raises:
-        FileFormatError: the folder cannot be created, or holds a link that leads out of it.
+        FileFormatError: The folder cannot be created, or holds a link that leads out of it.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -90,8 +90,8 @@ def locked(folder: Path) -> Iterator[None]:
     when the process ends, also when it is killed.
 
     Raises:
-        FileFormatError: the folder cannot be created or written.
-        InputError: another process has locked it.
+        FileFormatError: The folder cannot be created or written.
+        InputError: Another process has locked it.
     """
     with without_leftovers(folder), _lock(folder):
         yield

@@ -20,9 +20,11 @@ Floats = NDArray[np.float64]
 Array = NDArray[Any]
 
 CELL_BITS = 21  # bits of each coordinate in a cell key: three fit into 64 bits
+# (27, 3) steps from a cell to itself and the 26 cells around it.
+CELL_STEPS = np.stack(np.meshgrid(*[(-1, 0, 1)] * 3, indexing="ij"), axis=-1).reshape(-1, 3)
 
 _RIGID_TOLERANCE = 1e-3  # admits matrices that were written with four digits
-_ROW_TOLERANCE = 1e-6  # of the last row, which is 0 0 0 1
+_ROW_TOLERANCE = 1e-6  # largest error of the last row 0 0 0 1
 
 
 @overload
@@ -34,7 +36,7 @@ def transform(points: Any, T: Any) -> Any:
 
     Args:
         points: (N, 3) or (…, N, 3).
-        T: poses (4, 4) or (…, 4, 4), whose leading shape is broadcast with that of the points.
+        T: Poses (4, 4) or (…, 4, 4), whose leading shape is broadcast with that of the points.
 
     Returns:
         Points (N, 3) or (…, N, 3).
@@ -75,12 +77,12 @@ def check_rigid(T: ArrayLike, name: str = "the pose", *, batch: bool = False) ->
     """Return a pose (4, 4) as float64, if it is a rigid transformation.
 
     Args:
-        T: the matrix.
-        name: what the error message calls it, such as an argument's name.
-        batch: accept poses (…, 4, 4) of any leading shape.
+        T: The matrix.
+        name: What the error message calls it, such as an argument's name.
+        batch: Accept poses (…, 4, 4) of any leading shape.
 
     Raises:
-        InputError: the shape is wrong, a number is not finite, or a matrix is not rigid.
+        InputError: The shape is wrong, a number is not finite, or a matrix is not rigid.
     """
     T = check_matrices(T, name, batch=batch)
     if not is_rigid(T).all():
@@ -105,11 +107,11 @@ def check_length(length: float, name: str) -> None:
     """Refuse a length that is not positive and finite.
 
     Args:
-        length: the length.
-        name: what the error message calls it, such as an argument's name.
+        length: The length.
+        name: What the error message calls it, such as an argument's name.
 
     Raises:
-        InputError: the length is zero, negative, infinite or NaN.
+        InputError: The length is zero, negative, infinite or NaN.
     """
     if not 0 < length < np.inf:
         raise InputError(f"{name} must be a positive length, not {length}")

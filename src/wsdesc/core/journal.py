@@ -27,10 +27,10 @@ class Journal:
     off by a power failure, are ignored: their jobs run again.
 
     Args:
-        path: the file, created with the first result.
+        path: The file, created with the first result.
 
     Raises:
-        FileFormatError: the file exists and cannot be read.
+        FileFormatError: The file exists and cannot be read.
     """
 
     def __init__(self, path: Path) -> None:
@@ -64,14 +64,14 @@ class Journal:
         """Return the results of all jobs in order, and run only jobs whose result is not stored.
 
         Args:
-            executor: runs the jobs.
-            task: function of a module that computes the result of one job.
-            jobs: what to compute.
-            identities: per job, everything its result depends on, as plain values; content hashes instead of
+            executor: Runs the jobs.
+            task: Function of a module that computes the result of one job.
+            jobs: What to compute.
+            identities: Per job, everything its result depends on, as plain values; content hashes instead of
                 paths. Jobs with equal identities run once.
-            advance: called with the number of jobs finished since its last call.
-            encode: turns a result into plain JSON values. The key "error" marks a failed job.
-            decode: turns plain values back into a result. A stored line counts as damaged if this raises
+            advance: Called with the number of jobs finished since its last call.
+            encode: Turns a result into plain JSON values. The key "error" marks a failed job.
+            decode: Turns plain values back into a result. A stored line counts as damaged if this raises
                 ValueError, TypeError or KeyError.
         """
         keys = [content_key(task.__name__, identity) for identity in identities]

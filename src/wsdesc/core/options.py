@@ -51,7 +51,7 @@ class Options(BaseModel):
         """Validate values by option name.
 
         Raises:
-            InputError: an option is unknown or its value is invalid; only the first problem is reported.
+            InputError: An option is unknown or its value is invalid; only the first problem is reported.
         """
         try:
             return cls.model_validate(values)
@@ -69,8 +69,8 @@ class Options(BaseModel):
         """Read a YAML file; `changes` replace values of the file.
 
         Raises:
-            FileFormatError: the file is not readable YAML.
-            InputError: an option is unknown or its value is invalid.
+            FileFormatError: The file is not readable YAML.
+            InputError: An option is unknown or its value is invalid.
         """
         from wsdesc.core.plain_yaml import read_yaml
 

@@ -41,7 +41,7 @@ def read_yaml(path: str | Path) -> dict[Any, Any]:
     """Read the names and values of a YAML file.
 
     Raises:
-        FileFormatError: the file cannot be read or contains anything else.
+        FileFormatError: The file cannot be read or contains anything else.
     """
     path = Path(path)
     try:

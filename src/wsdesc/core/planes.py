@@ -31,8 +31,8 @@ def local_planes(points: Floats, tree: Any = None, neighbours: int = NEIGHBOURS)
 
     Args:
         points: (N, 3) float64.
-        tree: a `scipy.spatial.cKDTree` of the points, if there is one.
-        neighbours: number of nearest points of each plane, the point itself included.
+        tree: A `scipy.spatial.cKDTree` of the points, if there is one.
+        neighbours: Number of nearest points of each plane, the point itself included.
     """
     count = min(neighbours, len(points))
     if count < 3:

@@ -22,7 +22,7 @@ class StepTimer:
     """Measure the seconds of each step and pass the steps on to a progress hook.
 
     Args:
-        progress: hook that is entered around each step, for example to draw a progress bar.
+        progress: Hook that is entered around each step, for example to draw a progress bar.
     """
 
     def __init__(self, progress: ProgressHook | None = None) -> None:

@@ -45,11 +45,11 @@ def check_similarity(T: ArrayLike, name: str = "the pose") -> Floats:
     """Return a matrix (4, 4) as float64, if it is a similarity transformation.
 
     Args:
-        T: the matrix.
-        name: what the error message calls it, such as an argument's name.
+        T: The matrix.
+        name: What the error message calls it, such as an argument's name.
 
     Raises:
-        InputError: the shape is wrong, a number is not finite, or the matrix is not a similarity.
+        InputError: The shape is wrong, a number is not finite, or the matrix is not a similarity.
     """
     T = check_matrices(T, name)
     if is_rigid(T):
