@@ -18,7 +18,7 @@ from wsdesc.core.atomic import atomic_write
 from wsdesc.core.devices import choose_device
 from wsdesc.core.errors import FileFormatError, InputError, WSDescError
 from wsdesc.core.folders import locked
-from wsdesc.core.geometry import Floats
+from wsdesc.core.geometry import CELL_STEPS, Floats
 from wsdesc.core.journal import content_key
 from wsdesc.core.progress import ProgressHook, StepTimer
 from wsdesc.descriptor import pretrained
@@ -32,7 +32,7 @@ from wsdesc.mapping.tiles import TileGrid
 
 _PIECES = "pieces"  # folder of finished pieces, removed at the end
 _TILE_ARRAYS = ("cells", "point_starts", "points")
-_MARGIN = 48  # working resolutions around a tile that its descriptors see: half a support, diagonally
+_MARGIN = 48  # working resolutions around a tile: half the diagonal of a support
 
 
 def build(inputs: MapInputs, out: Path, o: MapOptions, progress: ProgressHook | None = None) -> list[str]:
@@ -44,7 +44,7 @@ def build(inputs: MapInputs, out: Path, o: MapOptions, progress: ProgressHook | 
     load_library()
     _check_folder(out)
     timer = StepTimer(progress)
-    with timer("resolution"):  # before the folder is made: a scan that cannot be read leaves nothing behind
+    with timer("resolution"):  # first, so that unreadable scans leave no folder
         resolution = o.resolution or derive_resolution(inputs)
     with locked(out):
         weights = digest_of(pretrained.find(o.model))
@@ -85,7 +85,7 @@ def build(inputs: MapInputs, out: Path, o: MapOptions, progress: ProgressHook | 
 
 
 def _check_folder(out: Path) -> None:
-    """Refuse a folder that holds something else than a map."""
+    """Raise an error if the folder holds files that are not of a map."""
     if out.exists() and not out.is_dir():
         raise FileFormatError(f"{out}: cannot be written: it is a file, and a map is a folder")
     if out.is_dir():
@@ -157,7 +157,7 @@ def _merge(pieces: Sequence[Path], grid: TileGrid, data: Path, timer: StepTimer)
 def _describe_scans(
     scans: Sequence[MapScan], data: Path, describer: Describer, timer: StepTimer
 ) -> tuple[list[Path], list[str]]:
-    """Describe each scan; return the files of the pieces, and why other scans have none."""
+    """Describe each scan; return the files of the pieces, and warnings about unreadable scans."""
     pieces, failed = [], []
     with timer("describe", len(scans)) as advance:
         for number, scan in enumerate(scans):
@@ -180,7 +180,6 @@ def _describe_tiles(
     """Describe each tile of a large cloud; return the files of the pieces."""
     cells, starts, points = (_load(data, name) for name in _TILE_ARRAYS)
     row_of = {tuple(cell): row for row, cell in enumerate(cells.tolist())}
-    steps = np.stack(np.meshgrid(*[(-1, 0, 1)] * 3, indexing="ij"), -1).reshape(-1, 3)
     margin = _MARGIN * grid.resolution
     pieces = []
     with timer("describe", len(cells)) as advance:
@@ -188,7 +187,7 @@ def _describe_tiles(
             path = data / _PIECES / f"{row:06}.npz"
             if not path.exists():
                 parts, inside = [], []
-                for step in steps:
+                for step in CELL_STEPS:
                     near = row_of.get(tuple(cell + step))
                     if near is None:
                         continue

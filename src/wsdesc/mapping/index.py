@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from wsdesc.core.errors import FileFormatError, MissingExtraError
 
-_LINKS = 12  # of each descriptor in the graph
-_BUILD_DEPTH, _SEARCH_DEPTH = 60, 64  # descriptors that are compared at once: more is exacter and slower
-_BATCH = 20_000  # descriptors that are added at once, between two reports of progress
+_LINKS = 12  # neighbours of each descriptor in the graph
+_BUILD_DEPTH, _SEARCH_DEPTH = 60, 64  # candidates of a search: more are more exact and slower
+_BATCH = 20_000  # descriptors that are added between two reports of progress
 
 
 class DescriptorIndex:
@@ -58,7 +58,7 @@ class DescriptorIndex:
         """Read a file that `save` wrote. Its content must have been checked: the library trusts it.
 
         Raises:
-            FileFormatError: the library cannot read the file.
+            FileFormatError: The library cannot read the file.
         """
         try:
             return cls(load_library().Index.load(str(path)))

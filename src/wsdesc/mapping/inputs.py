@@ -25,9 +25,9 @@ from wsdesc.reconstruction.result import Reconstruction
 MapScans = str | Path | Reconstruction | Sequence[Scan] | Any
 _PATH = (str, os.PathLike)
 
-_MEASURED = 12  # scans, or windows of a cloud, that the resolution is derived from
-_SAMPLE = 1_000_000  # points of a cloud that it is derived from
-_FEWEST = 200  # points of a window
+_MEASURED_PARTS = 12  # scans, or windows of a cloud, that the resolution is derived from
+_SAMPLE_POINTS = 1_000_000  # points of a large cloud that windows are cut from
+_MIN_WINDOW_POINTS = 200
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,9 +35,9 @@ class MapScan:
     """A scan of a map.
 
     Attributes:
-        scan: path of its file, or the scan in memory.
+        scan: Path of its file, or the scan in memory.
         T_map_scan: (4, 4) its pose; None if its coordinates are those of the map.
-        source: the file, as it is now.
+        source: The file, as it is now.
     """
 
     scan: Any
@@ -64,13 +64,13 @@ class MapScan:
 
 @dataclass(frozen=True, eq=False)
 class MapInputs:
-    """What a map is made of.
+    """The scans of a map.
 
     Attributes:
-        scans: the scans.
+        scans: The scans.
         cut: True for one large cloud, which is cut into tiles. Otherwise each scan is described by itself:
-            its descriptors then show what one sees from one position.
-        warnings: sentences about scans that were left out.
+            its descriptors then show the view from one position.
+        warnings: Sentences about scans that were left out.
     """
 
     scans: list[MapScan]
@@ -82,14 +82,14 @@ def collect(scans: MapScans, out: Path, poses: Sequence[Any] | None = None) -> M
     """Find the scans of a map and their poses.
 
     Args:
-        scans: a folder of scans in one frame; the folder that `wsdesc reconstruct` wrote, or its result; one
-            file, or points, of a large cloud; or several scans in any form.
-        out: folder of the map. Files in it, and in other maps, are no scans.
-        poses: poses T_map_scan (4, 4) of the scans; None if they are in one frame, or come with poses.
+        scans: A folder of scans in one frame, the folder of a reconstruction, or a `Reconstruction`. Or the
+            file or the points of one large cloud, or several scans in any form.
+        out: Folder of the map. Files in it, and in other maps, are no scans.
+        poses: Poses T_map_scan (4, 4) of the scans; None if they are in one frame, or come with poses.
 
     Raises:
-        InputError: there are no scans, or the poses do not fit them.
-        FileFormatError: a file does not exist.
+        InputError: There are no scans, or the poses do not fit them.
+        FileFormatError: A file does not exist.
     """
     if isinstance(scans, Reconstruction):
         return _reconstructed(scans, None, poses)
@@ -177,9 +177,9 @@ def derive_resolution(inputs: MapInputs) -> float:
     radius = float(np.min(np.where(high > low, high - low, np.inf), initial=np.inf))
     rng = np.random.default_rng(0)
     windows: list[Scale] = []
-    for centre in points[rng.permutation(len(points))[: 4 * _MEASURED]]:
+    for centre in points[rng.permutation(len(points))[: 4 * _MEASURED_PARTS]]:
         inside = points[np.square(points - centre).sum(axis=1) < radius**2]
-        if len(inside) >= _FEWEST and len(windows) < _MEASURED:
+        if len(inside) >= _MIN_WINDOW_POINTS and len(windows) < _MEASURED_PARTS:
             windows.append(measure(inside))
     windows = windows or [measure(points)]
     return Scale.combine([w.spacing for w in windows], [w.extent for w in windows]).resolution
@@ -187,7 +187,7 @@ def derive_resolution(inputs: MapInputs) -> float:
 
 def _resolution_of_scans(scans: Sequence[MapScan]) -> float:
     """Derive the resolution from some scans, evenly spaced in the list; skip those that cannot be read."""
-    step = -(-len(scans) // _MEASURED)
+    step = -(-len(scans) // _MEASURED_PARTS)
     order = sorted(range(len(scans)), key=lambda k: (k % step, k))
     measured: list[Scale] = []
     problem: WSDescError | None = None
@@ -196,7 +196,7 @@ def _resolution_of_scans(scans: Sequence[MapScan]) -> float:
             measured.append(measure(as_cloud(scans[k].scan).points))
         except WSDescError as error:
             problem = problem or error
-        if len(measured) == _MEASURED:
+        if len(measured) == _MEASURED_PARTS:
             break
     if not measured:
         raise InputError(f"none of the {len(scans)} scans can be used: {problem}")
@@ -209,7 +209,7 @@ def _sample(scan: MapScan) -> Floats:
     for chunk in scan.chunks():
         parts.append(chunk)
         count += len(chunk)
-        if count > 2 * _SAMPLE:  # halve what was kept, so that all parts have the same share
+        if count > 2 * _SAMPLE_POINTS:  # halve all parts, so that each keeps the same share
             parts = [np.concatenate(parts)[::2]]
             count = len(parts[0])
     return np.concatenate(parts)

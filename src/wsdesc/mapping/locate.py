@@ -24,7 +24,7 @@ from wsdesc.cloud.units import working_resolution
 from wsdesc.core import kernels
 from wsdesc.core.devices import choose_device
 from wsdesc.core.errors import InputError
-from wsdesc.core.geometry import Floats, cell_keys, transform
+from wsdesc.core.geometry import CELL_STEPS, Floats, cell_keys, transform
 from wsdesc.core.progress import ProgressHook, StepTimer
 from wsdesc.descriptor import pretrained
 from wsdesc.descriptor.describe import load_model
@@ -33,29 +33,28 @@ from wsdesc.descriptor.preparation import cleaned_points, prepare_scan
 from wsdesc.mapping.options import LocateOptions
 from wsdesc.mapping.places import Place, centre_and_radius, vote
 from wsdesc.mapping.result import Location
-from wsdesc.mapping.site_map import Map, MapKeypoints
 from wsdesc.mapping.store import digest_of
+from wsdesc.mapping.stored_map import MapKeypoints, StoredMap
 from wsdesc.registration.candidate import Candidate, distinct_candidates, with_probabilities
 from wsdesc.registration.candidates import Candidates
 from wsdesc.registration.result import Registration
 from wsdesc.registration.rounds import build_result, failed_result
 from wsdesc.registration.verification import verify_hypotheses
 
-_THRESHOLD = 0.075  # residual of an inlier
-_MATCHES, _FEW = 2, 600  # of each keypoint in a place, if the scan has so few keypoints; else 1
-_SECOND_WEIGHT = 0.5  # of a match that is not the best one of its keypoint
-_HYPOTHESES = 3  # of each place
-_WIDER = 1.3  # radii of the scan in which keypoints of a place are matched
-_SAMPLE = 600  # points of the scan that measure it
-_CELL = 0.5  # side of the cells in which the map is cut out around a scan
-_STEPS = np.stack(np.meshgrid(*[(-1, 0, 1)] * 3, indexing="ij"), -1).reshape(-1, 3)  # to the cells around one
-_FEWEST = 50  # points of the map around a hypothesis
-_MORE_PLACES, _MORE_REFINED = 2.0, 1.5  # factors of the last of several rounds
-_SAME_DISTANCE, _SAME_COSINE = 0.375, np.cos(np.radians(10.0))  # closer hypotheses are the same
-_DIFFERENT = 5.0  # ratio of resolutions from which on the units may differ
+_INLIER_DISTANCE = 0.075
+_FEW_KEYPOINTS = 600  # with at most this many, a keypoint of the scan has two matches in a place, else one
+_SECOND_WEIGHT = 0.5  # weight of a second match relative to the best one
+_HYPOTHESES_PER_PLACE = 3
+_PLACE_RADIUS = 1.3  # radii of the scan: map keypoints this close to the centre of a place are matched
+_OVERLAP_SAMPLE = 600  # points of the scan that the overlap is measured on
+_CELL = 0.5  # side of the cells that select the part of the map around a scan
+_MIN_MAP_POINTS = 50  # points of the map around a hypothesis
+_THOROUGH_PLACES, _THOROUGH_REFINED = 2.0, 1.5  # factors of both numbers in the last of several rounds
+_SAME_DISTANCE, _SAME_COSINE = 0.375, np.cos(np.radians(10.0))  # closer hypotheses are duplicates
+_MAX_RESOLUTION_RATIO = 5.0  # scan and map with a larger ratio may have different units
 
 
-class _Match(NamedTuple):
+class _MatchedPlace(NamedTuple):
     """Hypotheses of one place, and the keypoints and matches that proposed them."""
 
     keypoints: MapKeypoints
@@ -63,7 +62,7 @@ class _Match(NamedTuple):
     hypotheses: list[Hypothesis]
 
 
-def locate(site: Map, scan: Scan, o: LocateOptions, progress: ProgressHook | None = None) -> Location:
+def locate(site: StoredMap, scan: Scan, o: LocateOptions, progress: ProgressHook | None = None) -> Location:
     """Find the pose of a scan in a map; see `Map.locate`."""
     timer = StepTimer(progress)
     with timer("read"):
@@ -90,29 +89,29 @@ def locate(site: Map, scan: Scan, o: LocateOptions, progress: ProgressHook | Non
 
 
 def _locate_round(
-    site: Map, p: Description, surface: Surface, o: LocateOptions, timer: StepTimer, *, thorough: bool
+    site: StoredMap, p: Description, surface: Surface, o: LocateOptions, timer: StepTimer, *, thorough: bool
 ) -> Registration:
     """Locate a described scan; `thorough` compares it with more places."""
-    count = int(o.places * (_MORE_PLACES if thorough else 1))
-    refined = int(o.refined * (_MORE_REFINED if thorough else 1))
+    count = int(o.places * (_THOROUGH_PLACES if thorough else 1))
+    refined = int(o.refined * (_THOROUGH_REFINED if thorough else 1))
     keypoints, frames = p.keypoints.double().numpy(), p.frames.double().numpy()
     with timer("search"):
         matched, similar = site.similar_keypoints(p.descriptors.numpy(), o.neighbours)
         places = vote(keypoints, frames, matched, similar.positions, similar.frames, count)
     with timer("match and solve"):
-        radius = _WIDER * centre_and_radius(keypoints)[1]
-        found = kernels.run_each(lambda place: _match_place(site, p, place, radius), places)
+        radius = _PLACE_RADIUS * centre_and_radius(keypoints)[1]
+        matched_places = kernels.run_each(lambda place: _match_place(site, p, place, radius), places)
     with timer("verify and refine"):
-        proposed = [(match, h) for match in found for h in match.hypotheses]
+        proposed = [(place, h) for place in matched_places for h in place.hypotheses]
         best = [proposed[k] for k in _best_overlaps(site, p, [h for _, h in proposed], refined)]
         parts = kernels.run_each(lambda item: _surface_around(site, p, item[1]), best)
         candidates: list[Candidate] = []
-        origin: dict[int, _Match] = {}  # matches by the identity of their hypothesis
-        for (match, hypothesis), part in zip(best, parts, strict=True):
+        place_of: dict[int, _MatchedPlace] = {}  # by the identity of the hypothesis
+        for (place, hypothesis), part in zip(best, parts, strict=True):
             if part is not None:
                 images = (p.range_image, None)
-                candidates += verify_hypotheses([hypothesis], (surface, part), images, len(match.pairs))
-                origin[id(hypothesis)] = match
+                candidates += verify_hypotheses([hypothesis], (surface, part), images, len(place.pairs))
+                place_of[id(hypothesis)] = place
         ranked = with_probabilities(distinct_candidates(candidates))
     if not ranked:
         warning = (
@@ -120,29 +119,33 @@ def _locate_round(
             "keypoints."
         )
         return failed_result(p.resolution, [warning], timer, (p.viewpoint, None))
-    own = origin[id(ranked[0].hypothesis)]
-    q = _described_place(site, ranked[0], own)
-    return build_result(Candidates(ranked, own.pairs), p, q, timer)
+    best_place = place_of[id(ranked[0].hypothesis)]
+    q = _described_place(site, ranked[0], best_place)
+    return build_result(Candidates(ranked, best_place.pairs), p, q, timer)
 
 
-def _match_place(site: Map, p: Description, place: Place, radius: float) -> _Match:
+def _match_place(site: StoredMap, p: Description, place: Place, radius: float) -> _MatchedPlace:
     """Match the scan with the keypoints of a place, and solve for poses."""
     near = site.keypoints_near(place.centre, radius)
     descriptors = torch.from_numpy(near.descriptors)
-    count = min(_MATCHES if len(p.descriptors) <= _FEW else 1, len(descriptors))
+    count = min(2 if len(p.descriptors) <= _FEW_KEYPOINTS else 1, len(descriptors))
     order = (p.descriptors @ descriptors.T).topk(count, dim=1).indices  # (K, count)
     source = torch.arange(len(order)).repeat_interleave(count)
     pairs = torch.stack([source, order.flatten()], dim=1)
     weights = torch.where(torch.arange(len(pairs)) % max(1, count) == 0, 1.0, _SECOND_WEIGHT)
     ends = (p.keypoints[pairs[:, 0]].double(), torch.from_numpy(near.positions)[pairs[:, 1]])
-    hypotheses = consensus(*ends, weights=weights, threshold=_THRESHOLD, hypotheses=_HYPOTHESES)
-    return _Match(near, pairs, hypotheses)
+    hypotheses = consensus(
+        *ends, weights=weights, threshold=_INLIER_DISTANCE, hypotheses=_HYPOTHESES_PER_PLACE
+    )
+    return _MatchedPlace(near, pairs, hypotheses)
 
 
-def _best_overlaps(site: Map, p: Description, hypotheses: Sequence[Hypothesis], count: int) -> list[int]:
-    """Choose different hypotheses under which most of the scan is at the surface of the map."""
+def _best_overlaps(
+    site: StoredMap, p: Description, hypotheses: Sequence[Hypothesis], count: int
+) -> list[int]:
+    """Choose distinct hypotheses with the largest overlap of scan and map; return their indices."""
     points = p.points.double().numpy()
-    sample = points[:: max(1, len(points) // _SAMPLE)]
+    sample = points[:: max(1, len(points) // _OVERLAP_SAMPLE)]
 
     def overlap(hypothesis: Hypothesis) -> float:
         return float(site.at_surface(transform(sample, hypothesis.T_target_source.numpy())).mean())
@@ -160,29 +163,29 @@ def _best_overlaps(site: Map, p: Description, hypotheses: Sequence[Hypothesis], 
     return kept
 
 
-def _surface_around(site: Map, p: Description, hypothesis: Hypothesis) -> Surface | None:
-    """Return the surface of the map around a scan in this pose; None where there is nearly nothing."""
+def _surface_around(site: StoredMap, p: Description, hypothesis: Hypothesis) -> Surface | None:
+    """Return the surface of the map around a scan in this pose; None with too few points."""
     points = _points_around(site, p, hypothesis.T_target_source.numpy())
-    return make_surface(points) if len(points) >= _FEWEST else None
+    return make_surface(points) if len(points) >= _MIN_MAP_POINTS else None
 
 
-def _points_around(site: Map, p: Description, T_map_scan: Floats) -> Floats:
-    """Return the points of the map in cells that the scan touches, and in the cells next to them."""
+def _points_around(site: StoredMap, p: Description, T_map_scan: Floats) -> Floats:
+    """Return the points (N, 3) of the map in the cells of the scan's points and in adjacent cells."""
     moved = transform(p.points.double().numpy(), T_map_scan)
     low = moved.min(axis=0) - 2 * _CELL
     points = site.points_within(low, moved.max(axis=0) + 2 * _CELL)
     cells = np.unique(cell_keys(((moved - low) / _CELL).astype(np.int64)))
-    steps = cell_keys(_STEPS)  # keys add up as cells do
+    steps = cell_keys(CELL_STEPS)  # the key of a sum of cells is the sum of their keys
     touched = np.unique((cells[:, None] + steps).ravel())
     keys = cell_keys(((points - low) / _CELL).astype(np.int64))
     return points[np.isin(keys, touched)]
 
 
-def _described_place(site: Map, candidate: Candidate, match: _Match) -> Description:
+def _described_place(site: StoredMap, candidate: Candidate, place: _MatchedPlace) -> Description:
     """Describe the part of the map around a candidate as a scan whose frame is that of the map."""
     T_map_local = np.eye(4)
     T_map_local[:3, 3] = site.origin
-    keypoints = match.keypoints
+    keypoints = place.keypoints
     points = np.concatenate([keypoints.positions, candidate.surfaces[1].points])
     return Description(
         torch.from_numpy(points).float(),
@@ -195,8 +198,8 @@ def _described_place(site: Map, candidate: Candidate, match: _Match) -> Descript
     )
 
 
-def _check_weights(site: Map) -> None:
-    """Refuse to compare descriptors of different weights."""
+def _check_weights(site: StoredMap) -> None:
+    """Raise an error if the weights changed since the map was built."""
     path = pretrained.find(site.model)
     if _digest(str(path), path.stat().st_mtime_ns) != site.model_digest:
         raise InputError(
@@ -211,11 +214,11 @@ def _digest(path: str, modified: int) -> str:
 
 
 def _unit_warning(result: Registration, points: np.ndarray, resolution: float) -> list[str]:
-    """Warn if the scan, which was not found, seems to have another unit than the map."""
+    """Return a warning if the location failed and the scan seems to have another unit than the map."""
     if result.success:
         return []
     ratio = working_resolution(points) / resolution
-    if 1 / _DIFFERENT < ratio < _DIFFERENT:
+    if 1 / _MAX_RESOLUTION_RATIO < ratio < _MAX_RESOLUTION_RATIO:
         return []
     return [
         f"The scan suits a resolution of {ratio * resolution:.3g}, that of the map is {resolution:.3g}: "

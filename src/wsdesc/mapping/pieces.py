@@ -36,7 +36,7 @@ class Piece:
 
     Attributes:
         origin: (3,) float64, position that points and keypoints are relative to, in map coordinates.
-        points: (N, 3) float32 at the working resolution; none of a tile, whose points are in the map already.
+        points: (N, 3) float32 at the working resolution; empty for a tile (in the map already).
         keypoints: (K, 3) float32.
         frames: (K, 4) int8, quaternions (x, y, z, w) times 127.
         descriptors: (K, C) int8, unit vectors times 127.
@@ -62,7 +62,7 @@ class Piece:
 
 @dataclass(frozen=True, eq=False)
 class Describer:
-    """What describes the pieces of a map: all of them in the same way."""
+    """Describe the pieces of a map, all with the same weights, resolution and seed."""
 
     network: WSDesc
     model: str
@@ -77,10 +77,10 @@ class Describer:
         return self.resolution / INDOOR_RESOLUTION
 
     def describe_scan(self, scan: MapScan) -> Piece:
-        """Describe a scan as it was seen from its position.
+        """Describe a scan as seen from its position.
 
         Raises:
-            WSDescError: the scan cannot be read, or has too few points.
+            WSDescError: The scan cannot be read, or has too few points.
         """
         try:
             cleaned = clean(as_cloud(scan.scan).points)

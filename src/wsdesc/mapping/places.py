@@ -13,18 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
-from wsdesc.core.geometry import Floats, cell_keys
+from wsdesc.core.geometry import CELL_STEPS, Floats, cell_keys
 from wsdesc.core.kernels import kernel, run_in_chunks
 
-_SAME_HALF_COSINE = math.cos(math.radians(30.0) / 2)  # rotations of matches that agree, as quaternions
+_SAME_HALF_COSINE = math.cos(math.radians(30.0) / 2)  # between unit quaternions of rotations that agree
 _MAX_CELL = (1 << 21) - 2
-_STEPS = np.stack(np.meshgrid(*[(-1, 0, 1)] * 3, indexing="ij"), -1).reshape(-1, 3)  # to the cells around one
-_SAME_CENTRE = 0.25  # distance of the centres of poses that agree, in radii of the scan,
-_CLOSEST = 0.5  # but at least this
+_SAME_CENTRE, _MIN_SAME_CENTRE = 0.25, 0.5  # radii of the scan, metres: centres closer than either agree
 
 
 class Place(NamedTuple):
-    """Where the centre of the scan may be."""
+    """A possible position of the scan's centre."""
 
     centre: Floats  # (3,) in the map
     votes: float
@@ -46,7 +44,7 @@ def vote(
         matched: (K, k) similar map keypoints of each keypoint, best first.
         positions: (L, 3) of the map keypoints.
         map_frames: (L, 3, 3) of the map keypoints.
-        count: largest number of places.
+        count: Largest number of places.
 
     Returns:
         Places, most votes first. They are at least `_SAME_CENTRE` radii apart, or differ in rotation.
@@ -57,27 +55,27 @@ def vote(
     weights = np.tile(1 / np.sqrt(1.0 + np.arange(matched.shape[1])), len(keypoints))
     rotations = np.einsum("mij,mkj->mik", map_frames[target], frames[source])
     centres = positions[target] + np.einsum("mij,mj->mi", rotations, centre - keypoints[source])
-    reach = max(_CLOSEST, _SAME_CENTRE * radius)
-    votes = weights * _agreeing(centres, rotations, source, weights, reach)
+    same_distance = max(_MIN_SAME_CENTRE, _SAME_CENTRE * radius)
+    votes = weights * _agreeing(centres, rotations, source, weights, same_distance)
     remaining = np.argsort(-votes, kind="stable")
     places: list[Place] = []
     while len(remaining) and len(places) < count and votes[remaining[0]] > 0:
         best = remaining[0]
         places.append(Place(centres[best], float(votes[best])))
-        far = np.linalg.norm(centres[remaining] - centres[best], axis=1) > reach
+        far = np.linalg.norm(centres[remaining] - centres[best], axis=1) > same_distance
         remaining = remaining[far]
     return places
 
 
 def _agreeing(
-    centres: Floats, rotations: Floats, source: NDArray[np.int64], weights: Floats, reach: float
+    centres: Floats, rotations: Floats, source: NDArray[np.int64], weights: Floats, same_distance: float
 ) -> Floats:
     """Add the weights (M,) of the poses of other keypoints that agree with each pose."""
-    cells = np.floor((centres - centres.min(axis=0)) / reach).astype(np.int64) + 1
+    cells = np.floor((centres - centres.min(axis=0)) / same_distance).astype(np.int64) + 1
     keys = cell_keys(np.minimum(cells, _MAX_CELL))
     order = np.argsort(keys, kind="stable")
     distinct, starts = np.unique(keys[order], return_index=True)
-    near = distinct[:, None] + cell_keys(_STEPS)  # keys add up as cells do
+    near = distinct[:, None] + cell_keys(CELL_STEPS)  # the key of a sum of cells is the sum of their keys
     at = np.minimum(np.searchsorted(distinct, near), len(distinct) - 1)
     first = np.where(distinct[at] == near, starts[at], 0)  # (C, 27) ranges of the poses in cells around
     last = np.where(distinct[at] == near, np.append(starts[1:], len(keys))[at], 0)
@@ -86,7 +84,7 @@ def _agreeing(
     total = np.zeros(len(order))
     run_in_chunks(
         _add_agreeing, len(order), centres[order], quaternions, source[order], weights[order], cell, first,
-        last, reach**2, total,
+        last, same_distance**2, total,
     )  # fmt: skip
     agreeing = np.empty(len(order))
     agreeing[order] = total

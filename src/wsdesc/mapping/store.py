@@ -24,7 +24,7 @@ from wsdesc.mapping.index import DescriptorIndex
 VERSION = 1
 MANIFEST, INDEX = "map.json", "index.voyager"
 _LARGEST_MANIFEST = 1 << 28  # bytes
-_DATA = "data-"  # begins the name of the folder with the arrays
+_DATA = "data-"  # prefix of the folder with the arrays
 _KIND = "wsdesc map"
 
 # Type and columns of the arrays. Rows are tiles (T), points (N) or keypoints (K). The model has C columns.
@@ -44,9 +44,9 @@ class Source:
     """A file that a map was made of.
 
     Attributes:
-        file: its path when the map was built; a name for a scan in memory.
-        bytes: its size; None for a scan in memory.
-        modified: its time of modification, in nanoseconds since 1970; None for a scan in memory.
+        file: Its path when the map was built; a name for a scan in memory.
+        bytes: Its size; None for a scan in memory.
+        modified: Its time of modification, in nanoseconds since 1970; None for a scan in memory.
     """
 
     file: str
@@ -76,17 +76,17 @@ class Manifest:
     """Content of map.json.
 
     Attributes:
-        resolution: working resolution, in the map's unit.
-        tile: side of a tile, in the map's unit.
+        resolution: Working resolution, in the map's unit.
+        tile: Side of a tile, in the map's unit.
         origin: (3,) corner of the tile (0, 0, 0), in map coordinates.
-        model: name or path of the weights.
+        model: Name or path of the weights.
         model_digest: SHA-256 of the weights.
-        sources: files that the map was made of.
-        options: options that it was built with.
-        data: name of the folder with the arrays.
-        shapes: shape of each array.
+        sources: Files that the map was made of.
+        options: Options that it was built with.
+        data: Name of the folder with the arrays.
+        shapes: Shape of each array.
         index_digest: SHA-256 of the index: native code reads it, which no damaged file may reach.
-        version: of this format.
+        version: Of this format.
     """
 
     resolution: float
@@ -114,7 +114,7 @@ class Manifest:
         """Read map.json.
 
         Raises:
-            FileFormatError: there is none, it is damaged, or of another version.
+            FileFormatError: There is none, it is damaged, or of another version.
         """
         values = _read_json(folder)
         version = values.pop("version", None)
@@ -168,7 +168,7 @@ def read_arrays(folder: Path, manifest: Manifest) -> dict[str, NDArray[Any]]:
     """Map the arrays of a map into memory: they are read when they are used.
 
     Raises:
-        FileFormatError: a file is missing, cut off, or does not fit the others.
+        FileFormatError: A file is missing, cut off, or does not fit the others.
     """
     arrays: dict[str, NDArray[Any]] = {}
     for name, (kind, columns) in ARRAYS.items():
@@ -205,7 +205,7 @@ def read_index(folder: Path, manifest: Manifest) -> DescriptorIndex:
     """Read the index after a check of its content.
 
     Raises:
-        FileFormatError: the file is missing, cut off or damaged.
+        FileFormatError: The file is missing, cut off or damaged.
     """
     path = folder / manifest.data / INDEX
     try:

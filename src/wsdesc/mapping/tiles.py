@@ -13,7 +13,7 @@ from wsdesc.core.errors import InputError
 from wsdesc.core.geometry import Floats
 
 TILE = 128  # working resolutions along the side of a tile
-_FARTHEST = 2**31 - 1  # tiles from the origin
+_MAX_CELL = 2**31 - 1  # tiles from the origin, limit of int32
 
 Cell = tuple[int, int, int]
 
@@ -31,8 +31,8 @@ class TileGrid:
 
     Attributes:
         origin: (3,) corner of the tile (0, 0, 0), in map coordinates.
-        resolution: side of a voxel, in the map's unit.
-        side: side of a tile.
+        resolution: Side of a voxel, in the map's unit.
+        side: Side of a tile.
     """
 
     def __init__(self, origin: Floats, resolution: float) -> None:
@@ -48,9 +48,9 @@ class TileGrid:
     def groups(self, points: Floats) -> Iterator[TileGroup]:
         """Group points (N, 3), in map coordinates, by their tile."""
         cells = np.floor((points - self.origin) / self.side)
-        if np.abs(cells).max(initial=0) > _FARTHEST:
+        if np.abs(cells).max(initial=0) > _MAX_CELL:
             raise InputError(
-                f"points lie more than {_FARTHEST:g} tiles apart: remove outliers, or check the resolution"
+                f"points lie more than {_MAX_CELL:g} tiles apart: remove outliers, or check the resolution"
             )
         distinct, group = np.unique(cells.astype(np.int64), axis=0, return_inverse=True)
         order = np.argsort(group.ravel(), kind="stable")
