@@ -29,17 +29,17 @@ from wsdesc.finding.verify import (
 )
 from wsdesc.finding.view import View
 
-_QUICK_POINTS, _POINTS = 64, 500  # of the object, for more and more certain hypotheses
-_IMPROVED = 16  # times as many hypotheses are improved as refined
-_ROUGH_DISTANCES = (5.0, 4.0, 3.0)  # resolutions: contacts of the steps of all hypotheses
-_DISTINCT = 8  # times as many hypotheses are compared with each other as verified
-_JOINED = 0.3  # object radii between poses that are refined in one part of the scene
+_QUICK_POINTS, _POINTS = 64, 500  # object points of the first and of the last comparison of hypotheses
+_IMPROVED_PER_REFINED = 16  # hypotheses that are improved for each one that is refined
+_ROUGH_DISTANCES = (5.0, 4.0, 3.0)  # resolutions: largest distance of a contact in each rough step
+_JOINED_PER_VERIFIED = 8  # hypotheses that are joined for each one that is verified
+_GROUP_DISTANCE = 0.3  # object radii between poses that are refined with the same part of the scene
 _MARGIN = 10.0  # resolutions around the object that belong to its part of the scene
-_COVER = 3.0  # resolutions between points of an object in two poses that cover each other
-_SAME_SHARE = 0.35  # of an object's points in contact with those of another instance: both are one
-_PLACES, _PLACE = 8, 0.5  # places that are compared, and diameters between them
-_FINE_DISTANCES = (4.0, 3.0, 2.0, *[1.5] * 8)  # resolutions: contacts of the steps of the refinement
-_MIN_PART = 20  # points of a part of the scene
+_COVER_DISTANCE = 3.0  # resolutions between points of an object in two poses that cover each other
+_SAME_SHARE = 0.35  # instances that share a larger part of their points are one
+_PLACES, _PLACE_DISTANCE = 8, 0.5  # compared places, and object diameters between them
+_FINE_DISTANCES = (4.0, 3.0, 2.0, *[1.5] * 8)  # resolutions: largest distance of a contact in each fine step
+_MIN_PART_POINTS = 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,56 +53,54 @@ class Candidate:
 
 
 def find_candidates(
-    thing: SearchObject, scene: SearchScene, view: View | None, *, hypotheses: int, refined: int
+    obj: SearchObject, scene: SearchScene, view: View | None, *, hypotheses: int, refined: int
 ) -> list[Candidate]:
     """Propose poses, verify them, and refine the best; most probable first. Several may be of one place."""
-    proposed = propose(thing, scene)
+    proposed = propose(obj, scene)
     if len(proposed.votes) == 0:
         return []
-    few = _sample(thing, _QUICK_POINTS)
-    poses = improve(thing, scene.surfels, proposed.poses, few, _ROUGH_DISTANCES)
-    best = _best(contact_shares(thing, scene.surfels, poses, few), _DISTINCT * hypotheses)
-    poses, votes = _joined(thing, poses[best], proposed.votes[best])
-    beside = _beside(thing, scene, poses)
-    sample = _sample(thing, 2 * _QUICK_POINTS)
-    contact = contact_shares(thing, scene.surfels, poses, sample)
-    scores = QuickScore(contact, np.zeros(len(poses)), *beside, votes).rank(improved=False)
+    few = _sample(obj, _QUICK_POINTS)
+    poses = improve(obj, scene.surfels, proposed.poses, few, _ROUGH_DISTANCES)
+    best = _best(contact_shares(obj, scene.surfels, poses, few), _JOINED_PER_VERIFIED * hypotheses)
+    poses, votes = _join(obj, poses[best], proposed.votes[best])
+    around = _surroundings(obj, scene, poses)
+    sample = _sample(obj, 2 * _QUICK_POINTS)
+    contact = contact_shares(obj, scene.surfels, poses, sample)
+    scores = QuickScore(contact, np.zeros(len(poses)), *around, votes).rank(improved=False)
     best = _best(scores, hypotheses)
-    poses, votes, beside = poses[best], votes[best], Surroundings(*(x[best] for x in beside))
-    measured = quick_features(thing, scene.surfels, view, poses, sample)
-    scores = QuickScore(*measured, *beside, votes).rank(improved=False)
-    best = _best(scores, _IMPROVED * refined)
-    poses, votes = improve(thing, scene.surfels, poses[best], _sample(thing, 4 * _QUICK_POINTS)), votes[best]
-    scores = _scores(thing, scene, scene.surfels, view, poses, votes, _sample(thing, _POINTS)).rank(
-        improved=True
-    )
-    kept = suppress(scores, agreeing_pairs(thing, poses), refined)
-    leads = scores[kept] - _background(thing, poses, scores)
-    part = _part(thing, scene, poses[kept])
-    results = _refine(thing, scene, part, poses[kept])
-    return _with_evidence(thing, scene, part, view, results, votes[kept], leads)
+    poses, votes, around = poses[best], votes[best], Surroundings(*(x[best] for x in around))
+    measured = quick_features(obj, scene.surfels, view, poses, sample)
+    scores = QuickScore(*measured, *around, votes).rank(improved=False)
+    best = _best(scores, _IMPROVED_PER_REFINED * refined)
+    poses, votes = improve(obj, scene.surfels, poses[best], _sample(obj, 4 * _QUICK_POINTS)), votes[best]
+    scores = _scores(obj, scene, scene.surfels, view, poses, votes, _sample(obj, _POINTS)).rank(improved=True)
+    kept = suppress(scores, agreeing_pairs(obj, poses), refined)
+    leads = scores[kept] - _background(obj, poses, scores)
+    part = _part(obj, scene, poses[kept])
+    results = _refine(obj, scene, part, poses[kept])
+    return _with_evidence(obj, scene, part, view, results, votes[kept], leads)
 
 
-def _background(thing: SearchObject, poses: Floats, scores: Floats) -> float:
+def _background(obj: SearchObject, poses: Floats, scores: Floats) -> float:
     """Return the score of a place that is not the best: wrong poses of most places fit about as well."""
-    centres = transform(thing.centre[None], poses)[:, 0]
-    pairs = cKDTree(centres).query_pairs(_PLACE * thing.diameter, output_type="ndarray")
+    centres = transform(obj.centre[None], poses)[:, 0]
+    pairs = cKDTree(centres).query_pairs(_PLACE_DISTANCE * obj.diameter, output_type="ndarray")
     places = suppress(scores, pairs, _PLACES)
     return float(scores[places[-1]] if len(places) == _PLACES else scores.min())
 
 
-def _beside(thing: SearchObject, scene: SearchScene, poses: Floats) -> Surroundings:
+def _surroundings(obj: SearchObject, scene: SearchScene, poses: Floats) -> Surroundings:
     """Compare the scene's coarse points around an object in poses (H, 4, 4) with it."""
-    return surroundings(thing, scene.surfels.points[scene.coarse], scene.surfels.normals[scene.coarse], poses)
+    return surroundings(obj, scene.surfels.points[scene.coarse], scene.surfels.normals[scene.coarse], poses)
 
 
 def _best(scores: Floats, count: int) -> NDArray[np.intp]:
     return np.argsort(-scores, kind="stable")[:count]
 
 
-def _joined(thing: SearchObject, poses: Floats, votes: Floats) -> tuple[Floats, Floats]:
+def _join(obj: SearchObject, poses: Floats, votes: Floats) -> tuple[Floats, Floats]:
     """Join poses that agree: return the first of each group, and its votes relative to the best."""
-    pairs = agreeing_pairs(thing, poses)
+    pairs = agreeing_pairs(obj, poses)
     total = votes.copy()
     np.add.at(total, pairs[:, 0], votes[pairs[:, 1]])
     np.add.at(total, pairs[:, 1], votes[pairs[:, 0]])
@@ -111,7 +109,7 @@ def _joined(thing: SearchObject, poses: Floats, votes: Floats) -> tuple[Floats, 
 
 
 def _scores(
-    thing: SearchObject,
+    obj: SearchObject,
     scene: SearchScene,
     surfels: Surfels,
     view: View | None,
@@ -120,34 +118,34 @@ def _scores(
     sample: NDArray[np.int64],
 ) -> QuickScore:
     """Measure poses (H, 4, 4) on a sample of the object's points."""
-    measured = quick_features(thing, surfels, view, poses, sample)
-    return QuickScore(*measured, *_beside(thing, scene, poses), votes)
+    measured = quick_features(obj, surfels, view, poses, sample)
+    return QuickScore(*measured, *_surroundings(obj, scene, poses), votes)
 
 
-def _part(thing: SearchObject, scene: SearchScene, poses: Floats) -> Surfels:
+def _part(obj: SearchObject, scene: SearchScene, poses: Floats) -> Surfels:
     """Return the scene around an object in these poses."""
-    centres = transform(thing.centre[None], poses)[:, 0]
-    return scene.around(centres, thing.radius + _MARGIN * INDOOR_RESOLUTION)
+    centres = transform(obj.centre[None], poses)[:, 0]
+    return scene.around(centres, obj.radius + _MARGIN * INDOOR_RESOLUTION)
 
 
-def _sample(thing: SearchObject, count: int) -> NDArray[np.int64]:
+def _sample(obj: SearchObject, count: int) -> NDArray[np.int64]:
     """Choose about `count` of the object's coarse points, evenly."""
-    return thing.coarse[:: max(1, round(len(thing.coarse) / count))]
+    return obj.coarse[:: max(1, round(len(obj.coarse) / count))]
 
 
-def agreeing_pairs(thing: SearchObject, poses: Floats) -> NDArray[np.intp]:
+def agreeing_pairs(obj: SearchObject, poses: Floats) -> NDArray[np.intp]:
     """List the pairs (P, 2) of poses that are nearly the same."""
-    centres = transform(thing.centre[None], poses)[:, 0]
-    pairs = cKDTree(centres).query_pairs(SAME_DISTANCE * thing.diameter, output_type="ndarray")
+    centres = transform(obj.centre[None], poses)[:, 0]
+    pairs = cKDTree(centres).query_pairs(SAME_DISTANCE * obj.diameter, output_type="ndarray")
     R = poses[:, :3, :3]
     cosine = (np.einsum("nij,nij->n", R[pairs[:, 0]], R[pairs[:, 1]]) - 1) / 2
     return np.asarray(pairs[cosine > np.cos(SAME_ANGLE)])
 
 
-def _refine(thing: SearchObject, scene: SearchScene, part: Surfels, poses: Floats) -> list[RefinedPose]:
+def _refine(obj: SearchObject, scene: SearchScene, part: Surfels, poses: Floats) -> list[RefinedPose]:
     """Refine poses, and evaluate them with the scene around each, those of one place together."""
-    poses = improve(thing, part, poses, thing.fine, _FINE_DISTANCES)
-    centres = transform(thing.centre[None], poses)[:, 0]
+    poses = improve(obj, part, poses, obj.fine, _FINE_DISTANCES)
+    centres = transform(obj.centre[None], poses)[:, 0]
     results: list[RefinedPose | None] = [None] * len(poses)
     for k in range(len(poses)):
         if results[k] is not None:
@@ -155,20 +153,20 @@ def _refine(thing: SearchObject, scene: SearchScene, part: Surfels, poses: Float
         group = [
             j
             for j in range(k, len(poses))
-            if results[j] is None and np.linalg.norm(centres[j] - centres[k]) < _JOINED * thing.radius
+            if results[j] is None and np.linalg.norm(centres[j] - centres[k]) < _GROUP_DISTANCE * obj.radius
         ]
-        reach = (1 + _JOINED) * thing.radius + _MARGIN * INDOOR_RESOLUTION
-        near = scene.points[scene.tree.query_ball_point(centres[k], reach)]
-        if len(near) < _MIN_PART:
+        radius = (1 + _GROUP_DISTANCE) * obj.radius + _MARGIN * INDOOR_RESOLUTION
+        near = scene.points[scene.tree.query_ball_point(centres[k], radius)]
+        if len(near) < _MIN_PART_POINTS:
             near = scene.points
-        evaluated = evaluate(thing.surface, make_surface(near), poses[group], INDOOR_RESOLUTION)
+        evaluated = evaluate(obj.surface, make_surface(near), poses[group], INDOOR_RESOLUTION)
         for j, result in zip(group, evaluated, strict=True):
             results[j] = result
     return [result for result in results if result is not None]
 
 
 def _with_evidence(
-    thing: SearchObject,
+    obj: SearchObject,
     scene: SearchScene,
     part: Surfels,
     view: View | None,
@@ -178,11 +176,11 @@ def _with_evidence(
 ) -> list[Candidate]:
     """Measure refined poses and compute their probabilities, most probable first."""
     poses = np.stack([result.T_target_source for result in results])
-    quick = _scores(thing, scene, part, view, poses, votes, thing.fine)
+    quick = _scores(obj, scene, part, view, poses, votes, obj.fine)
     scores = quick.rank(improved=True)
     evidence, visible = [], []
     for k, result in enumerate(results):
-        measured = measure(thing, scene, part, view, result.T_target_source)
+        measured = measure(obj, scene, part, view, result.T_target_source)
         score: PoseScore = result.score
         evidence.append(
             Evidence(
@@ -214,23 +212,23 @@ def _conditioning(result: RefinedPose) -> float:
     return find_degeneracy(result.information, OVERLAP_DISTANCE * INDOOR_RESOLUTION).conditioning
 
 
-def overlapping_places(thing: SearchObject, poses: Floats) -> NDArray[np.bool_]:
+def overlapping_places(obj: SearchObject, poses: Floats) -> NDArray[np.bool_]:
     """Return (K, K): whether an object in one pose covers much of the same object in the other."""
-    points = thing.points[_sample(thing, 2 * _QUICK_POINTS)]
+    points = obj.points[_sample(obj, 2 * _QUICK_POINTS)]
     shares = np.zeros((len(poses), len(poses)))
     for k, T in enumerate(poses):
         moved = transform(points, T)
         local = np.einsum("hji,hnj->hni", poses[:, :3, :3], moved[None] - poses[:, None, :3, 3])
-        distance, _ = thing.tree.query(local, distance_upper_bound=_COVER * INDOOR_RESOLUTION)
+        distance, _ = obj.tree.query(local, distance_upper_bound=_COVER_DISTANCE * INDOOR_RESOLUTION)
         shares[k] = np.isfinite(distance).mean(axis=1)
     return np.asarray(np.maximum(shares, shares.T) > _SAME_SHARE)
 
 
-def distinct(thing: SearchObject, candidates: list[Candidate]) -> list[Candidate]:
+def distinct(obj: SearchObject, candidates: list[Candidate]) -> list[Candidate]:
     """Keep the candidates that do not overlap a more probable one."""
     if not candidates:
         return []
-    overlapping = overlapping_places(thing, np.stack([c.refined.T_target_source for c in candidates]))
+    overlapping = overlapping_places(obj, np.stack([c.refined.T_target_source for c in candidates]))
     kept: list[int] = []
     for k in range(len(candidates)):
         if not overlapping[k, kept].any():

@@ -33,10 +33,10 @@ class Evidence(NamedTuple):
     curvature_similarity: float
     detail_similarity: float
     tightness: float
-    conditioning: float  # of the information matrix, 0 … 1; about 0 for symmetric objects
-    votes: float  # of pairs of points, relative to the best hypothesis
-    score: float  # by which poses are ranked
-    lead: float  # score less that of the eighth best place
+    conditioning: float  # conditioning of the information matrix, 0 … 1; about 0 for symmetric objects
+    votes: float  # votes of pairs of points, relative to the best hypothesis
+    score: float  # rank of the pose, see `QuickScore`
+    lead: float  # score minus that of the eighth best place
     continued: float  # scene points that continue the object's surface, relative to those that touch it
     violation: float | None  # share of the visible points in free space; None without a viewpoint
     shown: float | None  # share of the points that face the viewpoint in contact with the scene

@@ -1,4 +1,4 @@
-"""Hypotheses: poses of the object in the scene that pairs of points propose, and many of them agree on."""
+"""Hypotheses: poses of the object that pairs of scene points vote for."""
 
 from __future__ import annotations
 
@@ -14,28 +14,31 @@ from wsdesc.finding.pair_features import SPACING, Votes, make_table, vote
 from wsdesc.finding.prepare import SearchObject, SearchScene
 
 MAX_REFERENCES = 30_000  # reference points in the scene
-_MIN_STRIDE = 2  # of the coarse points, at most every second is a reference point
-_PER_OBJECT, _VISIBLE = 30, 0.4  # reference points on an object, and share of it that is visible
-_AT_ONCE = 2000  # reference points whose neighbours are in memory
-_REACH = 0.6  # diameters: radius around a reference point; clutter is beyond it more often than the object
-_FLAT = 0.95  # largest eigenvalue of the normals' moments from which on a neighbourhood is flat
+_MIN_STRIDE = 2  # at most every second coarse point is a reference point
+_REFERENCES_PER_OBJECT, _VISIBLE_SHARE = (
+    30,
+    0.4,
+)  # wanted references if so much of an object is visible
+_REFERENCES_PER_BATCH = 2000  # limits the memory of neighbours
+_PAIR_RADIUS = 0.6  # diameters: beyond it, clutter is more frequent than the object
+_FLAT = 0.95  # a neighbourhood is flat if the largest eigenvalue of its normals' moments is larger
 SAME_DISTANCE, SAME_ANGLE = 0.04, math.radians(10)  # diameters: poses closer than both agree
 
 
-def propose(thing: SearchObject, scene: SearchScene) -> Votes:
+def propose(obj: SearchObject, scene: SearchScene) -> Votes:
     """Propose poses of the object, several for each reference point of the scene."""
-    size = thing.diameter
+    size = obj.diameter
     points, normals = scene.surfels.points[scene.coarse], scene.surfels.normals[scene.coarse]
-    if len(points) == 0 or len(thing.coarse) == 0:  # one of them has no surface
+    if len(points) == 0 or len(obj.coarse) == 0:  # one of them has no surface
         return Votes(np.empty((0, 4, 4)), np.empty(0))
-    table = make_table(thing.points[thing.coarse], thing.normals[thing.coarse], SPACING * size)
+    table = make_table(obj.points[obj.coarse], obj.normals[obj.coarse], SPACING * size)
     grid = NeighbourGrid.of(torch.from_numpy(points))
-    stride = max(_MIN_STRIDE, round(_VISIBLE * len(thing.coarse) / _PER_OBJECT))
+    stride = max(_MIN_STRIDE, round(_VISIBLE_SHARE * len(obj.coarse) / _REFERENCES_PER_OBJECT))
     reference = _reference_points(points, normals, grid, size, stride)
     poses, votes = [np.empty((0, 4, 4))], [np.empty(0)]
-    for start in range(0, len(reference), _AT_ONCE):
-        part = reference[start : start + _AT_ONCE]
-        near = grid.within(torch.from_numpy(points[part]), _REACH * size)
+    for start in range(0, len(reference), _REFERENCES_PER_BATCH):
+        part = reference[start : start + _REFERENCES_PER_BATCH]
+        near = grid.within(torch.from_numpy(points[part]), _PAIR_RADIUS * size)
         result = vote(table, points, normals, part, near.indices.numpy(), near.starts.numpy())
         poses.append(result.poses)
         votes.append(result.votes)
@@ -49,16 +52,16 @@ def _reference_points(
     """Choose the points whose neighbourhood of the object's size is not flat."""
     stride = max(stride, math.ceil(len(points) / (4 * MAX_REFERENCES)))
     chosen = np.arange(0, len(points), stride)
-    bent = np.zeros(len(chosen), bool)
-    for start in range(0, len(chosen), _AT_ONCE):
-        part = chosen[start : start + _AT_ONCE]
+    curved = np.zeros(len(chosen), bool)
+    for start in range(0, len(chosen), _REFERENCES_PER_BATCH):
+        part = chosen[start : start + _REFERENCES_PER_BATCH]
         near = grid.within(torch.from_numpy(points[part]), size / 2)
         n = normals[near.indices.numpy()]
         products = np.einsum("ni,nj->nij", n, n)
         starts = near.starts.numpy()
         moments = np.add.reduceat(products, starts[:-1]) / np.diff(starts)[:, None, None]
-        bent[start : start + _AT_ONCE] = np.linalg.eigvalsh(moments)[:, 2] < _FLAT
-    chosen = chosen[bent]
+        curved[start : start + _REFERENCES_PER_BATCH] = np.linalg.eigvalsh(moments)[:, 2] < _FLAT
+    chosen = chosen[curved]
     return chosen[:: max(1, math.ceil(len(chosen) / MAX_REFERENCES))]
 
 

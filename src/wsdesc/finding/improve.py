@@ -15,12 +15,12 @@ from wsdesc.core.kernels import inline, kernel, run_in_chunks
 from wsdesc.finding.prepare import SearchObject
 from wsdesc.finding.surfels import Surfels, touched_surfel
 
-_WEAK = 0.01  # damping, as a share of the largest diagonal entry: motions without contacts stay as they are
-_FEWEST = 6  # contacts of a step
+_DAMPING = 0.01  # share of the largest diagonal entry: undetermined directions stay unchanged
+_MIN_CONTACTS = 6
 
 
 def improve(
-    thing: SearchObject,
+    obj: SearchObject,
     surfels: Surfels,
     poses: Floats,
     sample: NDArray[np.int64],
@@ -28,11 +28,11 @@ def improve(
 ) -> Floats:
     """Move poses (H, 4, 4) by point-to-plane steps of the points in contact.
 
-    Only contacts with similar normals count, and hidden parts of the object have none: clutter beside the
-    object then has little influence.
+    Only contacts with similar normals count, and hidden parts of the object have none. Clutter beside the
+    object therefore has little influence.
 
     Args:
-        thing: The object.
+        obj: The object.
         surfels: The scene.
         poses: T_scene_object of each pose.
         sample: Points of the object that are used.
@@ -41,7 +41,7 @@ def improve(
     improved = np.ascontiguousarray(poses, np.float64).copy()
     steps = INDOOR_RESOLUTION * np.asarray(distances, np.float64)
     run_in_chunks(
-        _improve, len(improved), improved, thing.points[sample], thing.normals[sample], steps, surfels.points,
+        _improve, len(improved), improved, obj.points[sample], obj.normals[sample], steps, surfels.points,
         surfels.normals, *surfels.lookup,
     )  # fmt: skip
     return improved
@@ -75,7 +75,7 @@ def _improve(
                     centre[m] += p[used, m]
                 gaps[used] = gap
                 used += 1
-            if used < _FEWEST:
+            if used < _MIN_CONTACTS:
                 break
             centre /= used
             extent = 1e-12
@@ -107,7 +107,7 @@ def _solve(A: Any, b: Any) -> None:
     for i in range(6):
         largest = max(largest, A[i, i])
     for i in range(6):
-        A[i, i] += _WEAK * largest
+        A[i, i] += _DAMPING * largest
         for j in range(i + 1):
             total = A[i, j]
             for k in range(j):

@@ -1,8 +1,8 @@
-"""Large planes of a scene: floors, walls and table tops. An object stands on them, and is none of them.
+"""Large planes of a scene: floors, walls and table tops, which are no part of the object.
 
 A cell has half the object's size. It is flat if only one plane is in it and in the cells around it, and if
-that plane is wider than the object. Points near a flat cell that lie in its plane belong to it, too: a floor
-is left out up to the foot of the object.
+that plane is wider than the object. Points near a flat cell that lie in its plane belong to it, too. The
+floor is therefore left out up to the foot of the object.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from wsdesc.core.geometry import Floats, cell_keys
+from wsdesc.core.geometry import CELL_STEPS, Floats, cell_keys
 from wsdesc.core.kernels import kernel, run_in_chunks
-from wsdesc.finding.surfels import STEPS, cell_moments, hashed, slot_of
+from wsdesc.finding.surfels import cell_moments, hashed, slot_of
 
-_THICK, _WIDE = 0.02, 0.33  # object diameters: thickness and half width (root mean squares) of a large plane
-_LEVEL = 0.03  # object diameters between a point and the plane that it belongs to
-_PARALLEL = np.cos(np.radians(25))  # angle between the normals of a point and of its plane
-_REACH = 2  # cells between a point and a flat cell of its plane
+_MAX_THICKNESS, _MIN_WIDTH = 0.02, 0.33  # root mean squares of a large plane, in object diameters
+_PLANE_DISTANCE = 0.03  # object diameters: points this close to a plane belong to it
+_PARALLEL_COSINE = np.cos(np.radians(25))  # smallest cosine between the normals of a point and its plane
+_CELL_RADIUS = 2  # cells around a point in which its plane is searched for
 _PRODUCTS = np.array([[4, 5, 6], [5, 7, 8], [6, 8, 9]])  # columns of the moments
 
 
@@ -36,7 +36,7 @@ class LargePlanes(NamedTuple):
     def contain(self, points: Floats, normals: Floats) -> NDArray[np.bool_]:
         """Find the points (N, 3) with normals (N, 3) that belong to a large plane."""
         inside = np.zeros(len(points), bool)
-        level = 2 * _LEVEL * self.cell
+        level = 2 * _PLANE_DISTANCE * self.cell
         run_in_chunks(_contain, len(points), points, normals, *self, level, inside, chunk=1024)
         return inside
 
@@ -44,12 +44,12 @@ class LargePlanes(NamedTuple):
 def find_large_planes(points: Floats, size: float) -> LargePlanes:
     """Find the planes of a scene (N, 3) that are larger than an object of this diameter."""
     cell = size / 2
-    low = points.min(axis=0) - (_REACH + 1) * cell
+    low = points.min(axis=0) - (_CELL_RADIUS + 1) * cell
     cells = np.floor((points - low) / cell).astype(np.int64)
     keys, cell_of = np.unique(cell_keys(cells), return_inverse=True)
     sums = cell_moments(points, cell_of, len(keys))
     total = np.zeros_like(sums)
-    for offset in STEPS:
+    for offset in CELL_STEPS:
         beside = keys + cell_keys(offset)
         at = np.minimum(np.searchsorted(keys, beside), len(keys) - 1)
         total += np.where((keys[at] == beside)[:, None], sums[at], 0.0)
@@ -57,7 +57,7 @@ def find_large_planes(points: Floats, size: float) -> LargePlanes:
     mean = total[:, 1:4]
     values, vectors = np.linalg.eigh(total[:, _PRODUCTS] - np.einsum("ci,cj->cij", mean, mean))
     thick, wide, _ = np.sqrt(np.maximum(values, 0.0)).T
-    flat = (thick < _THICK * size) & (wide > _WIDE * size)
+    flat = (thick < _MAX_THICKNESS * size) & (wide > _MIN_WIDTH * size)
     means = np.ascontiguousarray(mean[flat] + points.mean(axis=0))
     return LargePlanes(low, cell, *hashed(keys[flat]), means, np.ascontiguousarray(vectors[flat, :, 0]))
 
@@ -72,9 +72,9 @@ def _contain(
         a = int((points[k, 0] - low[0]) / cell)
         b = int((points[k, 1] - low[1]) / cell)
         c = int((points[k, 2] - low[2]) / cell)
-        for u in range(a - _REACH, a + _REACH + 1):
-            for v in range(b - _REACH, b + _REACH + 1):
-                for w in range(c - _REACH, c + _REACH + 1):
+        for u in range(a - _CELL_RADIUS, a + _CELL_RADIUS + 1):
+            for v in range(b - _CELL_RADIUS, b + _CELL_RADIUS + 1):
+                for w in range(c - _CELL_RADIUS, c + _CELL_RADIUS + 1):
                     slot = slot_of((u << 42) | (v << 21) | w, keys)
                     if inside[k] or keys[slot] < 0:
                         continue
@@ -83,4 +83,4 @@ def _contain(
                     for i in range(3):
                         height += (points[k, i] - means[plane, i]) * plane_normals[plane, i]
                         cosine += normals[k, i] * plane_normals[plane, i]
-                    inside[k] = abs(height) < level and abs(cosine) > _PARALLEL
+                    inside[k] = abs(height) < level and abs(cosine) > _PARALLEL_COSINE

@@ -1,13 +1,13 @@
-"""Pair features: hypotheses of where an object is in a scene, by votes of pairs of points.
+"""Pair features: pairs of points vote for poses of an object in a scene.
 
 Two points with normals have four invariants: their distance, and the angles between both normals and the line
 that joins them. A table lists all pairs of the object by these. Each reference point of the scene forms pairs
-with the points around it. Every equal pair of the object votes for one pose: it says which point of the
-object the reference point is, and by which angle about the normal the object is rotated.
+with the points around it. Every pair of the object with equal invariants votes for one pose: for a point of
+the object at the reference point, and for a rotation about its normal.
 
-Normals have no known sign, so that object and scene may be any points. Angles are therefore those of lines,
-0 … 90°. A pose then has one more unknown, whether the normal at the reference point is reversed. Pairs on one
-plane say little about a pose and are the most frequent ones in a scene: neither side counts them.
+The sign of a normal is unknown, because object and scene may be any points. Angles are therefore those of
+lines, 0 … 90°, and a pose has one more unknown: whether the normal at the reference point is reversed. Pairs
+on one plane are ignored: they are frequent in a scene and hardly constrain a pose.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from numpy.typing import NDArray
 from wsdesc.core.geometry import Floats
 from wsdesc.core.kernels import inline, kernel, run_in_chunks
 
-SPACING = 0.065  # of the points that form pairs, in diameters of the object
+SPACING = 0.065  # distance of the points that form pairs, in diameters of the object
 
 _LENGTHS = 16  # bins of the distance, one spacing each
 _ANGLES = 8  # bins of each angle, 11° each
 _TURNS = 32  # bins of the rotation about the normal
-_SHORTEST = 2.0  # spacings; shorter pairs have uncertain directions
+_MIN_LENGTH = 2.0  # spacings; shorter pairs have uncertain directions
 _COPLANAR_NORMALS, _COPLANAR_LINE = np.cos(np.radians(15)), np.sin(np.radians(12))
-_SIGNED = 0.25  # cosine between normal and line from which on its sign is certain
+_SIGNED_COSINE = 0.25  # the sign of a cosine between normal and line is certain if it is larger
 _PEAKS = 2  # poses of each reference point for each sign of its normal
-_SAME_TURN, _SAME_POINT = 3, 3.0  # bins and spacings: closer peaks are the same
+_SAME_TURN, _SAME_POINT = 3, 3.0  # bins and spacings: closer peaks are one
 
 
 class PairTable(NamedTuple):
@@ -57,7 +57,7 @@ def make_table(points: Floats, normals: Floats, spacing: float) -> PairTable:
     Args:
         points: (N, 3), about one `spacing` apart.
         normals: (N, 3), unit vectors of arbitrary sign; points whose normal is zero form no pairs.
-        spacing: in the points' unit.
+        spacing: In the points' unit.
     """
     frames = normal_frames(normals)
     n = len(points)
@@ -148,7 +148,7 @@ def _feature(p: Any, i: int, j: int, normals: Any, frame: Any, spacing: float) -
     """Return the bin of a pair, or -1; the angle of the second point about the first normal; the cosine."""
     dx, dy, dz = p[j, 0] - p[i, 0], p[j, 1] - p[i, 1], p[j, 2] - p[i, 2]
     length = np.sqrt(dx * dx + dy * dy + dz * dz)
-    if length < _SHORTEST * spacing or length >= _LENGTHS * spacing:
+    if length < _MIN_LENGTH * spacing or length >= _LENGTHS * spacing:
         return -1, 0.0, 0.0
     a = frame[0, 0] * dx + frame[0, 1] * dy + frame[0, 2] * dz
     b = normals[j, 0] * dx + normals[j, 1] * dy + normals[j, 2] * dz
@@ -182,7 +182,7 @@ def _object_pairs(
                 continue
             k, turn, cosine = _feature(points, i, j, normals, frames[i], spacing)
             bins[i, j], turns[i, j] = k, turn
-            signs[i, j] = 0 if abs(cosine) < _SIGNED else (1 if cosine > 0 else -1)
+            signs[i, j] = 0 if abs(cosine) < _SIGNED_COSINE else (1 if cosine > 0 else -1)
 
 
 @kernel
@@ -205,9 +205,9 @@ def _vote(
             k, turn, cosine = _feature(points, i, j, normals, frames[r], spacing)
             if k < 0:
                 continue
-            sign = 0 if abs(cosine) < _SIGNED else (1 if cosine > 0 else -1)
+            sign = 0 if abs(cosine) < _SIGNED_COSINE else (1 if cosine > 0 else -1)
             first, last = table_starts[k], table_starts[k + 1]
-            weight = 1 / np.sqrt(max(last - first, 1.0))  # frequent features say less
+            weight = 1 / np.sqrt(max(last - first, 1.0))  # frequent features are less specific
             for e in range(first, last):
                 agreement = sign * table_signs[e]
                 point = table_points[e]

@@ -1,8 +1,8 @@
 """Find an object in a scene.
 
-read → resolution → prepare → hypotheses by pairs of points → verify → refine → confidence. Everything follows
-the size of the object: the scene is downsampled at the object's resolution, and planes that are larger than
-the object are left out.
+read → resolution → prepare → hypotheses by pairs of points → verify → refine → confidence. The size of
+the object sets all lengths: the scene is downsampled at the object's resolution, and planes that are larger
+than the object are left out.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from wsdesc.finding.prepare import choose_resolution, diameter, prepare_object, 
 from wsdesc.finding.result import PLAUSIBLE, SUCCESS, Finding, Instance
 from wsdesc.finding.view import View
 
-_LARGER = 1.5  # diameters of the scene: a larger object cannot be in it
-_SMALL = 200  # object diameters: a larger scene probably has another unit
+_MAX_OBJECT = 1.5  # scene diameters: a larger object cannot be in the scene
+_MAX_SCENE = 200  # object diameters: a larger scene probably has another unit
 
 
 def find(
@@ -82,22 +82,22 @@ def find(
     timer = StepTimer(progress)
     with timer("read"):
         scans: list[tuple[Scan, ViewpointOption]] = [(object, "none"), (scene, o.viewpoint)]
-        things = run_each(lambda scan: cleaned_points(*scan), scans)
+        clouds = run_each(lambda scan: cleaned_points(*scan), scans)
     with timer("prepare"):
-        sizes = [diameter(cloud.points) for cloud in things]
+        sizes = [diameter(cloud.points) for cloud in clouds]
         warnings = _check_sizes(*sizes)
-        length = o.resolution or choose_resolution(sizes[0], things[1].points)
+        length = o.resolution or choose_resolution(sizes[0], clouds[1].points)
         unit = length / INDOOR_RESOLUTION
-        p = prepare_object(things[0], length)
-        q = prepare_scene(things[1], length, p.diameter)
-        at = things[1].local_viewpoint
-        view = View(q.points, at / unit) if at is not None else None
+        p = prepare_object(clouds[0], length)
+        q = prepare_scene(clouds[1], length, p.diameter)
+        viewpoint_local = clouds[1].local_viewpoint
+        view = View(q.points, viewpoint_local / unit) if viewpoint_local is not None else None
     with timer("search"):
         candidates = distinct(p, find_candidates(p, q, view, hypotheses=o.hypotheses, refined=o.refined))
     possible = [
         Instance(
             in_scan_frames(
-                _scaled(c.refined.T_target_source, unit), things[0].T_scan_local, things[1].T_scan_local
+                _scaled(c.refined.T_target_source, unit), clouds[0].T_scan_local, clouds[1].T_scan_local
             ),
             c.probability,
             c.visible,
@@ -111,19 +111,19 @@ def find(
     others = [i for i in possible if PLAUSIBLE <= i.confidence < SUCCESS]
     if not accepted:
         warnings.append(_advice(candidates, length))
-    return Finding(accepted, others, sizes[0], length, things[1].viewpoint, warnings, timer.seconds)
+    return Finding(accepted, others, sizes[0], length, clouds[1].viewpoint, warnings, timer.seconds)
 
 
 def _check_sizes(size: float, scene_size: float) -> list[str]:
-    """Refuse an object that is larger than the scene; warn about one that is very small."""
+    """Raise an error if the object is larger than the scene; return a warning if it is very small."""
     if not size > 0:
         raise InputError("the object has no extent: all its points are in one place")
-    if size > _LARGER * scene_size:
+    if size > _MAX_OBJECT * scene_size:
         raise InputError(
             f"the object (diameter {size:.3g}) is larger than the scene (diameter {scene_size:.3g}): check "
             "that both have the same unit, and that the object is the first argument"
         )
-    if scene_size > _SMALL * size:
+    if scene_size > _MAX_SCENE * size:
         return [
             f"The scene (diameter {scene_size:.3g}) is very large for the object (diameter {size:.3g}): do "
             "both have the same unit? Cut out the part of the scene that may contain the object."

@@ -26,14 +26,14 @@ from wsdesc.finding.pair_features import SPACING
 from wsdesc.finding.surfels import Surfels, ball_normals, make_lookup, make_surfels
 from wsdesc.finding.view import sides
 
-MIN_POINTS = 50  # of the object and of the scene, at the working resolution
-_FINEST, _COARSEST = 1 / 50, 1 / 25  # working resolution, in diameters of the object
-_FINE = 1500  # points that evidence is measured on
+MIN_POINTS = 50  # fewest points of the object and of the scene, at the working resolution
+_FINEST, _COARSEST = 1 / 50, 1 / 25  # limits of the working resolution, in diameters of the object
+_FINE_POINTS = 1500  # points of the object that evidence is measured on
 _SURFEL, _CELL, _FINE_CELL = 2.5, 3.0, 1.5  # resolutions: sides of surfels, and of lookup cells
-_BALL = 4.5  # resolutions: radius of the points that a normal is computed from
-_PARALLEL, _COPLANAR = 0.95, 0.04  # cosine of normals, diameters: points of one plane of the object
-_RARE = 0.03  # share of an object's points: smaller planes weigh no more
-_NOISE = 0.7  # curvature above which points form no surface: normals there are accidental
+_NORMAL_RADIUS = 4.5  # resolutions: points this close to a point determine its normal
+_PARALLEL_COSINE, _PLANE_DISTANCE = 0.95, 0.04  # diameters: points within both limits are on one plane
+_MIN_PLANE_SHARE = 0.03  # planes with a smaller share of the object's points have the weight of this share
+_MAX_CURVATURE = 0.7  # points with a larger curvature form no surface: their normals are accidental
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +53,7 @@ class SearchScene:
         points = self.points[rows]
         if len(points) == 0:
             return Surfels(points, points, make_lookup(points, _FINE_CELL * INDOOR_RESOLUTION))
-        normals = ball_normals(points, _BALL * INDOOR_RESOLUTION, _NOISE)
+        normals = ball_normals(points, _NORMAL_RADIUS * INDOOR_RESOLUTION, _MAX_CURVATURE)
         kept = normals.any(axis=1) & ~self.planes.contain(points, normals)
         points, normals = points[kept], normals[kept]
         return Surfels(points, normals, make_lookup(points, _FINE_CELL * INDOOR_RESOLUTION))
@@ -77,18 +77,18 @@ class SearchObject:
     @cached_property
     def fine(self) -> NDArray[np.int64]:
         """Indices of the points that evidence is measured on."""
-        return np.arange(0, len(self.points), max(1, round(len(self.points) / _FINE)))
+        return np.arange(0, len(self.points), max(1, round(len(self.points) / _FINE_POINTS)))
 
     @cached_property
     def weights(self) -> Floats:
         """Weight of each point (N,): a plane of the object weighs as the square root of its points.
 
-        Planes are frequent in scenes, so that contacts there say little about a pose.
+        Planes are frequent in scenes, so that their contacts are weak evidence of a pose.
         """
         points, normals = self.points[self.coarse], self.normals[self.coarse]
         gaps = np.abs(np.einsum("ni,nmi->nm", normals, points - points[:, None]))
-        coplanar = (np.abs(normals @ normals.T) > _PARALLEL) & (gaps < _COPLANAR * self.diameter)
-        weights = 1 / np.sqrt(coplanar.mean(axis=1) + _RARE)
+        coplanar = (np.abs(normals @ normals.T) > _PARALLEL_COSINE) & (gaps < _PLANE_DISTANCE * self.diameter)
+        weights = 1 / np.sqrt(coplanar.mean(axis=1) + _MIN_PLANE_SHARE)
         return np.asarray(weights[cKDTree(points).query(self.points)[1]])
 
     @cached_property
@@ -137,7 +137,7 @@ def prepare_object(cloud: Cleaned, resolution: float) -> SearchObject:
     points = _downsample(cloud.points, resolution, "object")
     size = diameter(points)
     tree = cKDTree(points)
-    normals = ball_normals(points, _BALL * INDOOR_RESOLUTION, _NOISE)
+    normals = ball_normals(points, _NORMAL_RADIUS * INDOOR_RESOLUTION, _MAX_CURVATURE)
     return SearchObject(points, normals, tree, _coarse(points, tree, normals, SPACING * size), size)
 
 
@@ -148,7 +148,7 @@ def prepare_scene(cloud: Cleaned, resolution: float, size: float) -> SearchScene
         InputError: Too few points are left.
     """
     points = _downsample(cloud.points, resolution, "scene")
-    means, normals = make_surfels(points, _SURFEL * INDOOR_RESOLUTION, _NOISE)
+    means, normals = make_surfels(points, _SURFEL * INDOOR_RESOLUTION, _MAX_CURVATURE)
     planes = find_large_planes(means, size)
     kept = normals.any(axis=1) & ~planes.contain(means, normals)
     means, normals = means[kept], normals[kept]

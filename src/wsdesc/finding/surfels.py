@@ -14,15 +14,14 @@ import torch
 from numpy.typing import NDArray
 
 from wsdesc.cloud.neighbours import NeighbourGrid
-from wsdesc.core.geometry import Floats, cell_keys
+from wsdesc.core.geometry import CELL_BITS, CELL_STEPS, Floats, cell_keys
 from wsdesc.core.kernels import inline, kernel, run_in_chunks
 from wsdesc.core.planes import LINE_RATIO, diagonalise
 
-STEPS = np.stack(np.meshgrid(*[[-1, 0, 1]] * 3, indexing="ij"), axis=-1).reshape(-1, 3)  # (27, 3)
-_FEWEST = 6  # points of a plane
-_SIMILAR = np.cos(np.radians(35))  # angle between normals that touch
-_FACTOR = -7046029254386353131  # of the hash: golden ratio times 2⁶⁴, as a signed integer
-_AXIS = 1 << 21  # cells along an axis
+_MIN_PLANE_POINTS = 6
+_CONTACT_COSINE = np.cos(np.radians(35))  # smallest cosine between the normals of a contact
+_HASH_FACTOR = -7046029254386353131  # golden ratio times 2⁶⁴, as a signed integer
+_AXIS_CELLS = 1 << CELL_BITS
 
 
 class Lookup(NamedTuple):
@@ -52,7 +51,7 @@ def make_surfels(points: Floats, side: float, noise: float) -> tuple[Floats, Flo
     sums = cell_moments(points, cell, len(keys))
     table_keys, table_items = hashed(keys)
     normals = np.zeros((len(keys), 3))
-    beside = np.asarray(cell_keys(STEPS))
+    beside = np.asarray(cell_keys(CELL_STEPS))
     run_in_chunks(_fit, len(keys), keys, beside, table_keys, table_items, sums, noise, normals, chunk=2048)
     return sums[:, 1:4] / sums[:, :1] + points.mean(axis=0), normals
 
@@ -115,7 +114,7 @@ def hashed(keys: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int32
 def slot_of(key: int, keys: Any) -> int:
     """Return the slot of a key, or the empty slot where it belongs."""
     mask = len(keys) - 1
-    slot = ((key * _FACTOR) >> 24) & mask
+    slot = ((key * _HASH_FACTOR) >> 24) & mask
     while keys[slot] != key and keys[slot] >= 0:
         slot = (slot + 1) & mask
     return slot
@@ -125,7 +124,7 @@ def slot_of(key: int, keys: Any) -> int:
 def surfel_at(x: float, y: float, z: float, low: Any, cell: float, keys: Any, items: Any) -> int:
     """Return the surfel near a position, or -1."""
     a, b, c = np.floor((x - low[0]) / cell), np.floor((y - low[1]) / cell), np.floor((z - low[2]) / cell)
-    if not (0 <= a < _AXIS and 0 <= b < _AXIS and 0 <= c < _AXIS):
+    if not (0 <= a < _AXIS_CELLS and 0 <= b < _AXIS_CELLS and 0 <= c < _AXIS_CELLS):
         return -1
     slot = slot_of((int(a) << 42) | (int(b) << 21) | int(c), keys)
     return items[slot] if keys[slot] >= 0 else -1
@@ -146,11 +145,11 @@ def _fill(points: Any, low: Any, cell: float, keys: Any, items: Any, gaps: Any) 
         a = int((points[k, 0] - low[0]) / cell)
         b = int((points[k, 1] - low[1]) / cell)
         c = int((points[k, 2] - low[2]) / cell)
-        for u in range(max(a - 1, 0), min(a + 2, _AXIS)):
+        for u in range(max(a - 1, 0), min(a + 2, _AXIS_CELLS)):
             x = low[0] + (u + 0.5) * cell - points[k, 0]
-            for v in range(max(b - 1, 0), min(b + 2, _AXIS)):
+            for v in range(max(b - 1, 0), min(b + 2, _AXIS_CELLS)):
                 y = low[1] + (v + 0.5) * cell - points[k, 1]
-                for w in range(max(c - 1, 0), min(c + 2, _AXIS)):
+                for w in range(max(c - 1, 0), min(c + 2, _AXIS_CELLS)):
                     z = low[2] + (w + 0.5) * cell - points[k, 2]
                     gap = x * x + y * y + z * z
                     key = (u << 42) | (v << 21) | w
@@ -213,7 +212,7 @@ def _fit_ball(start: int, stop: int, points: Any, near: Any, starts: Any, noise:
 @inline
 def _fit_plane(total: Any, cov: Any, vec: Any, noise: float, normal: Any) -> None:
     """Write the normal of the plane through points with these moments (10,); leave it if there is none."""
-    if total[0] < _FEWEST:
+    if total[0] < _MIN_PLANE_POINTS:
         return
     entry = 4
     for i in range(3):
@@ -246,7 +245,7 @@ def touched_surfel(
     b = T[1, 0] * normal[0] + T[1, 1] * normal[1] + T[1, 2] * normal[2]
     c = T[2, 0] * normal[0] + T[2, 1] * normal[1] + T[2, 2] * normal[2]
     cosine = abs(a * u + b * v + c * w)
-    return x, y, z, i if cosine > _SIMILAR else -1, cosine
+    return x, y, z, i if cosine > _CONTACT_COSINE else -1, cosine
 
 
 @kernel

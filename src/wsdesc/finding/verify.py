@@ -1,7 +1,7 @@
-"""Verification of poses from the side of the object: which of its points the scene shows.
+"""Verification of poses: the share of the object's points that the scene shows.
 
-An object that is half visible covers half of its own surface and a thousandth of the scene. So shares are
-those of the object.
+Shares refer to the object. A half-visible object covers half of its own surface, but perhaps a thousandth of
+the scene.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from wsdesc.finding.surfels import Contacts, Surfels, contacts
 from wsdesc.finding.view import FREE, SEEN, View, facing
 
 CONTACT = 2.0  # resolutions: object points this close to the scene with a similar normal are in contact
-_AROUND, _TOUCHING = 6.0, 2.5  # resolutions from the object: scene points near it, and touching it
-_LEVEL = 1.5  # resolutions from the plane of the object's surface: points that continue it
-_LIMITS = np.array([_AROUND, _TOUCHING, _LEVEL])
-_PARALLEL = np.cos(np.radians(20))  # angle between the normals of a surface and of its continuation
+_NEAR, _TOUCHING = 6.0, 2.5  # resolutions: scene points this close to the object are near it, or touch it
+_PLANE_DISTANCE = 1.5  # resolutions: scene points this close to the plane of a surface continue it
+_LIMITS = np.array([_NEAR, _TOUCHING, _PLANE_DISTANCE])
+_PARALLEL_COSINE = np.cos(np.radians(20))  # smallest cosine between normals of a surface and its continuation
 # Weights in the rank of a pose, where contacts weigh 1: the free space of coarse and of improved poses, the
 # explained and the continued share, and the logarithm of the votes.
 _ROUGH_VIOLATION, _VIOLATION, _EXPLAINED, _CONTINUED, _VOTES = 1.2, 3.0, 2.1, 2.5, 0.27
-_MOST_CONTINUED = 0.6  # a larger share has no more weight
-_FEW_VOTES = 0.05  # relative to the best pose; fewer have no less weight
-_DIRECTIONS = 4  # nearest directions that must all be farther for a point to be in free space
-_AT_ONCE = 4000  # poses whose neighbours are in memory
-_PRIOR = 10.0  # points at the surface that are added, so that few points are no evidence
+_MAX_CONTINUED = 0.6  # larger shares count as this one
+_VOTES_OFFSET = 0.05  # added to relative votes, so that the logarithm of few votes is bounded
+_DIRECTIONS = 4  # a point in free space is closer than the surface in this many nearest directions
+_POSES_PER_BATCH = 4000  # limits the memory of neighbours
+_PRIOR_POINTS = 10.0  # added at the surface, so that few points are weak evidence
 
 
 def quick_features(
-    thing: SearchObject,
+    obj: SearchObject,
     surfels: Surfels,
     view: View | None,
     poses: Floats,
@@ -45,31 +45,31 @@ def quick_features(
     """Measure poses (H, 4, 4) on a sample of the object's points.
 
     Returns:
-        (H,) weighted share of the object's points in contact with the scene, and (H,) share in space that the
-        scanner saw through, 0 without a viewpoint.
+        (H,) weighted share of the object's points in contact with the scene, and (H,) share in free space: 0
+        without a viewpoint.
     """
-    at_scene = _contacts_of(thing, surfels, poses, sample)
+    at_scene = _contacts_of(obj, surfels, poses, sample)
     violating = np.zeros(len(poses))
     if view is not None:
-        points = transform(thing.points[sample][None], poses)  # (H, S, 3)
+        points = transform(obj.points[sample][None], poses)  # (H, S, 3)
         violating = ((view.classify(points, _DIRECTIONS) == FREE) & ~at_scene.touching).mean(axis=1)
-    return _weighted(thing, at_scene, sample), violating
+    return _weighted(obj, at_scene, sample), violating
 
 
-def contact_shares(thing: SearchObject, surfels: Surfels, poses: Floats, sample: NDArray[np.int64]) -> Floats:
+def contact_shares(obj: SearchObject, surfels: Surfels, poses: Floats, sample: NDArray[np.int64]) -> Floats:
     """Return the weighted share (H,) of the object's points in contact with the scene."""
-    return _weighted(thing, _contacts_of(thing, surfels, poses, sample), sample)
+    return _weighted(obj, _contacts_of(obj, surfels, poses, sample), sample)
 
 
-def _weighted(thing: SearchObject, at_scene: Contacts, sample: NDArray[np.int64]) -> Floats:
+def _weighted(obj: SearchObject, at_scene: Contacts, sample: NDArray[np.int64]) -> Floats:
     """Return the share (H,) of points in contact; similar normals and rare points weigh more."""
-    weights = thing.weights[sample]
+    weights = obj.weights[sample]
     return np.asarray((at_scene.touching * at_scene.cosine) @ (weights / weights.sum()), np.float64)
 
 
-def _contacts_of(thing: SearchObject, surfels: Surfels, poses: Floats, sample: NDArray[np.int64]) -> Contacts:
+def _contacts_of(obj: SearchObject, surfels: Surfels, poses: Floats, sample: NDArray[np.int64]) -> Contacts:
     distance = CONTACT * INDOOR_RESOLUTION
-    return contacts(surfels, thing.points[sample], thing.normals[sample], poses, distance)
+    return contacts(surfels, obj.points[sample], obj.normals[sample], poses, distance)
 
 
 class Surroundings(NamedTuple):
@@ -80,23 +80,23 @@ class Surroundings(NamedTuple):
 
 
 def surroundings(
-    thing: SearchObject, points: Floats, normals: Floats, poses: Floats, grid: NeighbourGrid | None = None
+    obj: SearchObject, points: Floats, normals: Floats, poses: Floats, grid: NeighbourGrid | None = None
 ) -> Surroundings:
     """Compare the scene's points (N, 3) around an object in poses (H, 4, 4) with the object.
 
-    A scene that continues the object's surface beyond its border is a larger thing: a pose of a box on a wall
-    has as many contacts as the right one.
+    Scene points that continue the object's surface beyond its border contradict a pose: a box on a wall has
+    as many contacts as at its right pose.
     """
     grid = grid or NeighbourGrid.of(torch.from_numpy(points))
-    centres = torch.from_numpy(transform(thing.centre[None], poses)[:, 0])
-    reach = thing.radius + _AROUND * INDOOR_RESOLUTION
+    centres = torch.from_numpy(transform(obj.centre[None], poses)[:, 0])
+    radius = obj.radius + _NEAR * INDOOR_RESOLUTION
     result = Surroundings(np.zeros(len(poses)), np.zeros(len(poses)))
-    for start in range(0, len(poses), _AT_ONCE):
-        part = slice(start, start + _AT_ONCE)
-        near = grid.within(centres[part], reach)
+    for start in range(0, len(poses), _POSES_PER_BATCH):
+        part = slice(start, start + _POSES_PER_BATCH)
+        near = grid.within(centres[part], radius)
         run_in_chunks(
             _compare, len(result.explained[part]), np.ascontiguousarray(poses[part]), points, normals,
-            near.indices.numpy(), near.starts.numpy(), thing.points, thing.normals, *thing.distances,
+            near.indices.numpy(), near.starts.numpy(), obj.points, obj.normals, *obj.distances,
             _LIMITS * INDOOR_RESOLUTION, result.explained[part], result.continued[part],
         )  # fmt: skip
     return result
@@ -136,7 +136,7 @@ def _compare(
                 for i in range(3):
                     height += (p[i] - object_points[j, i]) * object_normals[j, i]
                     cosine += n[i] * object_normals[j, i]
-                continuing += abs(height) < limits[2] and abs(cosine) > _PARALLEL
+                continuing += abs(height) < limits[2] and abs(cosine) > _PARALLEL_COSINE
             beside += distance < limits[0]
         explained[h] = touching / max(beside, 1)
         continued[h] = continuing / max(touching, 1)
@@ -149,7 +149,7 @@ class QuickScore(NamedTuple):
     violating: Floats  # share of the object's points in free space
     explained: Floats  # share of the scene's points around the object that touch it
     continued: Floats  # points that continue the object's surface, relative to those that touch it
-    votes: Floats  # of pairs of points, relative to the best pose
+    votes: Floats  # votes of pairs of points, relative to the best pose
 
     def rank(self, *, improved: bool) -> Floats:
         """Compute the rank (H,) of poses; larger is better.
@@ -159,13 +159,13 @@ class QuickScore(NamedTuple):
         return np.asarray(
             self.contact
             + _EXPLAINED * self.explained
-            - _CONTINUED * np.minimum(self.continued, _MOST_CONTINUED)
+            - _CONTINUED * np.minimum(self.continued, _MAX_CONTINUED)
             - (_VIOLATION if improved else _ROUGH_VIOLATION) * self.violating
-            + _VOTES * np.log(self.votes + _FEW_VOTES)
+            + _VOTES * np.log(self.votes + _VOTES_OFFSET)
         )
 
 
-class Measured(NamedTuple):
+class Figures(NamedTuple):
     """Figures of one refined pose."""
 
     visible: float  # share of the object's points in contact with the scene
@@ -175,23 +175,23 @@ class Measured(NamedTuple):
     shown: float | None  # share of the points that face the viewpoint in contact with the scene
 
 
-def measure(thing: SearchObject, scene: SearchScene, part: Surfels, view: View | None, T: Floats) -> Measured:
+def measure(obj: SearchObject, scene: SearchScene, part: Surfels, view: View | None, T: Floats) -> Figures:
     """Measure one pose (4, 4) with all points of the scene around it (`part`)."""
-    sample = thing.fine
-    points = transform(thing.points[sample], T)
-    contact = _contacts_of(thing, part, T[None], sample).touching[0]
+    sample = obj.fine
+    points = transform(obj.points[sample], T)
+    contact = _contacts_of(obj, part, T[None], sample).touching[0]
     violation = shown = None
     if view is not None:
         state = view.classify(points, nearest=_DIRECTIONS)
         front = facing(points, view.viewpoint) & ((state == SEEN) | (state == FREE))
-        shown = float((front & contact).sum() / (front.sum() + _PRIOR))
+        shown = float((front & contact).sum() / (front.sum() + _PRIOR_POINTS))
         violating = ((state == FREE) & ~contact).sum()
-        violation = float(violating / (violating + (state == SEEN).sum() + _PRIOR))
-    reach = thing.radius + _AROUND * INDOOR_RESOLUTION
-    near = scene.points[scene.tree.query_ball_point(transform(thing.centre[None], T)[0], reach)]
+        violation = float(violating / (violating + (state == SEEN).sum() + _PRIOR_POINTS))
+    radius = obj.radius + _NEAR * INDOOR_RESOLUTION
+    near = scene.points[scene.tree.query_ball_point(transform(obj.centre[None], T)[0], radius)]
     local = (near - T[:3, 3]) @ T[:3, :3]
-    distance, _ = thing.tree.query(local, distance_upper_bound=_AROUND * INDOOR_RESOLUTION)
+    distance, _ = obj.tree.query(local, distance_upper_bound=_NEAR * INDOOR_RESOLUTION)
     around = max(int(np.isfinite(distance).sum()), 1)
     explained = float((distance < _TOUCHING * INDOOR_RESOLUTION).sum() / around)
-    side = float(((thing.sides & contact).sum(axis=1) / (thing.sides.sum(axis=1) + _PRIOR)).max())
-    return Measured(float(contact.mean()), side, explained, violation, shown)
+    side = float(((obj.sides & contact).sum(axis=1) / (obj.sides.sum(axis=1) + _PRIOR_POINTS)).max())
+    return Figures(float(contact.mean()), side, explained, violation, shown)

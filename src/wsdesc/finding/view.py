@@ -1,4 +1,4 @@
-"""What the scanner of a scene saw: free space, and which side of an object it can see."""
+"""View of the scene's scanner: its free space, and the side of an object that it can see."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from scipy.spatial import cKDTree
 from wsdesc.cloud.units import INDOOR_RESOLUTION
 from wsdesc.core.geometry import Floats
 
-_MARGIN = 3.0  # resolutions in front of or behind the surface that the scanner saw
-_BESIDE = 3.0  # resolutions between a point's direction and that of a measured point
+_MARGIN = 3.0  # resolutions: points this close to the seen surface, in front or behind, count as seen
+_RAY_DISTANCE = 3.0  # resolutions between a point and the ray of a measured point in its direction
 FREE, SEEN, HIDDEN, OUT_OF_VIEW = 1, 0, -1, 2  # states of a point
-_SIDES, _FAR = 32, 10.0  # directions from which an object is seen, and how far from it, in sizes
-_COVERING = 12  # points of an object in similar directions; the nearest of them hide the others
+_SIDES, _SIDE_DISTANCE = 32, 10.0  # viewpoints around an object, and their distance from it in object sizes
+_SIMILAR_DIRECTIONS = 12  # compared points of an object in similar directions; the nearest hide the others
 
 
 class View:
-    """What the scanner of the scene saw: the range of the first surface in each direction."""
+    """View of the scene's scanner: the range of the first surface in each direction."""
 
     def __init__(self, points: Floats, viewpoint: Floats) -> None:
         self.viewpoint = viewpoint
@@ -38,7 +38,7 @@ class View:
         angle, index = self.tree.query(offsets / distance[:, None], nearest, workers=torch.get_num_threads())
         angle, index = angle.reshape(len(offsets), -1), index.reshape(len(offsets), -1)
         margin = _MARGIN * INDOOR_RESOLUTION
-        in_view = angle[:, 0] * distance < _BESIDE * INDOOR_RESOLUTION
+        in_view = angle[:, 0] * distance < _RAY_DISTANCE * INDOOR_RESOLUTION
         ranges = self.ranges[index]
         state = np.full(len(offsets), SEEN, np.int8)
         state[ranges.min(axis=1) > distance + margin] = FREE
@@ -52,8 +52,10 @@ def facing(points: Floats, viewpoint: Floats) -> NDArray[np.bool_]:
     offsets = points - viewpoint
     distance = np.maximum(np.linalg.norm(offsets, axis=1), 1e-9)
     directions = offsets / distance[:, None]
-    beside = _BESIDE * INDOOR_RESOLUTION / float(np.median(distance))
-    near = cKDTree(directions).query(directions, min(_COVERING, len(points)), distance_upper_bound=beside)[1]
+    angle = _RAY_DISTANCE * INDOOR_RESOLUTION / float(np.median(distance))
+    near = cKDTree(directions).query(
+        directions, min(_SIMILAR_DIRECTIONS, len(points)), distance_upper_bound=angle
+    )[1]
     nearest = np.append(distance, np.inf)[near.reshape(len(points), -1)].min(axis=1)  # N: no neighbour
     return np.asarray(distance < nearest + _MARGIN * INDOOR_RESOLUTION)
 
@@ -65,4 +67,4 @@ def sides(points: Floats) -> NDArray[np.bool_]:
     ring = np.sqrt(1 - z * z)
     directions = np.stack([ring * np.cos(turn), ring * np.sin(turn), z], axis=1)
     centre, size = points.mean(axis=0), float(np.ptp(points, axis=0).max())
-    return np.stack([facing(points, centre + _FAR * size * direction) for direction in directions])
+    return np.stack([facing(points, centre + _SIDE_DISTANCE * size * direction) for direction in directions])
