@@ -135,7 +135,7 @@ def register(
             from wsdesc.registration.pipeline import register as run
 
         result = run(*clouds, progress=progress, **options).of_files(source, target)
-        found = replace(result, warnings=list(result.warnings))  # the page names no paths of this machine
+        shown = replace(result, warnings=list(result.warnings))  # the page names no paths of this machine
         for path, cloud in zip((source, target), clouds, strict=True):
             if cloud.dropped:
                 result.warnings.append(f"{path}: {cloud.dropped} points that are not finite were ignored.")
@@ -161,7 +161,7 @@ def register(
                 rigid, scaled = result.as_rigid(), result.factor * clouds[0].points
                 before_after(scaled, clouds[1].points, rigid.T_target_source, picture, title)
             if view or save is not None:
-                scene = _draw(found, clouds, (source, target), save)
+                scene = _draw(shown, clouds, (source, target), save)
     print_registration(result, (source, target), [out, aligned, picture, save], as_json, all_poses)
     if not result.success and result.matches:
         print(_suggestion(result, model, keypoints or max(_DEFAULTS.keypoints)), file=sys.stderr)

@@ -16,13 +16,19 @@ from wsdesc.core.planes import normals
 from wsdesc.core.similarity import check_similarity
 from wsdesc.view.colours import SOURCE, TARGET, Colour, scan_colour
 from wsdesc.view.distances import Distances, PlaneDistances
-from wsdesc.view.drawn import DrawnCloud, common_unit, dropped_warnings, scans_resolution, unit_warnings
+from wsdesc.view.drawn import (
+    DrawnCloud,
+    common_unit,
+    dropped_warnings,
+    points_per_scan,
+    scans_resolution,
+    unit_warnings,
+)
 from wsdesc.view.frame import RADIUS, SceneFrame, Up
 from wsdesc.view.geometry import NORMAL_NEIGHBOURS, median_spacing
 from wsdesc.view.scene import MAX_POINTS, EdgeView, MatchLines, PoseChoice, ScanView, SceneView, Supports
 
-_MAX_LINES = 120  # inliers, and as many outliers; more would hide each other
-_MIN_SCAN_POINTS = 200  # per scan of many
+_MAX_LINES = 120  # drawn inliers, and as many outliers; more would hide each other
 
 
 class NamedPose(NamedTuple):
@@ -30,7 +36,7 @@ class NamedPose(NamedTuple):
 
     name: str
     T_target_source: Floats  # (4, 4)
-    probability: float | None = None  # that it is right
+    probability: float | None = None  # probability that it is right
 
 
 def pair_scene(
@@ -148,7 +154,7 @@ def multi_scan_scene(
     """
     if not clouds:
         raise InputError("nothing to show: no scan is placed")
-    names, per_scan = list(clouds), max(_MIN_SCAN_POINTS, max_points // len(clouds))
+    names, per_scan = list(clouds), points_per_scan(max_points, len(clouds))
     drawn = {
         name: cloud if isinstance(cloud, DrawnCloud) else DrawnCloud.of(as_cloud(cloud), per_scan)
         for name, cloud in clouds.items()

@@ -1,4 +1,4 @@
-"""Colours: of scans, of confidences, and those that a scan has itself."""
+"""Colours of scans, of confidences, and of the points in a file."""
 
 from __future__ import annotations
 

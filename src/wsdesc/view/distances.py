@@ -12,8 +12,8 @@ from wsdesc.alignment.refine import OVERLAP_DISTANCE
 from wsdesc.core.geometry import Floats, transform
 
 NEIGHBOURS = 10  # points of the plane that a distance is measured to
-_LINE_RATIO = 0.01  # middle over largest variance of neighbours below which they form a line, no plane
-_MAX_POINTS = 1_000_000  # of the other scan; more would take minutes
+_LINE_RATIO = 0.01  # neighbours with a smaller ratio of middle to largest variance form a line, not a plane
+_MAX_POINTS = 1_000_000  # points of the other scan that are used; more would take minutes
 
 
 class Distances(NamedTuple):
@@ -28,7 +28,7 @@ class Distances(NamedTuple):
         return float(np.isfinite(self.values).mean())
 
     def quantile(self, share: float) -> float:
-        """Return the distance below which this share of the points with a partner is; NaN without any."""
+        """Return a quantile of the distances of points with a partner; NaN without such points."""
         finite = self.values[np.isfinite(self.values)]
         return float(np.quantile(finite, share)) if len(finite) else float("nan")
 
@@ -56,7 +56,7 @@ class PlaneDistances:
     def measure(self, points: Floats) -> Distances:
         """Measure the distances of points (N, 3) to the plane of their nearest neighbours.
 
-        The distance to the nearest point alone would depend on how dense the scan is.
+        The distance to the nearest point would depend on the density of the scan.
         """
         count = min(NEIGHBOURS, len(self.points))
         values = np.full(len(points), np.nan)
@@ -82,7 +82,7 @@ def neighbour_distances(
     pairs: Iterable[tuple[str, str]],
     resolution: float,
 ) -> dict[str, Distances]:
-    """Measure the distances of drawn points to the scans that their scan is connected with.
+    """Measure the distances of the drawn points of each scan to the scans connected with it.
 
     Args:
         clouds: Points (M, 3) of each scan, dense enough to be its surface.

@@ -1,4 +1,4 @@
-"""Scans reduced to the points that are drawn, and what their files say about them."""
+"""Scans reduced to their drawn points, with the units and warnings of their files."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from wsdesc.core.geometry import Floats
 from wsdesc.view.colours import OwnColours, own_colours
 from wsdesc.view.geometry import thin_index
 
+_MIN_POINTS = 200  # drawn points per scan, also of many scans
 _METRES = (".e57", ".ptx", ".bin")  # formats whose unit is the metre
 _PATH = re.compile(r"(?<![\w.])(?:[A-Za-z]:)?[\\/](?:[^\s:;,\\/]+[\\/])+([^\s:;,\\/]+)")
-_UNIT = re.compile(rb'UNIT\["([^"]+)"', re.IGNORECASE)  # of a coordinate system in a LAS file
+_UNIT = re.compile(rb'UNIT\["([^"]+)"', re.IGNORECASE)  # in the coordinate system of a LAS file
 
 
 class DrawnCloud(NamedTuple):
-    """The drawn points of a scan, and what is known of the whole scan."""
+    """The drawn points of a scan, and figures of the whole scan."""
 
     points: Floats  # (N, 3)
     total: int
@@ -40,6 +41,11 @@ class DrawnCloud(NamedTuple):
     def centre(self) -> Floats:
         """Median (3,) of the points, about which the scan is rotated."""
         return np.asarray(np.median(self.points, axis=0))
+
+
+def points_per_scan(max_points: int, scans: int = 1) -> int:
+    """Divide the drawn points among scans; each has at least `_MIN_POINTS`."""
+    return max(_MIN_POINTS, max_points // scans)
 
 
 def unit_of(cloud: Cloud) -> str:

@@ -1,4 +1,4 @@
-"""The frame of a scene: its origin, its size, and which direction is up."""
+"""The frame of a scene: its origin, its size and its up direction."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from wsdesc.view.geometry import QuaternionPose
 
 Up = Literal["auto", "x", "-x", "y", "-y", "z", "-z"]
 
-RADIUS = 2.0  # of all aligned scans in the scene; cameras and clipping planes suit this size
+RADIUS = 2.0  # size of all aligned scans together; cameras and clipping planes suit it
 _MAX_START_DISTANCE = 1.5  # radii between the start and the end of a scan
 _CAMERA_ANGLE = 1.2  # tangent of the widest angle between a point and the axis of a depth camera
 

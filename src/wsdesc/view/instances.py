@@ -12,14 +12,14 @@ from wsdesc.cloud.convert import Scan, as_cloud
 from wsdesc.core.geometry import transform
 from wsdesc.view.build import multi_scan_scene
 from wsdesc.view.distances import PlaneDistances
-from wsdesc.view.drawn import DrawnCloud, hide_folders
+from wsdesc.view.drawn import DrawnCloud, hide_folders, points_per_scan
 from wsdesc.view.frame import Up
 from wsdesc.view.scene import MAX_POINTS, SceneView
 
 if TYPE_CHECKING:
     from wsdesc.finding.result import Finding
 
-_SHARE = 0.7  # of the points are of the whole scan, the others of the instances
+_SCENE_SHARE = 0.7  # share of the drawn points that show the scene; the others show the instances
 
 
 def finding_scene(
@@ -45,10 +45,10 @@ def finding_scene(
     """
     whole = as_cloud(scene)
     count = len(result.instances)
-    few = max(200, int((1 - _SHARE) * max_points) // max(1, count))
+    few = points_per_scan(int((1 - _SCENE_SHARE) * max_points), max(1, count))
     one = DrawnCloud.of(as_cloud(object), few)
     surface = PlaneDistances(whole.points, OVERLAP_DISTANCE * result.resolution)
-    clouds = {names[1]: DrawnCloud.of(whole, max(200, int(_SHARE * max_points)))}
+    clouds = {names[1]: DrawnCloud.of(whole, points_per_scan(int(_SCENE_SHARE * max_points)))}
     poses, distances, facts = {names[1]: np.eye(4)}, {}, []
     for number, instance in enumerate(result.instances, 1):
         name = f"{names[0]} {number}"

@@ -22,9 +22,9 @@ from wsdesc.view.geometry import QuaternionPose
 from wsdesc.view.scene import MatchLines, ScanView, SceneView, Supports
 
 _SCRIPTS = ("scene.js", "draw.js", "overlay.js", "colours.js", "pick.js", "controls.js")  # in this order
-_MIN_OCCUPANCY = 64  # of 255: cells of a support below it are not drawn
+_MIN_OCCUPANCY = 64  # of 255; emptier cells of a support are not drawn
 _STEPS = 65535  # quantization of coordinates over a scan's extent: finer than a pixel
-_NO_DISTANCE = 65535  # of points without a partner
+_NO_DISTANCE = 65535  # stands for a point without a partner
 _TYPES = {"uint8": "u8", "int8": "i8", "uint16": "u16", "uint32": "u32", "float32": "f32"}
 
 

@@ -12,7 +12,7 @@ from wsdesc.core.errors import InputError, WSDescError
 from wsdesc.core.geometry import Floats
 from wsdesc.view.build import NamedPose, multi_scan_scene, pair_scene
 from wsdesc.view.distances import neighbour_distances
-from wsdesc.view.drawn import DrawnCloud, hide_folders
+from wsdesc.view.drawn import DrawnCloud, hide_folders, points_per_scan
 from wsdesc.view.frame import Up
 from wsdesc.view.geometry import thin_points
 from wsdesc.view.keypoints import computed_views, views_of_result
@@ -20,6 +20,7 @@ from wsdesc.view.scene import MAX_POINTS, SceneView
 
 if TYPE_CHECKING:
     from wsdesc.reconstruction.result import Reconstruction
+    from wsdesc.registration.alternative import AlternativePose
     from wsdesc.registration.result import Registration
 
 _SURFACE_POINTS = 60_000  # per scan of a reconstruction, to measure distances to
@@ -42,7 +43,7 @@ def registration_scene(
         clouds: Both scans in any form that `as_cloud` takes. Without them, the downsampled ones are shown, or
             the files that the result names.
         names: Names of both scans.
-        matches: Match the scans again if the result has no matches, as one from a file.
+        matches: Match the scans again if the result has no matches, such as one from a file.
         up: Direction that points up, in the coordinates of the target.
         unit: Name of the unit of length, such as "m". None takes it from the files.
         max_points: Largest number of points of both scans together.
@@ -51,23 +52,23 @@ def registration_scene(
         InputError: Neither the result nor the arguments have the scans.
     """
     source, target = clouds or _scans_of(result)
-    T, found = result.T_target_source, has_pose(result)
+    T, is_aligned = result.T_target_source, has_pose(result)
     views = views_of_result(result, max_points)
-    if matches and found and views.matches is None:
+    if matches and is_aligned and views.matches is None:
         points = [as_cloud(scan).points for scan in (source, target)]
         views = computed_views(points, T, result.resolution, max_points)
     scene = pair_scene(
         source,
         target,
-        T if found else None,
+        T if is_aligned else None,
         names=names,
         title=f"{names[0]} → {names[1]}",
         facts=[*registration_facts(result), *views.facts],
-        matches=views.matches if found else None,
+        matches=views.matches if is_aligned else None,
         supports=views.supports,
-        choices=named_poses(result) if found else (),
+        choices=named_poses(result) if is_aligned else (),
         resolution=result.resolution,
-        side_by_side=not found,
+        side_by_side=not is_aligned,
         up=up,
         unit=unit,
         max_points=max_points,
@@ -81,12 +82,12 @@ def registration_scene(
 
 
 def has_pose(result: Registration) -> bool:
-    """Return whether a registration found any pose, right or not."""
+    """Return whether a registration has a pose, right or wrong."""
     return result.success or result.inliers > 0 or result.confidence > 0
 
 
 def registration_facts(result: Registration) -> list[str]:
-    """Return the figures of a registration, the same that `wsdesc register` prints."""
+    """Return the figures of a registration as `wsdesc register` prints them."""
     if not has_pose(result):
         return ["The scans are drawn side by side."]
     return [
@@ -100,18 +101,21 @@ def registration_facts(result: Registration) -> list[str]:
 
 def named_poses(result: Registration) -> list[NamedPose]:
     """List the pose of a registration and its alternatives, best first."""
-    texts = [f"overlap {result.overlap:.0%}, rmse {result.rmse:.3g}"]
-    poses = [(result.T_target_source, result.confidence)]
-    for other in result.alternatives:
-        texts.append(f"overlap {other.overlap:.0%}, rmse {other.rmse:.3g}")
-        poses.append((other.T_target_source, other.probability))
-    return [NamedPose(text, T, probability) for text, (T, probability) in zip(texts, poses, strict=True)]
+    best = NamedPose(_fit_text(result), result.T_target_source, result.confidence)
+    return [
+        best,
+        *(NamedPose(_fit_text(pose), pose.T_target_source, pose.probability) for pose in result.alternatives),
+    ]
+
+
+def _fit_text(pose: Registration | AlternativePose) -> str:
+    return f"overlap {pose.overlap:.0%}, rmse {pose.rmse:.3g}"
 
 
 def reconstruction_scene(
     result: Reconstruction, *, up: Up = "auto", unit: str | None = None, max_points: int = MAX_POINTS
 ) -> SceneView:
-    """Build the scene of all placed scans and their edges. Reads the scan files again, one at a time.
+    """Build the scene of all placed scans and their edges. Scan files are read again, one at a time.
 
     Args:
         result: The reconstruction.
@@ -130,10 +134,10 @@ def reconstruction_scene(
             cloud = as_cloud(result.paths[name])
         except WSDescError as error:
             raise InputError(
-                f"a scan of the reconstruction cannot be read: {error}. Put it there again, or reconstruct "
-                "again; scans given as arrays are kept if `out` is given to `reconstruct`"
+                f"a scan of the reconstruction cannot be read: {error}. Restore the file, or reconstruct "
+                "again. Scans given as arrays are kept if `out` is given to `reconstruct`"
             ) from error
-        drawn[short[name]] = DrawnCloud.of(cloud, max(200, max_points // len(names)))
+        drawn[short[name]] = DrawnCloud.of(cloud, points_per_scan(max_points, len(names)))
         surfaces[short[name]] = thin_points(cloud.points, _SURFACE_POINTS)
     poses = {short[name]: T for name, T in result.T_world_scan.items()}
     edges = [
@@ -149,7 +153,7 @@ def reconstruction_scene(
         result.resolution,
     )
     accepted, frames = sum(edge.accepted for edge in result.edges), len(result.components)
-    placed = f"{len(names)} scans placed in {frames} frame{'s' if frames > 1 else ''}"
+    placement = f"{len(names)} scans placed in {frames} frame{'s' if frames > 1 else ''}"
     scene = multi_scan_scene(
         drawn,
         poses,
@@ -158,7 +162,7 @@ def reconstruction_scene(
         edges=edges,
         title=f"{len(names)} scan{'s' if len(names) > 1 else ''}",
         facts=[
-            f"{placed}, {len(result.not_placed)} not placed",
+            f"{placement}, {len(result.not_placed)} not placed",
             f"{accepted} edges accepted of {len(result.edges)} registered pairs",
             f"resolution {result.resolution:.4g}",
         ],
@@ -166,20 +170,20 @@ def reconstruction_scene(
         unit=unit,
         max_points=max_points,
     )
-    lost = zip(short_names(list(result.not_placed)), result.not_placed.values(), strict=True)
+    not_placed = zip(short_names(list(result.not_placed)), result.not_placed.values(), strict=True)
     verdict = "all scans are placed in one frame" if result.complete else "NOT all scans are in one frame"
     return replace(
         scene,
         success=result.complete,
         verdict=verdict,
-        warnings=[hide_folders(f"not placed: {name}: {reason}") for name, reason in lost],
+        warnings=[hide_folders(f"not placed: {name}: {reason}") for name, reason in not_placed],
     )
 
 
 def short_names(names: Sequence[str]) -> list[str]:
-    """Shorten paths to the last parts that tell them apart.
+    """Shorten paths to the fewest last parts that differ.
 
-    A page may be shared: it does not show the folders of this machine.
+    A page may be shared and must not show the folders of this machine.
     """
     parts = {name: PurePath(name).parts for name in names}
     for count in range(1, max(map(len, parts.values()), default=0) + 1):
@@ -201,5 +205,5 @@ def _scans_of(result: Registration) -> tuple[Scan, Scan]:
         source, target = (scan.in_scan_frame(scan.points) for scan in result.described)
         return source, target
     if result.files[0] is None or result.files[1] is None:
-        raise InputError("nothing to show: the registration holds neither a pose nor the scans")
+        raise InputError("nothing to show: the registration has neither a pose nor the scans")
     return as_cloud(result.files[0]), as_cloud(result.files[1])

@@ -1,7 +1,7 @@
-"""Scenes: what is drawn, independent of how it is drawn.
+"""Scenes: drawn scans, lines and texts, independent of the output.
 
-`build` makes scenes of scans, `results` of results. `page` writes a scene as HTML, `server` shows it in a
-browser, `snapshot` makes a picture of it.
+`build` makes scenes of scans, `results` makes scenes of results. `page` writes a scene as HTML, `server`
+shows it in a browser, `snapshot` makes a picture of it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from wsdesc.view.distances import Distances
 from wsdesc.view.frame import SceneFrame
 from wsdesc.view.geometry import QuaternionPose
 
-MAX_POINTS = 120_000  # of all scans: a browser turns them without delay
+MAX_POINTS = 120_000  # points of all scans together: a browser rotates so many without delay
 
 
 class MatchLines(NamedTuple):
@@ -82,7 +82,7 @@ class SceneView:
     spacing: float  # median distance between neighbouring points
     frame: SceneFrame
     unit: str = ""  # name of the unit of length; empty if it is not known
-    success: bool | None = None  # of a registration or a reconstruction
+    success: bool | None = None  # None for scans without a result
     verdict: str = ""  # the result in a few words
     matches: MatchLines | None = None  # relative to the centres of the first two scans
     match_counts: tuple[int, int] = (0, 0)  # inliers and outliers, including those that are not drawn
@@ -97,7 +97,7 @@ class SceneView:
 
     @property
     def point_count(self) -> str:
-        """Text about how many points are shown, of how many."""
+        """Text with the numbers of drawn points and of all points."""
         shown, total = sum(len(s.points) for s in self.scans), sum(s.total for s in self.scans)
         if shown == total:
             return f"all {total:,} points shown" if total > 1 else "its only point is shown"

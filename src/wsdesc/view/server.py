@@ -14,7 +14,7 @@ from wsdesc.view.page import page
 from wsdesc.view.scene import SceneView
 
 HOST, PORT = "localhost", 8080
-_PORTS = 100  # that are tried if no port is given
+_PORTS = 100  # number of ports that are tried if none is given
 
 
 def check_server(host: str = HOST, port: int | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Show anything in a browser: scans, a pose of two scans, a registration, a reconstruction."""
+"""Show scans or results in a browser: a pose of two scans, a registration, a finding, a reconstruction."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from wsdesc.core.file_parts import split_part
 from wsdesc.core.geometry import Floats
 from wsdesc.core.similarity import check_similarity
 from wsdesc.view.build import multi_scan_scene, pair_scene
-from wsdesc.view.drawn import DrawnCloud, dropped_warnings, scan_facts, unit_warnings
+from wsdesc.view.drawn import DrawnCloud, dropped_warnings, points_per_scan, scan_facts, unit_warnings
 from wsdesc.view.frame import Up
 from wsdesc.view.instances import finding_scene
 from wsdesc.view.keypoints import KeypointViews, computed_views
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from wsdesc.reconstruction.result import Reconstruction
     from wsdesc.registration.result import Registration
 
-_POSES = "poses.json"  # in the folder of a reconstruction
+_POSES = "poses.json"  # file in the folder of a reconstruction
 
 
 def show(
@@ -53,11 +53,11 @@ def show(
     """Show scans or a result on a page in a browser, until Ctrl-C, or save the page.
 
     Args:
-        items: One or several scans: files, folders of scans, or any other form that `as_cloud` takes. Or one
-            result: a `Registration` or its .json file, a `Reconstruction` or its folder. Two scans and the
-            file of their pose are possible, too.
-        pose: Pose `T_target_source` (4, 4) of two scans, or its file. Or a `Finding`, or its file: the scans
-            are the object and the scene then.
+        items: Scans: files, folders of scans, or any other form that `as_cloud` takes. Or one result: a
+            `Registration` or its .json file, a `Reconstruction` or its folder. Or two scans and the file of
+            their pose.
+        pose: Pose `T_target_source` (4, 4) of two scans, or its file. For a `Finding` or its file, the scans
+            are the object and the scene.
         save: File (.html) for the page, which works offline. Without it, a server shows the page.
         matches: Match keypoints of two scans, if the result has no matches.
         up: Direction that points up: "x", "-x", "y", "-y", "z" or "-z"; "auto" takes -y or y for depth
@@ -92,7 +92,7 @@ def open_scene(
     unit: str | None = None,
     max_points: int = MAX_POINTS,
 ) -> SceneView:
-    """Build the scene that `show` shows; arguments and errors as there."""
+    """Build the scene of `show`; arguments and errors are the same."""
     from wsdesc.finding.result import Finding
     from wsdesc.reconstruction.result import Reconstruction
     from wsdesc.registration.result import Registration
@@ -103,9 +103,9 @@ def open_scene(
     items = tuple(_folder_of_poses(item) for item in items)
     scans, pose = _take_pose(items, pose)
     if isinstance(pose, Path):
-        if result := _registration(pose, required=not scans):
-            return _file_scene(pose, result, scans, matches, options)
-        pose = _finding(pose) or read_pose(pose)
+        if result := _load_registration(pose, required=not scans):
+            return _scene_of_file(pose, result, scans, matches, options)
+        pose = _load_finding(pose) or read_pose(pose)
     results = [item for item in items if isinstance(item, Registration | Reconstruction)]
     folder = Path(scans[0]) if len(scans) == 1 and _is_path(scans[0]) else None
     if folder is not None and (folder / _POSES).is_file():
@@ -115,7 +115,7 @@ def open_scene(
             raise InputError("a result is shown alone: pass one result, or scans, not both")
         if isinstance(results[0], Reconstruction):
             return reconstruction_scene(results[0], **options)
-        return _result_scene(results[0], options)
+        return _scene_of_registration(results[0], options)
     listed = _list_scans(scans, stations=pose is None)
     names = _names(listed)
     if pose is not None and len(listed) != 2:
@@ -125,8 +125,8 @@ def open_scene(
     if isinstance(pose, Finding):
         return finding_scene(pose, listed[0], listed[1], (names[0], names[1]), **options)
     if len(listed) == 2:
-        return _pair(listed, names, pose, matches, options)
-    return _many(listed, names, options)
+        return _scene_of_pair(listed, names, pose, matches, options)
+    return _scene_of_scans(listed, names, options)
 
 
 def _take_pose(items: Sequence[Any], pose: Any) -> tuple[list[Any], Path | Floats | Finding | None]:
@@ -145,7 +145,7 @@ def _take_pose(items: Sequence[Any], pose: Any) -> tuple[list[Any], Path | Float
     return list(items), None
 
 
-def _registration(path: Path, *, required: bool) -> Registration | None:
+def _load_registration(path: Path, *, required: bool) -> Registration | None:
     """Load a registration; None if the file holds a pose alone."""
     from wsdesc.registration.result import Registration
 
@@ -154,13 +154,13 @@ def _registration(path: Path, *, required: bool) -> Registration | None:
     except FileFormatError as error:
         if not required:
             return None
-        read_pose(path)  # says why this is no pose, either
+        read_pose(path)  # its error is clearer if the file holds no pose, either
         raise FileFormatError(
             f"{path}: holds a pose, but names no scans. Give them first: wsdesc view SOURCE TARGET {path}"
         ) from error
 
 
-def _finding(path: Path) -> Finding | None:
+def _load_finding(path: Path) -> Finding | None:
     """Load the instances of an object; None if the file holds something else."""
     from wsdesc.finding.result import Finding
 
@@ -169,15 +169,15 @@ def _finding(path: Path) -> Finding | None:
     return None
 
 
-def _file_scene(
+def _scene_of_file(
     path: Path, result: Registration, scans: Sequence[Any], matches: bool, options: dict[str, Any]
 ) -> SceneView:
     """Build the scene of a registration that was saved as a file."""
     given: Sequence[Any] = scans or [file for file in result.files if file is not None]
     if len(given) != 2:
-        found = f"found {len(scans)}" if scans else "and the file names none"
+        count = f"found {len(scans)}" if scans else "and the file names none"
         raise InputError(
-            f"{path}: two scans are needed, {found}. Give them first: wsdesc view SOURCE TARGET {path}"
+            f"{path}: two scans are needed, {count}. Give them first: wsdesc view SOURCE TARGET {path}"
         )
     if not scans:
         for file in given:
@@ -192,13 +192,13 @@ def _file_scene(
 
 
 def _names(scans: Sequence[Any]) -> list[str]:
-    """Return a name of each scan; a file that is given again has a number."""
+    """Return a name of each scan; repeated files are numbered."""
     names = short_names([str(scan) if _is_path(scan) else f"scan {k}" for k, scan in enumerate(scans, 1)])
-    again = [names[:k].count(name) for k, name in enumerate(names)]
-    return [f"{name} ({count + 1})" if count else name for name, count in zip(names, again, strict=True)]
+    earlier = [names[:k].count(name) for k, name in enumerate(names)]
+    return [f"{name} ({count + 1})" if count else name for name, count in zip(names, earlier, strict=True)]
 
 
-def _result_scene(result: Registration, options: dict[str, Any]) -> SceneView:
+def _scene_of_registration(result: Registration, options: dict[str, Any]) -> SceneView:
     """Build the scene of a registration, with the points of its files if they still exist."""
     source, target = result.files
     if source is None or target is None:
@@ -220,14 +220,14 @@ def _list_scans(items: Sequence[Any], *, stations: bool) -> list[Any]:
         for file in files:
             try:
                 listed += expand_stations(file) if stations else [file]
-            except WSDescError:  # reading the file will say why
+            except WSDescError:  # the error appears when the file is read
                 listed.append(file)
     if not listed:
         raise InputError("nothing to show: give at least one scan or a result")
     return listed
 
 
-def _pair(
+def _scene_of_pair(
     scans: Sequence[Scan], names: list[str], T: Floats | None, matches: bool, options: dict[str, Any]
 ) -> SceneView:
     """Build the scene of two scans, at the coordinates of their files or with a pose."""
@@ -250,7 +250,7 @@ def _pair(
     )
 
 
-def _many(scans: Sequence[Scan], names: list[str], options: dict[str, Any]) -> SceneView:
+def _scene_of_scans(scans: Sequence[Scan], names: list[str], options: dict[str, Any]) -> SceneView:
     """Build the scene of one scan, or of several at the coordinates of their files."""
     drawn, facts, warnings = dict[str, DrawnCloud](), list[str](), list[str]()
     failed: list[WSDescError] = []
@@ -261,7 +261,7 @@ def _many(scans: Sequence[Scan], names: list[str], options: dict[str, Any]) -> S
             failed.append(error)
             warnings.append(f"{name} cannot be read and is left out.")
             continue
-        drawn[name] = DrawnCloud.of(cloud, max(200, options["max_points"] // len(scans)))
+        drawn[name] = DrawnCloud.of(cloud, points_per_scan(options["max_points"], len(scans)))
         warnings += dropped_warnings([name], [cloud])
         facts = scan_facts(cloud)
     if not drawn:
