@@ -1,7 +1,7 @@
-"""Judge weights without ground truth: by the poses of a reconstruction, on pairs of scans.
+"""Evaluate weights without ground truth: the poses of a reconstruction count as right.
 
-Each scan is described once. A pair is matched with few keypoints, its pose is found by RANSAC and by the
-registration, and both are compared with the pose of the reconstruction.
+Each scan is described once. A pair is matched with few keypoints and solved by RANSAC; some pairs are also
+registered. Both poses are compared with that of the reconstruction.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from wsdesc.matching.mutual import mutual_matches
 from wsdesc.registration.candidates import find_candidates
 from wsdesc.registration.result import SUCCESS
 
-KEYPOINTS = 500  # of the inlier ratio and of RANSAC
-REGISTERED_KEYPOINTS = 1200  # of the registration
+KEYPOINTS = 500  # keypoints per scan for the inlier ratio and RANSAC
+REGISTERED_KEYPOINTS = 1200  # keypoints per scan for the registration
 MAX_ERROR = 0.2  # metres: root mean square displacement of the overlap of a right pose
-MIN_GAIN = 0.005  # inlier ratio that an adaptation must gain
-MAX_LOSS = 0.02  # recall that it may lose: RANSAC is random
-MAX_FORGOTTEN = 0.02  # inlier ratio that it may lose on synthetic scenes
+MIN_GAIN = 0.005  # smallest gain of inlier ratio of an accepted adaptation
+MAX_LOSS = 0.02  # largest loss of recall of an accepted adaptation: RANSAC is random
+MAX_FORGOTTEN = 0.02  # largest loss of inlier ratio on synthetic scenes
 
 
 @dataclass(frozen=True)
@@ -47,10 +47,10 @@ class PairFigures:
     q: int
     overlap: float
     inlier_ratio: float
-    ransac_right: bool  # pose of RANSAC
-    registered: bool  # the pair was also registered; the others were not
-    right: bool = False  # pose of the registration
-    success: bool = False  # the registration calls it a success
+    ransac_right: bool  # whether the pose of RANSAC is right
+    registered: bool  # whether the pair was also registered
+    right: bool = False  # whether the pose of the registration is right
+    success: bool = False  # whether the registration is a success
     confidence: float = 0.0
 
 
@@ -203,9 +203,9 @@ def compare(before: Sequence[PairFigures], after: Sequence[PairFigures]) -> str 
 
 
 def measure_synthetic(
-    pool: ReplayPool, before: Path, after: Path, *, device: str, progress: ProgressHook
-) -> tuple[float, float]:
-    """Measure the inlier ratios of weights, before and after, on synthetic scenes that no step trained on."""
+    weights: Path, pool: ReplayPool, *, device: str, progress: ProgressHook, step: str
+) -> float:
+    """Measure the inlier ratio of weights on synthetic scenes that no step trained on."""
     scans: list[TaughtScan] = []
     pairs = []
     for p, q in pool.checked_pairs():
@@ -213,9 +213,5 @@ def measure_synthetic(
         T_q_p = relative_pose(p.T_world_local, q.T_world_local)
         overlap = overlap_at(scans[-2], scans[-1], T_q_p, OVERLAP_DISTANCE)
         pairs.append(TeacherPair(len(scans) - 2, len(scans) - 1, T_q_p, overlap))
-    sides = [
-        measure(weights, scans, pairs, registered=0, device=device, progress=progress,
-                step="synthetic scenes, " + when)
-        for weights, when in ((before, "before"), (after, "after"))
-    ]  # fmt: skip
-    return summarise(sides[0]).inlier_ratio, summarise(sides[1]).inlier_ratio
+    figures = measure(weights, scans, pairs, registered=0, device=device, progress=progress, step=step)
+    return summarise(figures).inlier_ratio

@@ -8,7 +8,7 @@ from wsdesc.adaptation.teachers import TeacherPair, Teachers
 from wsdesc.core.rng import generator_of
 
 MIN_PLACED = 4  # scans with poses that an adaptation needs
-MIN_PAIRS = 8  # of two scans that are kept out; with fewer, pairs of one such scan count, too
+MIN_PAIRS = 8  # with fewer pairs of two kept-out scans, pairs of one kept-out scan count, too
 MIN_CHECKED_OVERLAP = 0.1
 _MAX_PAIRS = 80
 
@@ -31,7 +31,7 @@ def choose_kept_out(teachers: Teachers, share: float, seed: int) -> set[int]:
 
 
 def checked_pairs(teachers: Teachers, kept_out: set[int], seed: int) -> list[TeacherPair]:
-    """Return the pairs of the check, in the order of their overlap: both scans kept out, if enough are."""
+    """Return the pairs of the check by overlap: of two kept-out scans, or of one if these are too few."""
     pairs = [pair for pair in teachers.pairs if pair.overlap >= MIN_CHECKED_OVERLAP]
     both = [pair for pair in pairs if {pair.p, pair.q} <= kept_out]
     one = [pair for pair in pairs if {pair.p, pair.q} & kept_out]

@@ -98,12 +98,12 @@ class AdaptOptions(Options):
 class Plan(NamedTuple):
     """Numbers of steps and sizes of an adaptation on a device."""
 
-    steps: int  # of teaching, on all scans but those kept out and then on all scans
-    distill_steps: int  # 0: the fast network is taught itself
-    fast_steps: int  # of teaching the fast network after the distillation
+    steps: int  # teaching steps: first without the kept-out scans, then on all scans
+    distill_steps: int  # 0: the fast network itself is taught
+    fast_steps: int  # teaching steps of the fast network after the distillation
     keypoints: int  # per scan and step
-    scenes: int  # synthetic ones
-    minutes: float | None  # for all steps of a round
+    scenes: int  # number of synthetic scenes
+    minutes: float | None  # time limit for all steps of a round
     registered_pairs: int  # largest number of pairs that the check registers
 
     def limited(self, share: float) -> Plan:

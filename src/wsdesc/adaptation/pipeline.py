@@ -1,7 +1,7 @@
 """Adapt the descriptor to a folder of scans.
 
 reconstruct → teach → check → teach on all scans → distil → check. If the new weights place more scans,
-another round follows. Every step leaves its result in the folder: the same call continues a stopped one.
+another round follows. Every step stores its result in the folder: the same call continues a stopped one.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from wsdesc.reconstruction.result import Reconstruction
 
 logger = logging.getLogger(__name__)
 
-SETTINGS_FILE = "settings.json"  # options and content of the scans; another run must have the same
+SETTINGS_FILE = "settings.json"  # options and scan contents, which a resumed run must share
 _MAX_WORKERS = 8  # processes that make synthetic scenes
 
 
@@ -195,7 +195,7 @@ def _scan_files(scans: Scans, folder: Path) -> dict[str, Path]:
 
 
 def _check_settings(folder: Path, o: AdaptOptions, paths: dict[str, Path]) -> None:
-    """Store options and scans; refuse a folder that holds an adaptation with others."""
+    """Store options and scans; raise an error if the folder holds an adaptation with others."""
     options = o.model_dump(mode="json")
     file = folder / SETTINGS_FILE
     if not file.is_file():

@@ -24,7 +24,7 @@ from wsdesc.core.rng import generator_of
 from wsdesc.descriptor.pretrained import save_tensors
 from wsdesc.learning.synthetic_scenes import SceneScan, make_scene
 
-CHECKED = 6  # last scenes of the pool, which only the check uses
+_CHECKED_SHARE, _MIN_CHECKED = 1 / 6, 6  # last scenes of the pool, which only the check uses
 _POLL = 0.2  # seconds
 _THREADS = ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
@@ -41,6 +41,7 @@ class ReplayPool:
 
     def __init__(self, folder: Path, seed: int, count: int, workers: int = 0) -> None:
         self.folder, self.seed, self.count, self.workers = folder, seed, count, workers
+        self._trained = max(1, count - max(_MIN_CHECKED, round(_CHECKED_SHARE * count)))  # first scenes
         self._processes: list[subprocess.Popen[bytes]] = []
         self._scenes: dict[int, list[SceneScan]] = {}  # one object per cloud: trainers cache by identity
         self._lock = Lock()
@@ -71,14 +72,14 @@ class ReplayPool:
 
     def pair(self, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Draw two successive scans of a scene that is not for the check."""
-        index = int(torch.randint(max(1, self.count - CHECKED), (1,), generator=generator))
+        index = int(torch.randint(self._trained, (1,), generator=generator))
         scans = self.scene(index)
         k = int(torch.randint(len(scans) - 1, (1,), generator=generator))
         return scans[k].points, scans[k + 1].points
 
     def checked_pairs(self) -> list[tuple[SceneScan, SceneScan]]:
         """Return the pairs of the scenes that only the check uses."""
-        scenes = [self.scene(index) for index in range(max(1, self.count - CHECKED), self.count)]
+        scenes = [self.scene(index) for index in range(self._trained, self.count)]
         return [(p, q) for scans in scenes for p, q in pairwise(scans)]
 
     def close(self) -> None:

@@ -66,6 +66,7 @@ def _round_lines(number: int, done: Round) -> list[str]:
         ("scans kept out for the check", ", ".join(done.kept_out).replace("|", "\\|")),
         ("steps: teach, distil, teach the fast network", ", ".join(map(str, done.steps))),
         ("support", f"{done.support[0]:.3f} → {done.support[1]:.3f} m of the model"),
+        ("share of the taught weights in the new ones", f"{done.share:g}"),
         ("inlier ratio on synthetic scenes", _change(*done.synthetic)),
     ]
     if done.wrong_pairs:

@@ -34,13 +34,13 @@ class Comparison:
 
     @classmethod
     def read(cls, plain: dict[str, Any]) -> Comparison:
-        """Read what `asdict` returned."""
+        """Read values that `asdict` returned."""
         return cls(*([PairFigures(**row) for row in plain[side]] for side in ("before", "after")))
 
 
 @dataclass(frozen=True)
 class Round:
-    """One round: what it learned from, and what the check said.
+    """One round: its training data, and the results of the check.
 
     Attributes:
         placed: Number of scans with a pose.
@@ -56,6 +56,7 @@ class Round:
         final: Figures of all pairs with the fast weights, before and after the round.
         synthetic: Inlier ratio on synthetic scenes before and after, with the fast weights.
         rejection: Why the weights were not better; None if they were.
+        share: Share of the taught weights in the new ones; the rest is that of the weights before.
     """
 
     placed: int
@@ -71,6 +72,7 @@ class Round:
     final: Comparison
     synthetic: tuple[float, float]
     rejection: str | None
+    share: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,7 @@ class Adaptation:
         start: Weights that the adaptation began with.
         device: Device of the training.
         scans: Number of readable scans.
-        rounds: What each round did.
+        rounds: Data and results of each round.
         comparison: Figures of all pairs before and after, with the fast weights.
         seconds: Time of each step, in this process.
     """

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from wsdesc.adaptation.check import MAX_FORGOTTEN, PairFigures, compare, measure, measure_synthetic
 from wsdesc.adaptation.keep_out import MIN_PLACED, checked_pairs, choose_kept_out, limited
+from wsdesc.adaptation.mixing import choose_mixture
 from wsdesc.adaptation.options import AdaptOptions, Plan
 from wsdesc.adaptation.replay import ReplayPool
 from wsdesc.adaptation.result import Comparison, Round
@@ -27,7 +28,7 @@ from wsdesc.reconstruction.result import Reconstruction
 
 logger = logging.getLogger(__name__)
 
-KEPT_OUT_SHARE = 2 / 3  # of the teaching steps, before the check; the others use all scans
+KEPT_OUT_SHARE = 2 / 3  # share of the teaching steps before the check; the others use all scans
 _COMPARED_PAIRS = 80
 
 
@@ -80,7 +81,7 @@ class RoundRunner:
         """Teach and check.
 
         Returns:
-            What was done, and the new weights; None if they are not better.
+            Data and results of the round, and the new weights; None if they are not better.
         """
         self._find_teachers(reconstruction)
         kept_out = choose_kept_out(self.teachers, self.options.keep_out, self.options.seed)
@@ -89,7 +90,7 @@ class RoundRunner:
         if not part.pairs or not checked:
             raise InputError(
                 f"{len(self.teachers.pairs)} overlapping pairs of {len(self.teachers.placed)} scans are too "
-                "few to learn from some of them and check with the others: more scans are needed"
+                "few to teach with some and check with the others: more scans are needed"
             )
         logger.info(
             "%d pairs teach, %d without poses beside them; %d scans kept out for the check",
@@ -107,14 +108,12 @@ class RoundRunner:
         check = self._compared("check", old, taught, checked)
         rejection = compare(check.before, check.after)
         adapted: WeightFiles | None = None
-        final, synthetic = Comparison([], []), (0.0, 0.0)
+        final, synthetic, share = Comparison([], []), (0.0, 0.0), 1.0
         if rejection is None:
             complete = teaching.teach("teach on all scans", self.teachers, taught, max(1, plan.steps - steps))
-            adapted = teaching.distil(plan, self.teachers, complete, begin)
+            distilled = teaching.distil(plan, self.teachers, complete, begin)
+            adapted, share, synthetic = choose_mixture(begin, distilled, self.folder, self._measure_synthetic)
             final = self.compare(start.fast, adapted.fast)
-            synthetic = measure_synthetic(
-                self.pool, start.fast, adapted.fast, device=self.device, progress=self.timer
-            )
             rejection = compare(final.before, final.after)
             if rejection is None and synthetic[1] < synthetic[0] - MAX_FORGOTTEN:
                 rejection = (
@@ -135,9 +134,13 @@ class RoundRunner:
             check=check,
             final=final,
             synthetic=synthetic,
+            share=share,
             rejection=rejection,
         )
         return done, None if rejection else adapted
+
+    def _measure_synthetic(self, weights: Path, step: str) -> float:
+        return measure_synthetic(weights, self.pool, device=self.device, progress=self.timer, step=step)
 
     def compare(self, before: Path, after: Path) -> Comparison:
         """Compare weights on all pairs of the round."""

@@ -55,7 +55,7 @@ class TaughtScan:
         return float(self.points.double().square().sum(1).mean().sqrt())
 
     @cached_property
-    def reach(self) -> float:
+    def outer_radius(self) -> float:
         """Largest distance of a point from the local origin."""
         return float(torch.linalg.vector_norm(self.points, dim=1).max())
 

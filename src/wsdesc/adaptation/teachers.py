@@ -1,8 +1,9 @@
-"""Teachers: pairs of scans whose relative pose a reconstruction gives, whatever their overlap.
+"""Teachers: pairs of scans with the relative pose of a reconstruction, also those with little overlap.
 
-Wrong poses teach wrong matches. A pair is therefore left out if its scans hang together only by an edge that
-no triangle confirms, if its pose contradicts triangles of other pairs, or if it puts surfaces of one scan
-into the free space of the other.
+Wrong poses teach wrong matches. A pair is therefore left out for any of these reasons:
+- its scans are connected only by an edge that no triangle confirms;
+- its pose contradicts triangles of other pairs;
+- its pose puts surfaces of one scan into the free space of the other.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from wsdesc.reconstruction.result import Reconstruction
 
 OVERLAP_DISTANCE = 3 * INDOOR_RESOLUTION  # metres: points nearer to each other are partners
 MAX_VIOLATION = 0.04  # share of visible points in free space above which a pose is wrong
-MIN_UNCONFIRMED = 0.97  # confidence of an edge that needs no triangle
+MIN_UNCONFIRMED = 0.97  # smallest confidence of an edge that needs no triangle
 _NEIGHBOURS = 3  # likely neighbours of a scan that was not placed
 _NO_INFORMATION = Information(np.eye(6), np.zeros(3), 1.0, 1.0, 0)
 
@@ -38,12 +39,12 @@ class TeacherPair(NamedTuple):
     p: int
     q: int
     T_q_p: Floats  # (4, 4) between the local frames
-    overlap: float  # at this pose
+    overlap: float  # overlap at this pose
     wrong: bool = False  # the pose was replaced by a wrong one, in an experiment
 
 
 class Teachers(NamedTuple):
-    """What an adaptation learns from."""
+    """Pairs of scans that an adaptation is taught with."""
 
     pairs: list[TeacherPair]
     neighbours: list[tuple[int, int]]  # pairs without a pose: unplaced scans and their likely neighbours
@@ -87,7 +88,7 @@ def find_teachers(
         for a, b in combinations([name for name in names if name in index], 2):
             p, q = sorted((index[a], index[b]))
             T_q_p = relative_pose(poses[scans[p].name], poses[scans[q].name])
-            if np.linalg.norm(T_q_p[:3, 3]) > scans[p].reach + scans[q].reach:
+            if np.linalg.norm(T_q_p[:3, 3]) > scans[p].outer_radius + scans[q].outer_radius:
                 continue
             overlap = overlap_at(scans[p], scans[q], T_q_p, OVERLAP_DISTANCE)
             if overlap < min_overlap:
@@ -108,7 +109,7 @@ def find_teachers(
 
 
 def confirmed_groups(reconstruction: Reconstruction) -> dict[str, int]:
-    """Number the groups of scans that hang together by edges in triangles, or of high confidence."""
+    """Group scans connected by edges in triangles, or of high confidence; return the group by name."""
     accepted = [edge for edge in reconstruction.edges if edge.accepted]
     partners: dict[str, set[str]] = {}
     for edge in accepted:

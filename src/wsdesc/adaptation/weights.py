@@ -12,13 +12,13 @@ from wsdesc.descriptor import pretrained
 from wsdesc.descriptor.model import WSDesc
 from wsdesc.descriptor.options import DescriptorOptions
 
-_FAST = "-fast"  # end of the name of the fast one of two shipped networks
+_FAST = "-fast"  # suffix of the name of a shipped fast network
 
 
 class WeightFiles(NamedTuple):
     """Files of weights."""
 
-    fast: Path  # what commands use
+    fast: Path  # weights that commands use
     full: Path | None  # teacher of the fast network; None if there is only one network
 
     def to_teach(self, distil: bool) -> Path:
