@@ -32,7 +32,8 @@ def test_fused_layers_equal_torch(layers: str, dtype: torch.dtype, limit: float)
     assert described.dtype == torch.float32
     assert float((described - network(voxels)).norm(dim=1).max()) < limit
     assert torch.equal(described, fused.describe(network, voxels, dtype))
-    assert torch.equal(described[7:50], fused.describe(network, voxels[7:50], dtype))
+    alone = fused.describe(network, voxels[7:50], dtype)  # libraries may add up smaller batches differently
+    assert float((described[7:50] - alone).norm(dim=1).max()) < limit / 2
     assert fused.describe(network, voxels[:0], dtype).shape == (0, 32)
 
 

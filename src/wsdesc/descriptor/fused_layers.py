@@ -75,10 +75,11 @@ def first_layer(voxels: Tensor, weight: Tensor, layer: nn.Conv3d) -> Tensor:
 
 def _prepare(network: DescriptorNetwork, dtype: torch.dtype) -> _Weights:
     """Reorder the weights, or return those of the last call if no parameter has changed."""
-    parameters = [(p.data_ptr(), 0 if p.is_inference() else p._version) for p in network.parameters()]
-    versions = (dtype, *parameters)
+    parameters = list(network.parameters())
+    counted = not any(p.is_inference() for p in parameters)  # torch does not count changes of the others
+    versions = (dtype, *((p.data_ptr(), p._version) for p in parameters)) if counted else ()
     prepared = _prepared.get(network)
-    if prepared is None or prepared.versions != versions:
+    if prepared is None or not counted or prepared.versions != versions:
         layers = [layer for layer in network.convolutions if isinstance(layer, nn.Conv3d)]
         first = layers[0].weight.detach().to(dtype).flatten(1).T  # (taps, C)
         missing = triton.next_power_of_2(len(first)) - len(first)
