@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from wsdesc.core.geometry import CELL_BITS, Array, Floats, pack_cell
 from wsdesc.core.kernels import inline, kernel, run_in_chunks
 
-_POINTS_PER_CELL = 12.0  # on a surface; a block then holds about 100 points
-_MAX_POINTS_PER_CELL = (200, 2000, 2000)  # in each pass; denser cells make blocks slower than a tree
+_POINTS_PER_CELL = 12.0  # wanted points of a cell on a surface; a block then holds about 100 points
+_MAX_POINTS_PER_CELL = (200, 2000, 2000)  # limit of each pass; with denser cells a tree is faster
 _CELLS_AT_ONCE = 256
 # From the key of a cell to the lowest cell of each column of its block; its own column is the first.
 _COLUMNS = np.array([pack_cell(side % 9 // 3 - 1, side % 3 - 1, -1) for side in range(4, 13)])

@@ -23,7 +23,7 @@ BACKENDS = ("reference", "numba", "triton")
 
 
 def check_device(name: str) -> None:
-    """Refuse an unknown device, and CUDA without a driver; does not import torch.
+    """Raise an error for an unknown device, or CUDA without a driver; torch is not imported.
 
     Raises:
         InputError: The name is not auto, cpu, cuda or cuda:N, or no GPU driver is installed.

@@ -1,6 +1,7 @@
 """Eigenvalues and eigenvectors of many symmetric 3 × 3 matrices, by Jacobi rotations in plain torch.
 
-The batched solver of CUDA needs half a megabyte of memory per matrix; this one needs what the result takes.
+The batched solver of CUDA needs half a megabyte of memory per matrix. This one needs only the memory of the
+result.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-_SWEEPS = 6  # over the three pairs of axes; the error falls quadratically, below rounding after five
+_SWEEPS = 6  # sweeps over the three pairs of axes; after five, the error is below rounding
 _ROTATIONS = ((0, 1, 2), (0, 2, 1), (1, 2, 0))  # axes of the rotation, and the third one
 
 

@@ -31,7 +31,7 @@ def make_folder(folder: Path) -> None:
 
 
 def check_links(folder: Path) -> None:
-    """Refuse a folder for results that holds a link to a path outside of it.
+    """Raise an error if a folder for results holds a link to a path outside of it.
 
     Such links may come with downloaded scans; results written under their names would overwrite other files.
     """

@@ -78,7 +78,7 @@ def check_rigid(T: ArrayLike, name: str = "the pose", *, batch: bool = False) ->
 
     Args:
         T: The matrix.
-        name: What the error message calls it, such as an argument's name.
+        name: Name in error messages, such as that of an argument.
         batch: Accept poses (…, 4, 4) of any leading shape.
 
     Raises:
@@ -104,11 +104,11 @@ def check_matrices(T: ArrayLike, name: str, *, batch: bool = False) -> Floats:
 
 
 def check_length(length: float, name: str) -> None:
-    """Refuse a length that is not positive and finite.
+    """Raise an error if a length is not positive and finite.
 
     Args:
         length: The length.
-        name: What the error message calls it, such as an argument's name.
+        name: Name in error messages, such as that of an argument.
 
     Raises:
         InputError: The length is zero, negative, infinite or NaN.
@@ -120,8 +120,8 @@ def check_length(length: float, name: str) -> None:
 def pack_cell(x: Any, y: Any, z: Any) -> Any:
     """Pack three integers in [0, 2²¹) into one key; keys sort as (x, y, z) do.
 
-    Keys add up as cells do, also those of steps between cells, which may be negative. Takes integers, arrays
-    and tensors. Kernels compile it with `kernels.inline`.
+    The key of a cell plus the key of a step, which may be negative, is the key of their sum. Arguments may be
+    integers, arrays or tensors. Kernels compile this function with `kernels.inline`.
     """
     return (x << 2 * CELL_BITS) + (y << CELL_BITS) + z
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import re
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args
 
@@ -34,6 +35,14 @@ Position = Annotated[Literal["none"] | tuple[float, float, float] | None, PlainV
 """Type of an option that takes a position (x, y, z), as numbers or as an array, "none", or None."""
 
 
+def _reason(message: str, value: Any) -> str:
+    """Rephrase a message of pydantic: "must be …, not VALUE"; messages of our own stay as they are."""
+    if not message.startswith("Input should be "):
+        return message.removeprefix("Value error, ")
+    requirement = re.sub(", (unable|got) .*", "", message.replace("Input should be ", "must be ", 1))
+    return f"{requirement}, not {value!r}" if isinstance(value, str | int | float) else requirement
+
+
 class Options(BaseModel):
     """Options of one subject. Every field has a default and a description; unknown names are refused."""
 
@@ -56,13 +65,12 @@ class Options(BaseModel):
         try:
             return cls.model_validate(values)
         except ValidationError as error:
-            problem = error.errors(include_context=False, include_input=False, include_url=False)[0]
+            problem = error.errors(include_context=False, include_url=False)[0]
             location = problem["loc"]
             name = ".".join(map(str, location)) or "options"
             if problem["type"] == "extra_forbidden":
                 raise InputError(f"unknown option {name!r}{cls._suggestion(location)}") from error
-            reason = problem["msg"].removeprefix("Value error, ")  # pydantic's prefix of own messages
-            raise InputError(f"{name}: {reason}") from error
+            raise InputError(f"{name}: {_reason(problem['msg'], problem['input'])}") from error
 
     @classmethod
     def load(cls, path: str | Path, **changes: Any) -> Self:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-_SWEEPS = tl.constexpr(6)  # of Jacobi rotations over the three pairs of axes; the error falls quadratically
-_TILE_SWEEPS = tl.constexpr(7)  # of the tournament of a larger matrix
+_SWEEPS = tl.constexpr(6)  # Jacobi sweeps over the three pairs of axes; the error falls quadratically
+_TILE_SWEEPS = tl.constexpr(7)  # Jacobi sweeps of a larger matrix
 
 
 @triton.jit

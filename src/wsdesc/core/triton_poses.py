@@ -12,7 +12,7 @@ import torch
 import triton
 import triton.language as tl
 
-_WARPS = 8  # of a program that waits for others
+_WARPS = 8  # warps of a program that waits for others
 
 
 @cache
