@@ -16,7 +16,7 @@ from wsdesc.core.errors import InputError
 from wsdesc.core.geometry import Floats, transform
 from wsdesc.core.similarity import check_similarity, factor_of
 
-_MAX_COLUMNS = 100  # more are points side by side instead of one below the other
+_MAX_COLUMNS = 100  # an array with more is probably transposed
 
 
 def apply_pose(scan: Scan, T: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Read a large cloud part by part: LAS and LAZ files never are in memory as a whole."""
+"""Read a large cloud part by part. LAS and LAZ files are never completely in memory."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import numpy as np
 
 from wsdesc.cloud.cloud import Cloud
 from wsdesc.cloud.convert import as_cloud
-from wsdesc.cloud.files import reason_of
+from wsdesc.cloud.files import read_errors
 from wsdesc.cloud.formats import FileContent, las
-from wsdesc.core.errors import FileFormatError, WSDescError
+from wsdesc.core.errors import FileFormatError
 
 _STREAMED = (".las", ".laz")
 
@@ -20,7 +20,7 @@ def read_chunks(path: Path) -> Iterator[np.ndarray]:
     """Yield the finite points (N, 3) float64 of a file: of LAS and LAZ part by part, of others all at once.
 
     Raises:
-        FileFormatError: the file cannot be read, or none of its points is finite.
+        FileFormatError: The file cannot be read, or none of its points is finite.
     """
     if path.suffix.lower() not in _STREAMED:
         yield as_cloud(path).points
@@ -41,7 +41,7 @@ def read_cloud_chunks(path: Path) -> Iterator[Cloud]:
 
 def _finite_parts(path: Path, contents: Iterator[FileContent]) -> Iterator[FileContent]:
     count = 0
-    try:
+    with read_errors(path):
         if not path.is_file():
             raise FileFormatError(f"{path}: there is no such file; check the path")
         for content in contents:
@@ -49,13 +49,5 @@ def _finite_parts(path: Path, contents: Iterator[FileContent]) -> Iterator[FileC
             count += len(finite.points)
             if len(finite.points):
                 yield finite
-    except WSDescError:
-        raise
-    except BaseException as error:
-        # A panic in a Rust library is not an Exception.
-        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
-            raise
-        reason = reason_of(error, "export or download the file again")
-        raise FileFormatError(f"{path}: cannot be read as {path.suffix[1:]}: {reason}") from error
     if count == 0:
         raise FileFormatError(f"{path}: has no finite points; export the scan again")

@@ -20,11 +20,11 @@ class Cloud:
 
     Attributes:
         points: (N, 3) float64, finite.
-        attributes: name in the file -> array with N rows (colours, intensity, normals, …).
-        dropped: number of points of the file that were dropped because they were not finite.
-        storage: how the file stores the cloud, for `write_cloud`; None if it is not from a file.
+        attributes: Name in the file -> array with N rows (colours, intensity, normals, …).
+        dropped: Number of points of the file that were dropped because they were not finite.
+        storage: How the file stores the cloud, for `write_cloud`; None if it is not from a file.
         viewpoint: (3,) float64, position of the scanner as the file states it; None if it does not.
-        sampled: whether the points were sampled on the surface of a mesh, which no scanner saw.
+        sampled: Whether the points were sampled on the surface of a mesh, which no scanner saw.
     """
 
     points: np.ndarray
@@ -72,7 +72,7 @@ def as_points(points: Any) -> np.ndarray:
     """Convert points to a NumPy array (N, 3) of real numbers, N ≥ 1, without changing their type.
 
     Raises:
-        InputError: the shape or the type is wrong, or the array is empty.
+        InputError: The shape or the type is wrong, or the array is empty.
     """
     array = as_array(points)
     if array.ndim != 2 or array.shape[1] != 3:

@@ -1,4 +1,4 @@
-"""Scans in every form that people hold them in: `as_cloud` converts all of them to a `Cloud`.
+"""Convert scans in any form to a `Cloud`: files, arrays, tables, objects of other libraries.
 
 No library is imported for this. Objects are recognised by their attributes, one function for each kind.
 """
@@ -36,8 +36,8 @@ _FORMS = (
     "pass an array or tensor (N, 3), the path of a file, a wsdesc.Cloud, a table with columns x, y and z, a "
     "point cloud or mesh of Open3D, trimesh or PyVista, laspy data, or a PointCloud2 message"
 )
-_MAX_COLUMNS = 100  # of an array; more are points side by side instead of one below the other
-_ATTRIBUTES = ("colors", "normals")  # of point clouds of Open3D and trimesh
+_MAX_COLUMNS = 100  # an array with more is probably transposed
+_ATTRIBUTES = ("colors", "normals")  # names in point clouds of Open3D and trimesh
 
 
 def as_cloud(scan: Scan) -> Cloud:
@@ -105,7 +105,7 @@ def to_numpy(values: Any) -> np.ndarray:
     """Convert arrays, tensors of torch and Open3D, and sequences to NumPy; masked values become NaN.
 
     Raises:
-        InputError: the object has no array.
+        InputError: The object has no array.
     """
     try:
         if hasattr(values, "detach"):

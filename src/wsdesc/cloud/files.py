@@ -7,7 +7,8 @@ ptx, bin (KITTI, nuScenes), vtk, vtp, gltf, glb. Writable: all of these except s
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -44,20 +45,20 @@ def read_points(
     """Read the points of a file.
 
     Args:
-        path: the file. `multi.e57#2` is the second station of an E57 or PTX file; without a number, all
+        path: The file. `multi.e57#2` is the second station of an E57 or PTX file; without a number, all
             stations are merged by their poses.
-        sample: for files with faces, sample so many points uniformly on the surface instead of reading the
+        sample: For files with faces, sample so many points uniformly on the surface instead of reading the
             vertices. "auto", as in `register`, samples a model, and reads the vertices of a scan: the surface
             is sampled if a quarter of it belongs to faces with an edge longer than 1/45 of the extent.
-        seed: of the sample.
+        seed: Of the sample.
         nonfinite: "raise" an error for NaN and infinite coordinates, or "drop" these points.
 
     Returns:
         (N, 3) float64, N ≥ 1, all finite, in the unit and the frame of the file.
 
     Raises:
-        FileFormatError: the file cannot be read.
-        InputError: an argument is invalid, or a file without faces is to be sampled.
+        FileFormatError: The file cannot be read.
+        InputError: An argument is invalid, or a file without faces is to be sampled.
     """
     return read_cloud(path, sample=sample, seed=seed, nonfinite=nonfinite).points
 
@@ -133,18 +134,18 @@ def write_points(
     1e-4 or finer, e57 rounds to float32 relative to the centre of the points.
 
     Args:
-        path: the file.
+        path: The file.
         points: (N, 3), array or tensor.
-        attributes: name -> array with N rows. In formats with columns `colors` (N, 3) become red, green and
+        attributes: Name -> array with N rows. In formats with columns `colors` (N, 3) become red, green and
             blue, `normals` nx, ny and nz, and other arrays with several columns name_0, name_1, … pcd files
             get rgb, normal_x, … as in the Point Cloud Library, and one field for other arrays. npy, obj and
             off store none.
-        storage: of a cloud that was read: las and laz keep its scale, extra dimensions and coordinate system.
+        storage: Of a cloud that was read: las and laz keep its scale, extra dimensions and coordinate system.
         viewpoint: (3,) position of the scanner; pcd, e57 and npz store it.
 
     Raises:
-        InputError: the points or attributes are invalid.
-        FileFormatError: the file cannot be written.
+        InputError: The points or attributes are invalid.
+        FileFormatError: The file cannot be written.
     """
     path = Path(path)
     extension = _extension(path, WRITABLE, "written")
@@ -188,7 +189,7 @@ def _read(path: Path, faces: bool) -> FileContent:
     options = {} if station is None else {"station": station}
     if options and extension not in WITH_STATIONS:
         raise FileFormatError(f"{path}: {extension[1:]} files have no stations; omit #{station}")
-    try:
+    with read_errors(path):
         if not path.exists():
             raise FileFormatError(f"{path}: there is no such file; check the path")
         if not path.is_file():
@@ -196,6 +197,16 @@ def _read(path: Path, faces: bool) -> FileContent:
         if path.stat().st_size == 0:
             raise FileFormatError(f"{path}: is empty; export the scan again")
         content: FileContent = module_for(extension).read(path, faces, **options)
+    if len(content.points) == 0:
+        raise FileFormatError(f"{path}: has no points; export the scan again")
+    return content
+
+
+@contextmanager
+def read_errors(path: Path) -> Iterator[None]:
+    """Convert errors of a reader to a FileFormatError that names the file and a remedy."""
+    try:
+        yield
     except WSDescError:
         raise
     except BaseException as error:
@@ -203,10 +214,7 @@ def _read(path: Path, faces: bool) -> FileContent:
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
         reason = reason_of(error, "export or download the file again")
-        raise FileFormatError(f"{path}: cannot be read as {extension[1:]}: {reason}") from error
-    if len(content.points) == 0:
-        raise FileFormatError(f"{path}: has no points; export the scan again")
-    return content
+        raise FileFormatError(f"{path}: cannot be read as {path.suffix[1:].lower()}: {reason}") from error
 
 
 def _finite(path: Path, content: FileContent, nonfinite: NonFinite) -> tuple[FileContent, int]:

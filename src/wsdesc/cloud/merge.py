@@ -28,11 +28,11 @@ class VoxelMerge:
     of the first point in the voxel. Attributes that a scan lacks are dropped.
 
     Attributes:
-        size: side of a voxel, in the unit of the points.
-        cells: keys of the occupied voxels (V,) int64, ascending.
-        sums: of the points in each voxel (V, 3), relative to `origin`, which keeps them small.
-        counts: of the points in each voxel (V,) int64.
-        origin: corner of the grid near the first points (3,); None without points.
+        size: Side of a voxel, in the unit of the points.
+        cells: Keys of the occupied voxels (V,) int64, ascending.
+        sums: Of the points in each voxel (V, 3), relative to `origin`, which keeps them small.
+        counts: Of the points in each voxel (V,) int64.
+        origin: Corner of the grid near the first points (3,); None without points.
     """
 
     def __init__(self, size: float) -> None:

@@ -11,8 +11,8 @@ from torch import Tensor
 from wsdesc.cloud.neighbours import count_neighbours
 
 _RADIUS = 3.0  # resolutions; a downsampled surface has about thirty neighbours within
-_MIN_NEIGHBOURS = 0.25  # of the median number of neighbours; a point with fewer is an outlier
-_MIN_SHARE = 0.05  # of outliers, below which they do no harm: every scan has a few at its border
+_MIN_NEIGHBOURS = 0.25  # an outlier has fewer neighbours than this share of the median
+_MIN_SHARE = 0.05  # a smaller share of outliers is kept: every scan has a few at its border
 
 
 def remove_outliers(points: Tensor, resolution: float) -> Tensor:
@@ -23,7 +23,7 @@ def remove_outliers(points: Tensor, resolution: float) -> Tensor:
 
     Args:
         points: (N, 3), downsampled to `resolution`.
-        resolution: in the points' unit.
+        resolution: In the points' unit.
 
     Returns:
         (M, 3), M ≤ N.

@@ -15,8 +15,8 @@ def count_stations(path: str | Path) -> int:
     """Return the number of scans in a file; it is 1 for formats without stations.
 
     Raises:
-        FileFormatError: the file cannot be read.
-        MissingExtraError: the file is E57, and the extra `e57` is not installed.
+        FileFormatError: The file cannot be read.
+        MissingExtraError: The file is E57, and the extra `e57` is not installed.
     """
     path = Path(path)
     if path.suffix.lower() not in WITH_STATIONS:
@@ -35,8 +35,8 @@ def read_station_poses(path: str | Path) -> list[np.ndarray | None]:
     Formats without stations have no poses: the list is [None].
 
     Raises:
-        FileFormatError: the file cannot be read.
-        MissingExtraError: the file is E57, and the extra `e57` is not installed.
+        FileFormatError: The file cannot be read.
+        MissingExtraError: The file is E57, and the extra `e57` is not installed.
     """
     path = Path(path)
     if path.suffix.lower() not in WITH_STATIONS:

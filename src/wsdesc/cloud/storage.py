@@ -39,11 +39,11 @@ class Storage:
     """How a file stores a cloud.
 
     Attributes:
-        format: extension of the file, such as ".ply".
-        single: whether the coordinates are float32.
-        rounding: of float32 coordinates, in their unit.
-        las: properties of a LAS file.
-        crs: coordinate system, as records of a LAS file.
+        format: Extension of the file, such as ".ply".
+        single: Whether the coordinates are float32.
+        rounding: Of float32 coordinates, in their unit.
+        las: Properties of a LAS file.
+        crs: Coordinate system, as records of a LAS file.
     """
 
     format: str = ""

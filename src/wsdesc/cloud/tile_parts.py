@@ -19,7 +19,7 @@ from wsdesc.core.atomic import atomic_write
 from wsdesc.core.geometry import Floats, check_rigid
 from wsdesc.core.journal import content_of
 
-_VERSION = 1  # of the files
+_VERSION = 1  # version of the files
 _MAX_POINTS = 1_000_000  # read at a time
 
 Spans = list[tuple[int, int]]  # first record and number of records, each
@@ -29,7 +29,7 @@ class Part(NamedTuple):
     """A scan's points, sorted by tile."""
 
     file: Path
-    kind: np.dtype[Any]  # of a record: x, y, z and the attributes
+    kind: np.dtype[Any]  # type of a record: x, y, z and the attributes
     ranges: dict[tuple[int, int], Spans]  # by column and row of the tile
 
 

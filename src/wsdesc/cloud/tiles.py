@@ -35,8 +35,8 @@ from wsdesc.core.geometry import Floats, check_length
 from wsdesc.core.progress import ProgressHook, no_progress
 
 INDEX = "tiles.json"
-_MAX_VOXELS = 8_000_000  # of a tile; larger ones are divided into four
-_LEAST_VOXELS = 16  # side of a tile that is not divided any more
+_MAX_VOXELS = 8_000_000  # a tile with more voxels is divided into four
+_MIN_SIDE = 16  # voxels along the side of the smallest tile
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 Tile = tuple[int, int, int]  # column and row, and the side in voxels
@@ -88,7 +88,7 @@ def merge_into_tiles(
         raise InputError(f"{extension}: tiles cannot be written in this format; supported are {WRITABLE}")
     if not scans:
         raise InputError("at least one placed scan is needed for a merged cloud")
-    folder, side = Path(folder), max(_LEAST_VOXELS, round((tile or 1024 * voxel) / voxel))
+    folder, side = Path(folder), max(_MIN_SIDE, round((tile or 1024 * voxel) / voxel))
     progress = progress or no_progress
     with locked(folder), _explain_full_disk(folder):
         make_folder(folder / "parts")
@@ -183,7 +183,7 @@ def _merge_tile(
         records = records[inside]
         points = np.stack([records[axis] for axis in "xyz"], axis=1)
         merged.add_cloud(Cloud(points, {n: records[n].astype(kind) for n, kind in kinds.items()}))
-        if len(merged.cells) > _MAX_VOXELS and side >= 2 * _LEAST_VOXELS and side % 2 == 0:
+        if len(merged.cells) > _MAX_VOXELS and side >= 2 * _MIN_SIDE and side % 2 == 0:
             del merged
             for i, j in itertools.product((0, 1), (0, 1)):
                 quarter = (2 * column + i, 2 * row + j, side // 2)

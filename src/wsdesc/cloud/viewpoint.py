@@ -39,7 +39,7 @@ class Viewpoint:
         """Check and convert values from a file.
 
         Raises:
-            InputError: the position is not three finite numbers, or the source is unknown.
+            InputError: The position is not three finite numbers, or the source is unknown.
         """
         if source not in get_args(ViewpointSource):
             raise InputError(f"the source of a viewpoint is unknown: {source!r}")
@@ -59,7 +59,7 @@ def check_viewpoint(position: Any, name: str = "viewpoint") -> NDArray[np.float6
     """Return a position as (3,) float64.
 
     Raises:
-        InputError: it is not three finite numbers.
+        InputError: It is not three finite numbers.
     """
     try:
         array = as_array(position).astype(np.float64)
@@ -85,12 +85,12 @@ def find_viewpoint(
     Args:
         points: (N, 3), finite, in a local frame.
         T_scan_local: (4, 4), from the local frame to the scan's coordinates.
-        wanted: position in the scan's coordinates, "none", or None for the file's or the origin.
+        wanted: Position in the scan's coordinates, "none", or None for the file's or the origin.
         in_file: (3,) position in the scan's coordinates that the file states.
-        name: what error messages call the given position.
+        name: What error messages call the given position.
 
     Raises:
-        InputError: the given position is not three finite numbers, or far from the scan.
+        InputError: The given position is not three finite numbers, or far from the scan.
     """
     if isinstance(wanted, str) and wanted == "none":
         return None

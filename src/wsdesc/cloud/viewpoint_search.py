@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 
 from wsdesc.cloud.viewpoint_detection import count_hidden, detect_viewpoint, unevenness
 
-_POINTS = 30_000  # sample of the scan
-_TRIES = 12  # random displacements of a place in a step
-_SHRINK = 0.6  # of the displacements from step to step
-_LOPSIDED = 0.1  # share of hidden points that a mean direction of length 1 counts as
+_POINTS = 30_000  # points of the sample of the scan
+_TRIES = 12  # random displacements of a position in a step
+_SHRINK = 0.6  # factor on the displacements from step to step
+_LOPSIDED = 0.1  # penalty, as a share of hidden points, of a mean direction of length 1
 
 
 class _Level(NamedTuple):

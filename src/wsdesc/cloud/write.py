@@ -32,16 +32,16 @@ def write_cloud(path: str | os.PathLike[str], cloud: Scan, *, frame_of: Cloud | 
     and normals get the names and types of the format.
 
     Args:
-        path: the file.
-        cloud: the cloud, or a scan in another form that `as_cloud` takes.
-        frame_of: cloud in whose coordinate system the points are, if they were moved into another one.
+        path: The file.
+        cloud: The cloud, or a scan in another form that `as_cloud` takes.
+        frame_of: Cloud in whose coordinate system the points are, if they were moved into another one.
 
     Returns:
         Plain sentences about what the format cannot store.
 
     Raises:
-        InputError: the points are invalid.
-        FileFormatError: the file cannot be written.
+        InputError: The points are invalid.
+        FileFormatError: The file cannot be written.
     """
     path, cloud = Path(path), as_cloud(cloud)
     extension, storage = path.suffix.lower(), cloud.storage or Storage()

@@ -1,6 +1,6 @@
 """File formats of point clouds, one module per family, imported with the first file of that family.
 
-Each module has `read(path, faces) -> FileContent`, where `faces` says whether to read triangles, and
+Each module has `read(path, faces) -> FileContent`, where `faces` requests the triangles, and
 `write(path, points, attributes)`. Both get a path with one of the module's extensions. They raise a
 ValueError with the reason; `wsdesc.cloud.files` adds the name of the file and a remedy.
 """
@@ -44,7 +44,7 @@ _READ_ONLY = (".xyzn", ".xyzrgb", ".stl", ".ptx", ".vtk", ".vtp", ".gltf", ".glb
 READABLE = tuple(_FAMILY)
 WRITABLE = tuple(extension for extension in _FAMILY if extension not in _READ_ONLY)
 WITH_STATIONS = (".e57", ".ptx")  # `read` takes the number of a station; the module has `count_stations`
-SINGLE = Storage(single=True)  # of float32 coordinates
+SINGLE = Storage(single=True)  # float32 coordinates
 WITH_STORAGE = (".las", ".laz")  # `write` takes the `Storage` of the cloud
 WITH_VIEWPOINT = (".pcd", ".e57", ".npz")  # `write` takes the position of the scanner
 WITHOUT_ATTRIBUTES = (".npy", ".obj", ".off")  # written with coordinates only
@@ -71,7 +71,7 @@ class FileContent(NamedTuple):
 
 
 def no_station(station: int, count: int) -> str:
-    """Say that a file has no station of this number."""
+    """Return the message that a file has no station of this number."""
     return f"the file has {count} stations, there is no station {station}; choose a number from 1 to {count}"
 
 

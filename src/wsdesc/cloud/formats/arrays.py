@@ -24,11 +24,11 @@ def read(path: Path, faces: bool) -> FileContent:
 
 
 def _read_npy(path: Path) -> FileContent:
-    # NumPy would allocate whatever header length the file claims.
+    # NumPy would allocate any header length that the file claims.
     with path.open("rb") as file:
         read_header(file.read(MAX_HEADER))
     # Mapping, unlike loading, compares the claimed size with that of the file before it allocates.
-    with np.errstate(over="ignore"):  # of a shape that claims too much
+    with np.errstate(over="ignore"):  # the claimed shape may overflow
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     return _from_array(array)
 
@@ -50,7 +50,7 @@ def _read_npz(path: Path) -> FileContent:
 
 
 def _facts(arrays: dict[str, np.ndarray]) -> dict[str, Any]:
-    """Take the arrays about the whole scan that `write` stores out of the arrays of a file."""
+    """Remove the arrays about the whole scan from the arrays of a file, and return them."""
     facts: dict[str, Any] = {}
     viewpoint = arrays.get("viewpoint")
     if viewpoint is not None and viewpoint.shape == (3,) and np.isfinite(viewpoint).all():

@@ -33,7 +33,7 @@ def xyz_names(names: Collection[str]) -> tuple[str, str, str]:
     """Return the names of the columns x, y and z. Upper case, units and names as in surveys are accepted.
 
     Raises:
-        ValueError: a coordinate is missing, or the coordinates are degrees.
+        ValueError: A coordinate is missing, or the coordinates are degrees.
     """
     plain: dict[str, str] = {}
     for name in names:

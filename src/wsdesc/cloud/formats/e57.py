@@ -17,7 +17,7 @@ from wsdesc.core.errors import InputError, MissingExtraError
 _CARTESIAN = ("cartesianX", "cartesianY", "cartesianZ")
 _SPHERICAL = ("sphericalRange", "sphericalAzimuth", "sphericalElevation")
 _INVALID = ("cartesianInvalidState", "sphericalInvalidState")
-_FARTHEST = 10  # extents between the viewpoint and the centre, so that float32 relative to it is exact enough
+_MAX_DISTANCE = 10  # extents from the centre to the viewpoint: float32 relative to it is still exact enough
 # attributes that are read and written -> their names in files of columns
 _ATTRIBUTES = {"intensity": "intensity", "colorRed": "red", "colorGreen": "green", "colorBlue": "blue"}
 
@@ -181,7 +181,7 @@ def write(
     columns = to_columns(points.astype(np.float64), attributes)
     low, high = points.min(axis=0).astype(np.float64), points.max(axis=0).astype(np.float64)
     translation = (low + high) / 2
-    if viewpoint is not None and np.abs(viewpoint - translation).max() < _FARTHEST * (high - low).max():
+    if viewpoint is not None and np.abs(viewpoint - translation).max() < _MAX_DISTANCE * (high - low).max():
         translation = viewpoint
     # pye57 derives the bounds from these numbers, so they must be rounded like the stored ones.
     local = (points - translation).astype(np.float32).astype(np.float64)

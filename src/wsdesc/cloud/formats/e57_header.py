@@ -14,7 +14,7 @@ _HEADER = struct.Struct("<8s8xQQQQ")  # signature, file length, XML offset and l
 _CHECKSUM = 4  # bytes at the end of every page
 _PAGE = 1024
 _MAX_DEPTH = 30  # levels; scans need ten
-_MAX_CHILDREN = 1000  # of a structure; a vector, such as that of the scans, may have any number
+_MAX_CHILDREN = 1000  # children of a structure; vectors, such as the list of scans, have no limit
 
 
 def check_header(path: Path) -> None:

@@ -21,8 +21,8 @@ from wsdesc.cloud.formats.vtk import strip_triangles
 
 _POINT_BYTES = 100  # memory per vertex with its attributes
 _TRIANGLES, _STRIP, _FAN = 4, 5, 6  # modes of a primitive
-_MAX_NODES = 10_000  # of the scene; a node with two parents counts twice
-_MAX_PRIMITIVES = 10_000  # of all instances of meshes
+_MAX_NODES = 10_000  # nodes of the scene; a node with two parents counts twice
+_MAX_PRIMITIVES = 10_000  # primitives of all instances of meshes
 _JSON, _BIN = 0x4E4F534A, 0x004E4942  # chunk types
 
 

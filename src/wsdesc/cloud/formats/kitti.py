@@ -1,6 +1,6 @@
 """KITTI: bin files without a header, float32 × 4 (x, y, z, intensity), or × 5 with the ring, as in nuScenes.
 
-Nothing in the file says which. Five columns are assumed for names that end in .pcd.bin, or if the fifth
+The file does not state which. Five columns are assumed for names that end in .pcd.bin, or if the fifth
 holds small whole numbers; then the other number is tried. The coordinates must be plausible and the
 intensity not negative, so that other binary files are rejected.
 """

@@ -15,12 +15,11 @@ from wsdesc.cloud.formats.limits import check_columns
 from wsdesc.cloud.storage import ExtraDimension, LasStorage, Storage
 from wsdesc.core.errors import InputError
 
-_CHUNK = 1_000_000  # points read at a time,
-_BUFFER = 2**26  # or as many as fit into so many bytes
-_COARSEST = 1e-4  # scale, in the unit of the points, unless the extent needs more than 32 bits
-_COARSEST_SHARE = 1e-2  # of the extent, of the scale of another file
-_LARGEST = 2**31 - 4  # of the stored integers, with room for rounding
-_FINEST = 1e-7  # scale as a share of the extent, about the precision of float32
+_CHUNK, _BUFFER = 1_000_000, 2**26  # largest numbers of points and of bytes that are read at a time
+_COARSEST = 1e-4  # coarsest scale in the unit of the points, unless the extent needs more than 32 bits
+_COARSEST_SHARE = 1e-2  # coarsest scale that is kept from another file, as a share of the extent
+_LARGEST = 2**31 - 4  # largest stored integer, with room for rounding
+_FINEST = 1e-7  # finest scale as a share of the extent: about the precision of float32
 _KEPT_ENCODING = 0b1001  # bits of the kind of GPS time, and of synthetic return numbers
 _WKT = 2112  # number of the record with the coordinate system as text
 _FIRST_WITH_WKT = 6  # point format
@@ -69,7 +68,7 @@ def _chunks(path: Path) -> Iterator[tuple[Any, list[str], Any]]:
     """Yield the open file, the names of the attributes, and some points, until the file ends.
 
     Raises:
-        ValueError: the file is damaged or cut off.
+        ValueError: The file is damaged or cut off.
     """
     import laspy
 

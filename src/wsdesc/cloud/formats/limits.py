@@ -6,9 +6,9 @@ hundred times its size is damaged or malicious, unless the result is small.
 
 from __future__ import annotations
 
-_MAX_RATIO = 100  # times the size of the file
-_SMALL = 2**27  # bytes that any file may take
-_MAX_COLUMNS = 10_000  # of a table; each becomes an array
+_MAX_RATIO = 100  # largest memory of a file, relative to its size
+_SMALL = 2**27  # bytes of memory that any file may take
+_MAX_COLUMNS = 10_000  # columns of a table; each becomes an array
 
 
 def check_unpacked(needed: int, size: int) -> None:

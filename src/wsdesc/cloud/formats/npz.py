@@ -22,7 +22,7 @@ def read_arrays(path: str | Path, kinds: str = "biuf") -> dict[str, np.ndarray]:
     """Read the arrays whose type is one of NumPy's `kinds`, by name.
 
     Raises:
-        ValueError: an array is damaged or implausibly large. Damaged archives raise errors of `zipfile`.
+        ValueError: An array is damaged or implausibly large. Damaged archives raise errors of `zipfile`.
     """
     size = Path(path).stat().st_size
     with zipfile.ZipFile(path) as archive:

@@ -21,7 +21,7 @@ _HEADER_LINES = 10
 _NAMES = ("x", "y", "z", "intensity", "red", "green", "blue")
 _WIDTHS = (3, 4, 7)
 _MAX_STATIONS = 10_000
-_TOLERANCE = 1e-3  # of the rotation of a station
+_TOLERANCE = 1e-3  # largest error of the rotation matrix of a station
 
 
 class _Station(NamedTuple):

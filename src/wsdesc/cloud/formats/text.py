@@ -21,8 +21,8 @@ from wsdesc.cloud.formats.columns import from_columns, to_columns
 from wsdesc.cloud.formats.text_layout import COMMENTS, TextLayout, read_layout
 
 _CHUNK = 100_000  # points written at a time
-_SEPARATOR = ";"  # of lines without quotes
-_MAX_WHOLE = 2**53  # of a float64
+_SEPARATOR = ";"  # separator in lines without quotes
+_MAX_WHOLE = 2**53  # largest integer that float64 represents exactly, as all smaller ones
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # marks at the start of the file
 
 
