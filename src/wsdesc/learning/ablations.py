@@ -69,23 +69,23 @@ def ablate(
     continue.
 
     Args:
-        scans: folders or files of scans, in the order of their names; none: synthetic rooms.
-        out: folder of the runs.
-        rows: names of rows, for example "full", "w/o LRF", "oracle" or "3DSmoothNet"; None: all but the last.
-        options: options that all rows share, or a YAML file of them.
-        steps: number of training steps per row.
-        seed: seed of all random choices.
-        synthetic: share of steps on synthetic rooms, 0 … 1.
+        scans: Folders or files of scans, in the order of their names; none: synthetic rooms.
+        out: Folder of the runs.
+        rows: Names of rows, for example "full", "w/o LRF", "oracle" or "3DSmoothNet"; None: all but the last.
+        options: Options that all rows share, or a YAML file of them.
+        steps: Number of training steps per row.
+        seed: Seed of all random choices.
+        synthetic: Share of steps on synthetic rooms, 0 … 1.
         device: "cpu", "cuda" or "auto".
-        minutes: stop after this time with a checkpoint.
-        progress: hook for the steps before the training.
-        on_row: called before the training of each row; returns the hook of its steps.
+        minutes: Stop after this time with a checkpoint.
+        progress: Hook for the steps before the training.
+        on_row: Called before the training of each row; returns the hook of its steps.
 
     Returns:
         The run of each row, in the given order; `finished` is False for rows that are not trained yet.
 
     Raises:
-        InputError: if a row is unknown or options are invalid.
+        InputError: A row is unknown or options are invalid.
     """
     out = Path(out)
     names = list(rows or ROWS)
@@ -155,12 +155,12 @@ def evaluate_rows(
     """Evaluate the finished rows on test scenes, as they are and rotated at random.
 
     Args:
-        runs: runs of `ablate`.
-        test: folder in the layout of 3DMatch.
-        out: folder of the results.
-        keypoints: keypoints per test scan.
+        runs: Runs of `ablate`.
+        test: Folder in the layout of 3DMatch.
+        out: Folder of the results.
+        keypoints: Keypoints per test scan.
         device: "cpu", "cuda" or "auto".
-        progress: hook for progress bars.
+        progress: Hook for progress bars.
 
     Returns:
         Results on the scans as they are, and on rotated ones.

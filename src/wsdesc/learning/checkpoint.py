@@ -34,8 +34,8 @@ def load_checkpoint(path: Path, trainer: Trainer) -> int:
         The number of finished steps.
 
     Raises:
-        FileFormatError: if the file is no checkpoint or does not fit the model.
-        InputError: if it was saved with other options; the number of steps may differ.
+        FileFormatError: The file is no checkpoint or does not fit the model.
+        InputError: It was saved with other options; the number of steps may differ.
     """
     header, tensors = _read(path)
     _check_options(path, header["options"], trainer.options)

@@ -62,7 +62,7 @@ class TrainingData:
     held_out: list[CloudPair]
     graph: PairGraph | None  # None for shapes and synthetic rooms
     clouds: list[Tensor] = field(default_factory=list)  # (N, 3) of each scan, in metres
-    origins: list[CloudOrigin] = field(default_factory=list)  # of each cloud
+    origins: list[CloudOrigin] = field(default_factory=list)  # origin of each cloud
     training_pairs: list[IndexPair] = field(default_factory=list)  # pairs that the source draws
     held_out_pairs: list[IndexPair] = field(default_factory=list)  # indices of `held_out`
 
@@ -84,13 +84,13 @@ def load_training_data(
     Logs the unreadable scans, the unit of length and the number of pairs.
 
     Args:
-        scans: folders or files of scans; none: synthetic rooms.
-        options: options of the training.
-        progress: hook for reading, describing and checking.
-        workers: processes that make synthetic rooms; None: one less than the cores.
+        scans: Folders or files of scans; none: synthetic rooms.
+        options: Options of the training.
+        progress: Hook for reading, describing and checking.
+        workers: Processes that make synthetic rooms; None: one less than the cores.
 
     Raises:
-        InputError: if fewer than two scans are readable, or no two of them overlap.
+        InputError: Fewer than two scans are readable, or no two of them overlap.
     """
     data, seed = options.data, options.seed
     rooms = synthetic_pairs(data, seed, workers)
@@ -225,14 +225,14 @@ def split_pairs(
 ) -> tuple[list[IndexPair], list[IndexPair]]:
     """Split pairs into training pairs and held-out pairs.
 
-    With at least 20 scans, scans at the ends of sequences are held out; pairs of a held-out scan and another
-    one belong to neither part, so that no held-out scan is trained on. With fewer scans, pairs are held out.
+    With at least 20 scans, scans at the ends of sequences are held out. Pairs of a held-out scan and another
+    one belong to neither part: no held-out scan is trained on. With fewer scans, pairs are held out.
 
     Args:
-        present: indices of the readable scans of each sequence.
-        graph: pairs of these sequences.
-        share: share of scans or pairs to hold out.
-        seed: seed of the choice.
+        present: Indices of the readable scans of each sequence.
+        graph: Pairs of these sequences.
+        share: Share of scans or pairs to hold out.
+        seed: Seed of the choice.
 
     Returns:
         Training pairs and held-out pairs, as indices into all readable scans.

@@ -26,7 +26,7 @@ from wsdesc.learning.trainer import PreparedPair, Trainer
 from wsdesc.learning.training import Scans, change, resolve_options
 from wsdesc.learning.validation import compare_with_teacher
 
-_VOXEL_FIELDS = ("sigma", "cutoff")  # in which the voxel grids of student and teacher may differ
+_VOXEL_FIELDS = ("sigma", "cutoff")  # options of voxel grids that may differ between student and teacher
 
 
 def distill(
@@ -52,27 +52,27 @@ def distill(
     less. The folder `out` receives the same files as that of `wsdesc.train`.
 
     Args:
-        teacher: model, or its weights: a name, a file or a run's folder.
-        scans: folders or files of scans, one is enough; none: synthetic rooms.
-        out: folder of the run.
-        width: factor on the channels of the compact network, 1 by default.
-        steps: number of training steps, 8 000 by default.
-        seed: seed of all random choices.
-        synthetic: share of steps on synthetic rooms, 0 … 1.
-        options: options of the training instead of `student_options`.
+        teacher: Model, or its weights: a name, a file or a run's folder.
+        scans: Folders or files of scans, one is enough; none: synthetic rooms.
+        out: Folder of the run.
+        width: Factor on the channels of the compact network, 1 by default.
+        steps: Number of training steps, 8 000 by default.
+        seed: Seed of all random choices.
+        synthetic: Share of steps on synthetic rooms, 0 … 1.
+        options: Options of the training instead of `student_options`.
         device: "cpu", "cuda" or "auto".
-        minutes: stop after this time with a checkpoint.
-        resume: continue the run in `out` with its own options and scans.
-        tensorboard: write curves for TensorBoard into the folder.
-        progress: hook for reading the scans.
-        on_step: called with a `TrainingProgress` after each step.
+        minutes: Stop after this time with a checkpoint.
+        resume: Continue the run in `out` with its own options and scans.
+        tensorboard: Write curves for TensorBoard into the folder.
+        progress: Hook for reading the scans.
+        on_step: Called with a `TrainingProgress` after each step.
 
     Returns:
         The run, with the agreement of student and teacher on held-out scans once it is finished.
 
     Raises:
-        InputError: if options are invalid or the folder contains another training.
-        FileFormatError: if a file cannot be read or written.
+        InputError: Options are invalid or the folder contains another training.
+        FileFormatError: A file cannot be read or written.
     """
     out = Path(out)
     if tensorboard:
@@ -126,11 +126,11 @@ def student_options(
     """Return the options of a distillation: the teacher's descriptor by a faster network.
 
     Args:
-        teacher: the teacher.
-        width: factor on the network's channels.
-        layers: convolutions of the network.
-        cutoff: smallest probability of a point in a voxel that counts.
-        changes: other fields of `TrainOptions`.
+        teacher: The teacher.
+        width: Factor on the network's channels.
+        layers: Convolutions of the network.
+        cutoff: Smallest probability of a point in a voxel that counts.
+        changes: Other fields of `TrainOptions`.
     """
     values = {
         "descriptor": {
@@ -153,9 +153,9 @@ class Distiller(Trainer):
     """Train a student's network; its support is the teacher's and stays constant.
 
     Args:
-        teacher: model whose descriptors are the target.
-        options: options of the training.
-        device: device of both models.
+        teacher: Model whose descriptors are the target.
+        options: Options of the training.
+        device: Device of both models.
     """
 
     term_names = ("distance", "relation")
@@ -242,11 +242,11 @@ def run_distillation(
     """Train a student in the folder `out`; `run_options` are those of `run_training`.
 
     Args:
-        teacher: model whose descriptors are the target.
-        source: any pairs of clouds, for example `RandomPairs`.
-        options: options of the training.
-        out: folder of the run.
-        held_out: clouds on which student and teacher are compared for the log.
+        teacher: Model whose descriptors are the target.
+        source: Any pairs of clouds, for example `RandomPairs`.
+        options: Options of the training.
+        out: Folder of the run.
+        held_out: Clouds on which student and teacher are compared for the log.
     """
 
     device = run_options.get("device", "cpu")

@@ -38,10 +38,10 @@ def point_histograms(
     """Compute point feature histograms, on the CPU.
 
     Args:
-        points: points (N, 3) or their neighbour grid.
+        points: Points (N, 3) or their neighbour grid.
         keypoints: (K, 3).
-        normal_radius: radius of the neighbourhood of a normal, in the unit of the points.
-        feature_radius: radius of the neighbourhood of a histogram.
+        normal_radius: Radius of the neighbourhood of a normal, in the unit of the points.
+        feature_radius: Radius of the neighbourhood of a histogram.
 
     Returns:
         (K, 33) float32 of unit length: square roots of shares, so that distances are Hellinger distances.

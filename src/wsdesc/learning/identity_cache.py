@@ -19,8 +19,8 @@ class IdentityCache(Generic[Value]):
     """Thread-safe LRU cache keyed by object identity. The objects must not be modified.
 
     Args:
-        compute: function of the objects.
-        capacity: largest number of values.
+        compute: Function of the objects.
+        capacity: Largest number of values.
     """
 
     def __init__(self, compute: Callable[..., Value], capacity: int) -> None:

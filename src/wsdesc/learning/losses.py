@@ -49,17 +49,17 @@ class RigidityLoss(nn.Module):
     Args:
         reduction: "mean" divides L_o by its 9 entries and L_c by the 16 entries of the 4 × 4 product, as in
             the published experiments; "sum" is the paper's formula.
-        direction: which side of the matches is the regressor. "paper": keypoints are mapped onto their soft
+        direction: Side of the matches that is the regressor. "paper": keypoints are mapped onto their soft
             matches, so the matches of P's keypoints give (R, t). "published": soft matches are mapped onto
             their keypoints, so that the side that carries the gradient is the regressor; the matches of P's
             keypoints then give (R', t').
-        use_w_f: weight matches by descriptor similarity.
-        use_w_sm: weight matches by spatial consistency (spectral matching).
-        lambda_o, lambda_c: weights λ_o and λ_c.
-        sigma_d: difference of pair distances at which two matches are incompatible, in the points' unit.
-        unit: length that counts as 1 in ‖Rt' + t‖₁, in the points' unit.
-        temperature: temperature of the soft nearest neighbour.
-        power_iterations: power iterations for w_sm.
+        use_w_f: Weight matches by descriptor similarity.
+        use_w_sm: Weight matches by spatial consistency (spectral matching).
+        lambda_o, lambda_c: Weights λ_o and λ_c.
+        sigma_d: Difference of pair distances at which two matches are incompatible, in the points' unit.
+        unit: Length that counts as 1 in ‖Rt' + t‖₁, in the points' unit.
+        temperature: Temperature of the soft nearest neighbour.
+        power_iterations: Power iterations for w_sm.
     """
 
     def __init__(
@@ -161,10 +161,10 @@ class BatchHardLoss(nn.Module):
     stays near log 2, where all descriptors are equal; a low temperature or a hard margin avoids this.
 
     Args:
-        exclusion_radius: anchors within this distance show the same surface and are not negatives of each
+        exclusion_radius: Anchors within this distance show the same surface and are not negatives of each
             other, in the unit of their positions.
-        margin: distance between descriptors, or "soft".
-        temperature: temperature of the soft margin.
+        margin: Distance between descriptors, or "soft".
+        temperature: Temperature of the soft margin.
     """
 
     def __init__(
@@ -186,8 +186,8 @@ class BatchHardLoss(nn.Module):
         """Compute the loss, a scalar.
 
         Args:
-            anchor, positive: unit descriptors (K, C) of anchors and of their matches.
-            positions: positions (K, 3) of the anchors.
+            anchor, positive: Unit descriptors (K, C) of anchors and of their matches.
+            positions: Positions (K, 3) of the anchors.
 
         Returns:
             Mean over anchors that have a negative; 0 if none has one.
@@ -217,8 +217,8 @@ class InfoNCELoss(nn.Module):
     −log(exp(s_kk / temperature) / Σ_l exp(s_kl / temperature)).
 
     Args:
-        exclusion_radius: see `BatchHardLoss`.
-        temperature: temperature of the softmax.
+        exclusion_radius: See `BatchHardLoss`.
+        temperature: Temperature of the softmax.
     """
 
     def __init__(self, *, exclusion_radius: float = 0.1, temperature: float = 0.07) -> None:

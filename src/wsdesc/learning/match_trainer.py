@@ -44,9 +44,9 @@ def matches_by_pose(
     """Match points that coincide under a pose.
 
     Args:
-        p, q: points (N, 3) and (M, 3).
-        T_q_p: pose (4, 4).
-        max_distance: largest distance of a match.
+        p, q: Points (N, 3) and (M, 3).
+        T_q_p: Pose (4, 4).
+        max_distance: Largest distance of a match.
 
     Returns:
         (K, 2) int64: a row of p and its nearest row of q, K ≤ N.
@@ -75,9 +75,9 @@ class MatchTrainer(Trainer):
         """Sample keypoints among the matches and compute their frames.
 
         Args:
-            p, q: points (N, 3) and (M, 3), in metres.
+            p, q: Points (N, 3) and (M, 3), in metres.
             matches: (K, 2) rows of p and q.
-            generator: generator of the sampling.
+            generator: Generator of the sampling.
 
         Returns:
             Keypoints of p and q; equal rows match.

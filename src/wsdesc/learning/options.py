@@ -21,7 +21,7 @@ Direction = Literal["published", "paper"]
 
 ABLATION_STEPS = 4000  # default number of steps per row of an ablation
 STUDENT_WIDTH = 1.0  # default width of a distilled network, which has the compact layers
-STUDENT_CUTOFF = 0.02  # of its voxels: half of the time of the paper's
+STUDENT_CUTOFF = 0.02  # default cutoff of its voxels, which take half the time of the paper's
 
 
 class LossOptions(Options):
@@ -184,7 +184,7 @@ def preset_options(name: str) -> TrainOptions:
             poses, the paper's baseline), "small" trains in minutes on a laptop.
 
     Raises:
-        InputError: if no preset has this name.
+        InputError: No preset has this name.
     """
     if name not in PRESETS:
         raise InputError(f"unknown preset {name!r}: choose one of {', '.join(PRESETS)}")

@@ -68,7 +68,7 @@ def oracle_source(
     """Return the pairs of `data` with their ground-truth matches.
 
     Raises:
-        InputError: if the scans have no poses, or are separate shapes.
+        InputError: The scans have no poses, or are separate shapes.
     """
     o, seed = options.data, options.seed
     rooms = PosedRooms(seed, o.rooms, o.steps_per_room, o.min_coverage, workers, o.far_share)
@@ -88,11 +88,11 @@ class PosedPairs:
     """Pairs of given scans with ground-truth matches: each pair once per epoch, in a shuffled order.
 
     Args:
-        clouds: points (N, 3) of each scan, in metres.
-        pairs: indices of two scans each.
+        clouds: Points (N, 3) of each scan, in metres.
+        pairs: Indices of two scans each.
         poses: T_world_cloud (4, 4) of each scan, or None. Pairs without poses or with fewer than 64 matches
             are left out.
-        seed: seed of the order.
+        seed: Seed of the order.
     """
 
     def __init__(

@@ -27,7 +27,7 @@ Describe = Callable[[Tensor, Tensor], Tensor]
 
 
 class OverlapOptions(Options):
-    """When two scans count as overlapping. Lengths are multiplied by the unit."""
+    """Thresholds for overlapping scans. Lengths are multiplied by the unit."""
 
     keypoints: int = Field(1000, ge=3, description="Keypoints per scan, by farthest point sampling.")
     threshold: float = Field(
@@ -68,15 +68,15 @@ def estimate_overlap(
     """Estimate which share of two scans shows the same surface.
 
     Args:
-        p, q: points (N, 3) and (M, 3), no coarser than half the threshold.
+        p, q: Points (N, 3) and (M, 3), no coarser than half the threshold.
         descriptors_p, descriptors_q: (K, C) and (L, C).
         keypoints_p, keypoints_q: (K, 3) and (L, 3).
-        unit: length of one metre in the unit of the points.
-        seed: seed of RANSAC.
-        options: thresholds.
+        unit: Length of one metre in the unit of the points.
+        seed: Seed of RANSAC.
+        options: Thresholds.
 
     Raises:
-        InputError: if the unit is not positive.
+        InputError: The unit is not positive.
     """
     options = options or OverlapOptions()
     check_length(unit, "unit")

@@ -80,7 +80,7 @@ class PairGraph(BaseModel):
         """Read a graph that `save` wrote.
 
         Raises:
-            FileFormatError: if the file cannot be read or is no pair graph.
+            FileFormatError: The file cannot be read or is no pair graph.
         """
         try:
             return cls.model_validate_json(Path(path).read_bytes())
@@ -119,9 +119,9 @@ def pairs_by_order(present: Sequence[int | Collection[int]], window: int = WINDO
     """Pair scans at most `window` apart in their sequence.
 
     Args:
-        present: for each sequence its length, or the indices of its readable scans. Unreadable scans leave
-            gaps: they form no pairs, and no scan moves into their place.
-        window: largest distance of two scans.
+        present: For each sequence its length, or the indices of its readable scans. Unreadable scans leave
+            gaps: They form no pairs, and no scan moves into their place.
+        window: Largest distance of two scans.
     """
     if window < 1:
         raise InputError(f"window must be at least 1, got {window}")
@@ -163,14 +163,14 @@ def pairs_by_overlap(
     """Check which scans of a sequence overlap.
 
     Args:
-        clouds: points (N, 3) at the working resolution (0.025 of the unit), by scan index.
-        describe: descriptor function, for example a `WSDesc` model; None: point feature histograms.
-        candidates: pairs of scan indices to check; None: all pairs, whose number is quadratic.
-        sequence, origin: values of these fields in the accepted pairs.
-        unit: length of one metre in the unit of the points.
-        seed: seed of keypoints and RANSAC.
-        options: thresholds of the check.
-        progress: hook for the two steps, describing and checking.
+        clouds: Points (N, 3) at the working resolution (0.025 of the unit), by scan index.
+        describe: Descriptor function, for example a `WSDesc` model; None: point feature histograms.
+        candidates: Pairs of scan indices to check; None: all pairs, whose number is quadratic.
+        sequence, origin: Values of these fields in the accepted pairs.
+        unit: Length of one metre in the unit of the points.
+        seed: Seed of keypoints and RANSAC.
+        options: Thresholds of the check.
+        progress: Hook for the two steps, describing and checking.
     """
     options = options or OverlapOptions()
     describe = describe or histogram_describe(unit)
@@ -229,13 +229,13 @@ def find_pairs(
     """Find the overlapping pairs of sequences of scans.
 
     Args:
-        sequences: points (N, 3) by scan index, for each sequence.
+        sequences: Points (N, 3) by scan index, for each sequence.
         mode: "order" takes all neighbours within the window, "both" keeps those that pass the overlap check,
             "overlap" checks all pairs of a sequence.
-        names: names of the sequences.
-        lengths: number of scans of each sequence, unreadable ones included.
-        window: largest distance of two neighbours.
-        describe, unit, seed, options, progress: see `pairs_by_overlap`.
+        names: Names of the sequences.
+        lengths: Number of scans of each sequence, unreadable ones included.
+        window: Largest distance of two neighbours.
+        describe, unit, seed, options, progress: See `pairs_by_overlap`.
     """
     if mode not in ("order", "overlap", "both"):
         raise InputError(f"pairs must be order, overlap or both, got {mode!r}")

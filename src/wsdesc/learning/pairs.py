@@ -20,7 +20,7 @@ class ScanPair:
     source: Path
     target: Path
     overlap: float | None  # estimated, 0 … 1; None: not checked
-    inliers: int | None  # of the overlap check; None: not checked
+    inliers: int | None  # inliers of the overlap check; None: not checked
 
 
 def pairs(
@@ -38,21 +38,21 @@ def pairs(
     """Find the overlapping pairs that a training would use. No pose is read.
 
     Args:
-        scans: folders or files of scans, in the order of their names.
+        scans: Folders or files of scans, in the order of their names.
         mode: "order" takes all neighbours in a sequence, "both" keeps those that pass an overlap check,
             "overlap" checks all pairs of a sequence.
-        window: largest distance of two neighbours in a sequence, in scans; 4 by default.
-        min_overlap: smallest estimated overlap of a checked pair, 0.3 by default.
-        start: weights for the overlap check: a name, a file or a run's folder; None: point feature
+        window: Largest distance of two neighbours in a sequence, in scans; 4 by default.
+        min_overlap: Smallest estimated overlap of a checked pair, 0.3 by default.
+        start: Weights for the overlap check: a name, a file or a run's folder; None: point feature
             histograms.
-        unit: length of one metre in the scans' unit; None: measured.
-        seed: seed of keypoints and RANSAC.
+        unit: Length of one metre in the scans' unit; None: measured.
+        seed: Seed of keypoints and RANSAC.
         out: JSON file for the pairs, in the format of a run's `pairs.json`.
-        progress: hook for reading, describing and checking.
+        progress: Hook for reading, describing and checking.
 
     Raises:
-        InputError: if fewer than two scans are readable, no two of them overlap, or they are separate shapes.
-        FileFormatError: if a file cannot be read or written.
+        InputError: Fewer than two scans are readable, no two of them overlap, or they are separate shapes.
+        FileFormatError: A file cannot be read or written.
     """
     paths = scan_list(scans)
     if not paths:

@@ -11,7 +11,7 @@ from wsdesc.core.rng import generator_of
 from wsdesc.learning.sources import PairSource
 from wsdesc.learning.trainer import PreparedPair, Trainer
 
-_AHEAD = 4  # steps
+_STEPS_AHEAD = 4
 
 
 class Prefetcher:
@@ -20,10 +20,10 @@ class Prefetcher:
     The pairs of a step depend only on its number.
 
     Args:
-        source: pairs of scans.
-        trainer: trainer that prepares them.
-        rank: rank of this process.
-        processes: number of processes.
+        source: Pairs of scans.
+        trainer: Trainer that prepares them.
+        rank: Rank of this process.
+        processes: Number of processes.
     """
 
     def __init__(self, source: PairSource, trainer: Trainer, rank: int = 0, processes: int = 1) -> None:
@@ -42,7 +42,7 @@ class Prefetcher:
         if self._threads is None:
             pairs = self._prepare(step)
         else:
-            for ahead in range(step, step + _AHEAD):
+            for ahead in range(step, step + _STEPS_AHEAD):
                 if ahead not in self._futures:
                     self._futures[ahead] = self._threads.submit(self._prepare_on_stream, ahead)
             pairs, ready = self._futures.pop(step).result()

@@ -52,10 +52,10 @@ class TrainingRun:
     options: TrainOptions
     step: int  # finished steps
     weights: Path | None  # None if the training stopped before its last step
-    validation: Validation | None = None  # of the trained weights; None without held-out pairs
-    shipped: Validation | None = None  # of the shipped weights on the same pairs
+    validation: Validation | None = None  # figures of the trained weights; None without held-out pairs
+    shipped: Validation | None = None  # figures of the shipped weights on the same pairs
     shipped_name: str = ""  # name of the shipped weights
-    agreement: TeacherAgreement | None = None  # of a distilled student with its teacher
+    agreement: TeacherAgreement | None = None  # agreement of a distilled student with its teacher
 
     @property
     def finished(self) -> bool:
@@ -78,7 +78,7 @@ class TrainingRun:
 
 
 class TrainingSource(Protocol):
-    """A `PairSource` or a `MatchedPairSource`, whichever the trainer needs."""
+    """A `PairSource`, or a `MatchedPairSource` for trainers that need matches."""
 
     def pair(self, index: int) -> tuple[Tensor, ...]:
         """Return the arguments of `Trainer.prepare` at this index."""
@@ -105,21 +105,21 @@ def run_training(
     A resumed run on the CPU gives the same weights, bit for bit, as an uninterrupted one.
 
     Args:
-        options: options of the training.
-        source: training pairs; closed at the end.
-        out: folder of the run.
-        device: device of the model.
-        resume: continue from the checkpoint in `out`, if it has one.
-        stop_after: seconds after which the training stops with a checkpoint.
-        validate: figures for the log.
-        on_step: called after each step.
-        make_trainer: creates the trainer; None: `Trainer`, or `MatchTrainer` if the options set `oracle` or
+        options: Options of the training.
+        source: Training pairs; closed at the end.
+        out: Folder of the run.
+        device: Device of the model.
+        resume: Continue from the checkpoint in `out`, if it has one.
+        stop_after: Seconds after which the training stops with a checkpoint.
+        validate: Figures for the log.
+        on_step: Called after each step.
+        make_trainer: Creates the trainer; None: `Trainer`, or `MatchTrainer` if the options set `oracle` or
             `self_training`.
-        tensorboard: write curves for TensorBoard.
+        tensorboard: Write curves for TensorBoard.
 
     Raises:
-        InputError: if `out` has a checkpoint and `resume` is False, or the checkpoint has other options.
-        FileFormatError: if the folder cannot be written or read.
+        InputError: `out` has a checkpoint and `resume` is False, or the checkpoint has other options.
+        FileFormatError: The folder cannot be written or read.
     """
     with distributed.process_group() as (rank, processes):
         trainer = (make_trainer or _trainer_class(options))(options, device)

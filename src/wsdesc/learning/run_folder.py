@@ -1,4 +1,4 @@
-"""The folder of a training run: its files, how they are written and read.
+"""The folder of a training run: write and read its files.
 
 Files of a run's folder:
 
@@ -100,7 +100,7 @@ def read_log(path: Path) -> list[dict[str, Any]]:
     """Read the rows of a run's log, without a last line that was cut off.
 
     Raises:
-        FileFormatError: if the file is no log.
+        FileFormatError: The file is no log.
     """
     try:
         lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []

@@ -34,8 +34,8 @@ class MatchProposer:
     """Register two clouds with a model, and match the points that coincide under the pose.
 
     Args:
-        model: trained model on the device to use; it is copied.
-        options: acceptance of a pose.
+        model: Trained model on the device to use; it is copied.
+        options: Acceptance of a pose.
     """
 
     def __init__(self, model: WSDesc, options: OverlapOptions = ACCEPTANCE) -> None:
@@ -83,8 +83,8 @@ class SelfMatchedPairs:
     A rejected pair is replaced by the one at the preceding index.
 
     Args:
-        source: pairs of overlapping clouds (N, 3), in metres.
-        model, options: see `MatchProposer`.
+        source: Pairs of overlapping clouds (N, 3), in metres.
+        model, options: See `MatchProposer`.
     """
 
     def __init__(self, source: PairSource, model: WSDesc, options: OverlapOptions = ACCEPTANCE) -> None:
@@ -94,7 +94,7 @@ class SelfMatchedPairs:
         """See `MatchedPairSource`.
 
         Raises:
-            InputError: if the model registers none of 50 pairs.
+            InputError: The model registers none of 50 pairs.
         """
         for attempt in range(_MAX_ATTEMPTS):
             p, q = self.source.pair(abs(index - attempt))

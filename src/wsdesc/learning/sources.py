@@ -46,9 +46,9 @@ class ScanPairs:
     """Pairs of given scans: each pair once per epoch, in an order that the seed and the epoch define.
 
     Args:
-        clouds: points (N, 3) of each scan, in metres.
-        pairs: indices of two scans each.
-        seed: seed of the order.
+        clouds: Points (N, 3) of each scan, in metres.
+        pairs: Indices of two scans each.
+        seed: Seed of the order.
     """
 
     def __init__(self, clouds: list[Tensor], pairs: list[tuple[int, int]], seed: int) -> None:
@@ -67,13 +67,13 @@ class RoomPairs:
     """Pairs of successive scans of synthetic rooms, made ahead of time by worker processes.
 
     Args:
-        seed: seed of rooms and pairs.
-        rooms: rooms to draw from at a time.
-        pairs_per_room: pairs until a new room replaces the oldest.
-        min_coverage: see `drop_sparse`.
-        workers: number of processes; None: one less than the cores.
-        make: function that makes the scans of a room; None: `make_room`.
-        far_share: share of pairs that skip one scan and therefore overlap less.
+        seed: Seed of rooms and pairs.
+        rooms: Rooms to draw from at a time.
+        pairs_per_room: Pairs until a new room replaces the oldest.
+        min_coverage: See `drop_sparse`.
+        workers: Number of processes; None: one less than the cores.
+        make: Function that makes the scans of a room; None: `make_room`.
+        far_share: Share of pairs that skip one scan and therefore overlap less.
     """
 
     def __init__(
@@ -166,9 +166,9 @@ class ShapePairs:
     """Pairs of partial views of a shape, as in the paper's experiments on ModelNet40.
 
     Args:
-        shapes: points (N, 3) of each shape.
-        seed: seed of the order and of the views.
-        noise: standard deviation of the noise on every second pair.
+        shapes: Points (N, 3) of each shape.
+        seed: Seed of the order and of the views.
+        noise: Standard deviation of the noise on every second pair.
     """
 
     def __init__(self, shapes: list[NDArray[Any]], seed: int, noise: float = 0.0) -> None:
@@ -197,9 +197,9 @@ class MixedPairs:
     """Pairs drawn at random from several sources.
 
     Args:
-        sources: sources to draw from.
-        shares: probability of each source, up to a common factor.
-        seed: seed of the draws.
+        sources: Sources to draw from.
+        shares: Probability of each source, up to a common factor.
+        seed: Seed of the draws.
     """
 
     def __init__(self, sources: list[PairSource], shares: list[float], seed: int) -> None:
@@ -222,8 +222,8 @@ def drop_sparse(points: Tensor, radius: float, min_coverage: float) -> Tensor:
 
     Args:
         points: (N, 3).
-        radius: radius of the neighbourhood.
-        min_coverage: smallest surface within the radius, as a share of the median point's; 0 keeps all
+        radius: Radius of the neighbourhood.
+        min_coverage: Smallest surface within the radius, as a share of the median point's; 0 keeps all
             points. Surface is counted in voxels of a sixth of the radius, so that it does not depend on
             density.
     """

@@ -1,4 +1,4 @@
-"""Scans of a distillation: any two at a time, as student and teacher describe each scan alone."""
+"""Scans of a distillation, in random pairs: student and teacher describe each scan alone."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class RandomPairs:
     """Two of the given clouds at a time, each cloud once per epoch; they need not overlap.
 
     Args:
-        clouds: points (N, 3) each, in metres.
-        seed: seed of the order.
+        clouds: Points (N, 3) each, in metres.
+        seed: Seed of the order.
     """
 
     def __init__(self, clouds: list[Tensor], seed: int) -> None:

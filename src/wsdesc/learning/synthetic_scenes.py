@@ -20,16 +20,16 @@ from wsdesc.datasets.synthetic import SITES, room_scans, site_scans
 from wsdesc.descriptor.preparation import prepare_scan
 from wsdesc.learning.sources import drop_sparse, make_room
 
-_SCANS = 3  # per scene
+_SCANS = 3  # scans per scene
 _MIN_POINTS = 1500
-_OVERLAPS = (0.3, 0.9)  # of a scan and an earlier one of a site
+_OVERLAPS = (0.3, 0.9)  # limits of the overlap of a scan with an earlier one of its site
 
 
 class SceneScan(NamedTuple):
     """A synthetic scan at its working resolution, in metres of the model."""
 
     points: Tensor  # (N, 3)
-    T_world_local: Floats  # (4, 4); to judge weights, never to train them
+    T_world_local: Floats  # (4, 4) for evaluation only, never for training
 
 
 def make_scene(seed: int, index: int) -> list[SceneScan]:

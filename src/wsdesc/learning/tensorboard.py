@@ -27,7 +27,7 @@ def check_installed() -> None:
     """Check that TensorBoard is installed.
 
     Raises:
-        MissingExtraError: if it is not.
+        MissingExtraError: It is not installed.
     """
     try:
         import torch.utils.tensorboard  # noqa: F401
@@ -42,9 +42,9 @@ class TensorBoardLog:
     other rows must occur once.
 
     Args:
-        folder: folder of the event files.
-        rows: rows logged so far.
-        make_writer: function that opens a writer; None: TensorBoard's.
+        folder: Folder of the event files.
+        rows: Rows logged so far.
+        make_writer: Function that opens a writer; None: TensorBoard's.
     """
 
     def __init__(

@@ -22,7 +22,7 @@ _CACHED_SCANS = 1024
 
 
 class PreparedPair(NamedTuple):
-    """Two scans with keypoints and frames: everything of a step that does not depend on weights."""
+    """Two scans with keypoints and frames: the part of a step that does not depend on weights."""
 
     p: DescriptorInput
     q: DescriptorInput
@@ -42,8 +42,8 @@ class Trainer:
     """A model, the rigidity loss and the paper's two optimizers.
 
     Args:
-        options: options of the training.
-        device: device of the model.
+        options: Options of the training.
+        device: Device of the model.
     """
 
     term_names: ClassVar[tuple[str, str]] = ("orthogonality", "cycle")

@@ -56,33 +56,33 @@ def train(
     value of the preset or of `options`.
 
     Args:
-        scans: folders or files of scans, in the order of their names; none: synthetic rooms.
-        out: folder of the run.
+        scans: Folders or files of scans, in the order of their names; none: synthetic rooms.
+        out: Folder of the run.
         preset: "indoor" (default) or "objects", the paper's settings; "smoothnet", supervised 3DSmoothNet; or
             "small", which trains in minutes on a laptop.
         options: `TrainOptions` or a YAML file of them, instead of a preset.
-        start: weights to start from: a name, a file or a run's folder. They define the descriptor.
-        steps: number of training steps.
-        seed: seed of all random choices.
-        pairs: source of overlapping pairs: "order" (neighbours in a sequence), "overlap" (all pairs of a
+        start: Weights to start from: a name, a file or a run's folder. They define the descriptor.
+        steps: Number of training steps.
+        seed: Seed of all random choices.
+        pairs: Source of overlapping pairs: "order" (neighbours in a sequence), "overlap" (all pairs of a
             sequence, checked) or "both" (neighbours, checked).
-        window: largest distance of two neighbours in a sequence, in scans.
-        synthetic: share of steps on synthetic rooms, 0 … 1.
-        self_training: loss on matches that the weights of `start` propose: "infonce" or "batch-hard".
-        oracle: loss on matches from ground-truth poses, for comparison: "batch-hard" or "infonce".
+        window: Largest distance of two neighbours in a sequence, in scans.
+        synthetic: Share of steps on synthetic rooms, 0 … 1.
+        self_training: Loss on matches that the weights of `start` propose: "infonce" or "batch-hard".
+        oracle: Loss on matches from ground-truth poses, for comparison: "batch-hard" or "infonce".
         device: "cpu", "cuda" or "auto".
-        minutes: stop after this time with a checkpoint.
-        resume: continue the run in `out` with its own options and scans; arguments given here replace them.
-        tensorboard: write curves for TensorBoard into the folder.
-        progress: hook for the steps before the training.
-        on_step: called with a `TrainingProgress` after each step.
+        minutes: Stop after this time with a checkpoint.
+        resume: Continue the run in `out` with its own options and scans; arguments given here replace them.
+        tensorboard: Write curves for TensorBoard into the folder.
+        progress: Hook for the steps before the training.
+        on_step: Called with a `TrainingProgress` after each step.
 
     Returns:
         The run, with figures on held-out pairs beside those of the shipped weights once it is finished.
 
     Raises:
-        InputError: if options are invalid, no scans overlap, or the folder contains another training.
-        FileFormatError: if a file cannot be read or written.
+        InputError: Options are invalid, no scans overlap, or the folder contains another training.
+        FileFormatError: A file cannot be read or written.
     """
     out = Path(out)
     changes: dict[str, Any] = {
@@ -134,7 +134,7 @@ def resolve_options(
     """Combine a base (options, a preset, or those of a run to resume) with changes; None keeps a value.
 
     Raises:
-        InputError: if the options are invalid, or there is nothing to resume.
+        InputError: The options are invalid, or there is nothing to resume.
     """
     if preset is not None and options is not None:
         raise InputError("give either a preset or options, not both")

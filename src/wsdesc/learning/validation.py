@@ -51,7 +51,7 @@ class PoseStatistics(NamedTuple):
     inlier_ratio: float  # mean over pairs
     recall_005: float  # feature-match recall, τ2 = 0.05
     recall_02: float  # feature-match recall, τ2 = 0.2
-    pairs: int  # with a ground-truth pose
+    pairs: int  # pairs with a ground-truth pose
 
 
 class Validation(NamedTuple):
@@ -60,7 +60,7 @@ class Validation(NamedTuple):
     rigidity: RigidityStatistics
     poses: PoseStatistics | None  # None without ground-truth poses
     pairs: int
-    clouds: int  # distinct ones, each described once
+    clouds: int  # distinct clouds; each is described once
 
     def figures(self) -> dict[str, float]:
         """Return all figures by name, prefixed by `held_out_`, for the log."""
@@ -88,10 +88,10 @@ class TeacherAgreement(NamedTuple):
 
 
 def comparison_table(columns: dict[str, Validation]) -> list[str]:
-    """Lay out validations on the same pairs side by side.
+    """Format validations on the same pairs side by side.
 
     Args:
-        columns: one or more validations by name.
+        columns: One or more validations by name.
 
     Returns:
         Lines of a table: a header with the names, then one figure per line.
@@ -148,17 +148,17 @@ def validate(
     pairs is described once.
 
     Args:
-        model: model to evaluate.
+        model: Model to evaluate.
         pairs: (p, q, T_q_p) each; T_q_p is None without a ground-truth pose.
-        keypoints: random keypoints per scan.
-        seed: seed of keypoints and RANSAC.
-        device: device for the computation; None: that of the model.
-        unit: length of one metre in the unit of the points.
-        loss: loss to report; None: the default loss for this unit.
-        iterations: largest number of RANSAC iterations per pair.
+        keypoints: Random keypoints per scan.
+        seed: Seed of keypoints and RANSAC.
+        device: Device for the computation; None: that of the model.
+        unit: Length of one metre in the unit of the points.
+        loss: Loss to report; None: the default loss for this unit.
+        iterations: Largest number of RANSAC iterations per pair.
 
     Raises:
-        InputError: without pairs or keypoints.
+        InputError: There are no pairs, or no keypoints are requested.
     """
     pairs = list(pairs)  # keeps the clouds alive, so that no id is reused
     if not pairs:
