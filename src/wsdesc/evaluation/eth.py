@@ -147,14 +147,14 @@ def run_eth(
     """Evaluate methods on the scenes at or below `root`; results go to `out`/eth.
 
     Args:
-        root: folder in the layout described above.
-        methods: methods to evaluate.
-        options: options of the protocol.
-        out: folder of the results.
-        executor: what runs the jobs (default: this process).
-        command: command line to record with the results.
-        fresh: discard existing results.
-        progress: hook for progress bars.
+        root: Folder in the layout described above.
+        methods: Methods to evaluate.
+        options: Options of the protocol.
+        out: Folder of the results.
+        executor: Executor of the jobs (default: this process).
+        command: Command line to record with the results.
+        fresh: Discard existing results.
+        progress: Hook for progress bars.
     """
     scenes = read_eth_scenes(root)
     folder = out / "eth"

@@ -23,8 +23,8 @@ from wsdesc.core.geometry import is_rigid
 from wsdesc.evaluation.options import UNTRAINED, split_model
 
 Kind = Literal["model", "untrained", "pipeline", "peer"]
-_PIPELINE = "register "  # start of the fingerprint of a pipeline
-_PEER = "peer "  # start of the fingerprint of a peer with weights
+_PIPELINE = "register "  # prefix of the fingerprint of a pipeline
+_PEER = "peer "  # prefix of the fingerprint of a peer with weights
 
 
 class MethodFailure(WSDescError):
@@ -53,7 +53,7 @@ class Method:
     fingerprint: str = ""  # hash of the weights; results of other weights are not continued
     device: str = "cpu"  # device of the points that are described
     recipe: dict[str, str] | None = None  # argument of `from_recipe` in another process
-    source: str = ""  # where the weights of a peer come from
+    source: str = ""  # origin of the weights of a peer
     full_cloud: bool = False  # describes keypoints in the scan as it is, not downsampled
 
     def __post_init__(self) -> None:
@@ -67,7 +67,7 @@ class Method:
 
     @property
     def kind(self) -> Kind:
-        """Where the method comes from."""
+        """Kind of the method: model, pipeline or peer."""
         if self.fingerprint in UNTRAINED:
             return "untrained"
         if self.fingerprint.startswith(_PIPELINE):
@@ -81,8 +81,8 @@ class Method:
         """Compute descriptors (K, C) on the method's device. They may hold NaN.
 
         Raises:
-            InputError: the descriptors have a wrong shape; the message names the method and `where`.
-            MethodFailure: a peer raised an error.
+            InputError: The descriptors have a wrong shape; the message names the method and `where`.
+            MethodFailure: A peer raised an error.
         """
         assert self.describer is not None
         with self._peer_errors(where):
@@ -99,7 +99,7 @@ class Method:
         """Estimate T_target_source of two clouds on the method's device; None if no pose is found.
 
         Raises:
-            MethodFailure: a peer raised an error.
+            MethodFailure: A peer raised an error.
         """
         assert self.estimator is not None
         with self._peer_errors(where):
@@ -128,14 +128,14 @@ def load_methods(
     """Load methods by name.
 
     Args:
-        models: files of weights, names of shipped weights, or `untrained`, `untrained-fast`. `NAME=MODEL` is
+        models: Files of weights, names of shipped weights, or `untrained`, `untrained-fast`. `NAME=MODEL` is
             called NAME in the tables.
-        peers: names of peers.
-        device: device of models, pipelines and learned peers.
-        pipelines: weights whose full `register` pipeline is evaluated.
-        skip: called with one line for each peer that is not installed or has no weights. Without it, or
+        peers: Names of peers.
+        device: Device of models, pipelines and learned peers.
+        pipelines: Weights whose full `register` pipeline is evaluated.
+        skip: Called with one line for each peer that is not installed or has no weights. Without it, or
             where no method is left, a missing peer is an error.
-        peer_weights: folder of the weights of learned peers.
+        peer_weights: Folder of the weights of learned peers.
     """
     from wsdesc.peers import PeerUnavailableError
 

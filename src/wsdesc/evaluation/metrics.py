@@ -49,8 +49,8 @@ def inlier_ratio(
         source_keypoints: (K, 3).
         target_keypoints: (L, 3), on the same device.
         matches: (M, 2) int64, indices of source and target keypoints.
-        T_target_source: the true pose, (4, 4).
-        tau1: distance in the unit of the keypoints.
+        T_target_source: The true pose, (4, 4).
+        tau1: Distance in the unit of the keypoints.
     """
     if matches.ndim != 2 or matches.shape[1] != 2:
         raise InputError(f"matches must be (M, 2), not {tuple(matches.shape)}")

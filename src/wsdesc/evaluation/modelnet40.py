@@ -105,13 +105,13 @@ def run_modelnet40(
     pose, the identity counts as its result.
 
     Args:
-        root: folder of ply_data_test*.h5.
-        methods: methods to evaluate.
-        options: options of the protocols.
-        out: folder of the results.
-        command: command line to record with the results.
-        fresh: discard existing results.
-        progress: hook for progress bars.
+        root: Folder of ply_data_test*.h5.
+        methods: Methods to evaluate.
+        options: Options of the protocols.
+        out: Folder of the results.
+        command: Command line to record with the results.
+        fresh: Discard existing results.
+        progress: Hook for progress bars.
     """
     progress = progress or no_progress
     unknown = [name for name in options.protocols if name not in PAIR_MAKERS]
@@ -212,7 +212,7 @@ def score_shapes(method: Method, pair: ShapePair, options: ShapeOptions, where: 
 def surface_error(target: Any, score: Record) -> float:
     """Return the RMS distance of a target (N, 3), moved by the error of a pose, from itself.
 
-    A symmetric shape has wrong poses with small surface errors: nobody can tell them from the right one.
+    A symmetric shape has wrong poses with small surface errors, which cannot be told from the right one.
     """
     error = np.array(score["T_target_source"]) @ inverse(np.array(score["T_true"]))
     points = np.asarray(target, np.float64)

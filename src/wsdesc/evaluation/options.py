@@ -11,7 +11,7 @@ from wsdesc.core.options import Options
 
 Solver = Literal["ransac", "consensus"]
 UNTRAINED = {"untrained": 1.0, "untrained-fast": 0.25}  # widths of networks with random weights
-PROTOCOLS = ("prnet-clean", "prnet-noisy", "rpm-45", "rpm-180")  # of ModelNet40
+PROTOCOLS = ("prnet-clean", "prnet-noisy", "rpm-45", "rpm-180")  # protocols on ModelNet40
 
 
 def split_model(text: str) -> tuple[str | None, str]:

@@ -31,14 +31,14 @@ def run_pairs(
     All thresholds are those of 3DMatch times the unit, so that they follow the size of the scans.
 
     Args:
-        root: folder of scans with gt.log or pairs.txt, or folder of such folders.
-        methods: methods to evaluate.
-        options: options of the protocol.
-        out: folder of the results.
-        executor: what runs the jobs (default: this process).
-        command: command line to record with the results.
-        fresh: discard existing results.
-        progress: hook for progress bars.
+        root: Folder of scans with gt.log or pairs.txt, or folder of such folders.
+        methods: Methods to evaluate.
+        options: Options of the protocol.
+        out: Folder of the results.
+        executor: Executor of the jobs (default: this process).
+        command: Command line to record with the results.
+        fresh: Discard existing results.
+        progress: Hook for progress bars.
     """
     scenes = read_scenes(root, options.low_overlap)
     root_name = root.resolve().name

@@ -72,11 +72,11 @@ def score_pairs(
     """Yield the number of each request and its record without a key, as they finish.
 
     Args:
-        setup: method, scene and options.
-        requests: pairs and keypoint counts.
-        executor: what runs the jobs.
-        folder: where descriptors are exchanged temporarily.
-        scan_described: called after each described scan.
+        setup: Method, scene and options.
+        requests: Pairs and keypoint counts.
+        executor: Executor of the jobs.
+        folder: Folder for the temporary exchange of descriptors.
+        scan_described: Called after each described scan.
     """
     if isinstance(executor, Serial):
         scorer = _SerialScorer(setup, requests, scan_described)

@@ -50,15 +50,15 @@ def evaluate_pairs(
     - seconds: time of the method on this pair.
 
     Args:
-        benchmark: name of the benchmark, part of the settings of the records.
-        scenes: scans and ground truth.
-        methods: methods to score.
-        options: options of the protocol.
-        out: folder of the records.
-        executor: what runs the jobs (default: this process).
-        run_log: log that the present run is added to with its first new record.
-        fresh: discard existing records.
-        progress: hook for progress bars.
+        benchmark: Name of the benchmark, part of the settings of the records.
+        scenes: Scans and ground truth.
+        methods: Methods to score.
+        options: Options of the protocol.
+        out: Folder of the records.
+        executor: Executor of the jobs (default: this process).
+        run_log: Log that the present run is added to with its first new record.
+        fresh: Discard existing records.
+        progress: Hook for progress bars.
     """
     if not options.keypoints or min(options.keypoints) < 1:
         raise InputError("keypoints: expected one or more numbers above 0")

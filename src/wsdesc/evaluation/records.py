@@ -32,14 +32,14 @@ class RecordStore:
         """Open the records at `path` to continue them, or create the file.
 
         Args:
-            path: the file, JSON lines.
-            settings: what the results depend on.
-            key: names of the fields that identify a record.
-            fresh: discard existing records.
+            path: The file, JSON lines.
+            settings: Settings that the results depend on.
+            key: Names of the fields that identify a record.
+            fresh: Discard existing records.
 
         Raises:
-            InputError: existing records have other settings.
-            FileFormatError: the file is damaged by more than an unfinished last line.
+            InputError: Existing records have other settings.
+            FileFormatError: The file is damaged by more than an unfinished last line.
         """
         path = Path(path)
         expected = json.loads(json.dumps(dict(settings)))  # as JSON reads it back: tuples become lists
@@ -84,7 +84,7 @@ def read_records(path: Path) -> tuple[Record, list[Record]]:
     """Read the settings and the records of a file; an unfinished last line is ignored.
 
     Raises:
-        FileFormatError: a line is no JSON object; the message names it.
+        FileFormatError: A line is no JSON object; the message names it.
     """
     try:
         data = path.read_bytes()

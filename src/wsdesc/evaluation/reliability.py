@@ -42,8 +42,8 @@ def reliability(confidence: ArrayLike, right: ArrayLike, success: float = 0.9, b
     Args:
         confidence: 0 … 1.
         right: True for correct poses.
-        success: confidence from which a pose is a success.
-        bins: number of bins of the calibration error.
+        success: Confidence from which a pose is a success.
+        bins: Number of bins of the calibration error.
     """
     confidences, correct = _check(confidence, right)
     successes = confidences >= success

@@ -27,7 +27,7 @@ class EvaluatedMethod:
     name: str
     kind: Kind
     file: str  # name of the file of records
-    weights: str = ""  # of a learned peer: file names, content hashes, and where they come from
+    weights: str = ""  # file names, content hashes and origin of the weights of a learned peer
     device: str = ""  # cpu or cuda; empty in results of older versions
 
     @classmethod
@@ -44,7 +44,7 @@ class BenchmarkResults:
     benchmark: str  # protocol: 3dmatch, eth, pairs, modelnet40 or timing
     name: str  # name of the folder, for example 3dmatch-rotated
     title: str
-    samples: str  # what was evaluated, and how many
+    samples: str  # numbers of scenes, pairs and keypoints
     notes: list[str]
     options: dict[str, Any]
     methods: list[EvaluatedMethod]

@@ -22,7 +22,7 @@ from wsdesc.evaluation.methods import Method, MethodFailure
 from wsdesc.evaluation.scenes import EvaluationScene, read_keypoints
 from wsdesc.evaluation.stopwatch import Stopwatch
 
-_FAR = 1000  # times the extent of a scan
+_FAR = 1000  # extents: float32 loses digits if the origin of a scan is farther away
 
 
 @dataclass(frozen=True)
@@ -52,16 +52,16 @@ def load_scan(
     """Read scan `number` of a scene.
 
     Args:
-        scene: the scene.
-        number: the scan's number.
-        keypoints: number of keypoints. The official keypoints are used where the scene has them, else random
+        scene: The scene.
+        number: The scan's number.
+        keypoints: Number of keypoints. The official keypoints are used where the scene has them, else random
             points of the downsampled scan.
-        voxel: voxel size for downsampling, in the file's unit; 0 keeps all points.
-        rotated: rotate the scan at random and shift it by its own extent in a random direction. Without
+        voxel: Voxel size for downsampling, in the file's unit; 0 keeps all points.
+        rotated: Rotate the scan at random and shift it by its own extent in a random direction. Without
             the shift the sensor would remain at the origin, and normals could be oriented by that. The
             scan is moved before it is downsampled, as if the sensor had been held differently.
-        seed: seed of the random choices.
-        full_cloud: return all points, with the keypoints of the downsampled scan.
+        seed: Seed of the random choices.
+        full_cloud: Return all points, with the keypoints of the downsampled scan.
     """
     mixed = zlib.crc32(f"{seed}/{scene.name}/{number}".encode())
     file_points = read_points(scene.scans[number], nonfinite="drop")  # (N, 3) float64

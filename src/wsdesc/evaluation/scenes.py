@@ -59,7 +59,7 @@ def read_scenes(root: str | Path, low_overlap: bool = False) -> list[EvaluationS
     and the missing scans are named in the result.
 
     Raises:
-        FileFormatError: a file is missing or cannot be read; the message names the line.
+        FileFormatError: A file is missing or cannot be read; the message names the line.
         InputError: `root` holds no scene.
     """
     return [_read_scene(scene, low_overlap) for scene in find_scenes(root)]
@@ -101,12 +101,12 @@ def make_scene(
     """Build a scene from the pairs whose scans exist.
 
     Args:
-        name: the scene's name.
-        folder: where the ground truth was read, for error messages.
-        scans: files by scan number.
-        pairs: the ground truth.
-        keypoints: files of official keypoints by scan number.
-        scan_name: format of a missing scan's name.
+        name: The scene's name.
+        folder: Where the ground truth was read, for error messages.
+        scans: Files by scan number.
+        pairs: The ground truth.
+        keypoints: Files of official keypoints by scan number.
+        scan_name: Format of a missing scan's name.
     """
     complete = [pair for pair in pairs if {pair.i, pair.j} <= scans.keys()]
     missing = sorted({n for pair in pairs for n in (pair.i, pair.j) if n not in scans})

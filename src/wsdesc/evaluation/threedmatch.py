@@ -40,14 +40,14 @@ def run_threedmatch(
     """Evaluate methods on the scenes at or below `root`; results go to `out`/3dmatch[-rotated][-lo].
 
     Args:
-        root: folder in the layout of 3DMatch.
-        methods: methods to evaluate.
-        options: options of the protocol.
-        out: folder of the results.
-        executor: what runs the jobs (default: this process).
-        command: command line to record with the results.
-        fresh: discard existing results.
-        progress: hook for progress bars.
+        root: Folder in the layout of 3DMatch.
+        methods: Methods to evaluate.
+        options: Options of the protocol.
+        out: Folder of the results.
+        executor: Executor of the jobs (default: this process).
+        command: Command line to record with the results.
+        fresh: Discard existing results.
+        progress: Hook for progress bars.
     """
     scenes = read_scenes(root, options.low_overlap)
     name = "3dmatch" + "-rotated" * options.rotated + "-lo" * options.low_overlap

@@ -50,13 +50,13 @@ def run_timing(
     measures all times on one machine.
 
     Args:
-        root: folder in the layout of 3DMatch.
-        methods: methods to time.
-        options: options of the protocol.
-        out: folder of the results.
-        devices: devices of the models and learned peers.
-        command: command line to record with the results.
-        progress: hook for progress bars.
+        root: Folder in the layout of 3DMatch.
+        methods: Methods to time.
+        options: Options of the protocol.
+        out: Folder of the results.
+        devices: Devices of the models and learned peers.
+        command: Command line to record with the results.
+        progress: Hook for progress bars.
     """
     progress = progress or no_progress
     scene = read_scenes(root)[0]
@@ -118,7 +118,7 @@ def _summarise(
         f"Timing, {' and '.join(devices)}",
         f"n = {scans} scans, {pairs} pairs, {options.keypoints} keypoints per scan",
         [
-            "Times of different machines say little about the methods: compare rows of one run.",
+            "Compare only rows of one run: times of different machines differ for other reasons.",
             f"A whole pair: {options.keypoints} descriptors per scan, NN query, RANSAC; for methods that "
             "estimate poses, everything from the full scans on.",
             "Points were added far from every keypoint: only sorting them, once per cloud, should take time.",
@@ -279,9 +279,9 @@ def median_ms(work: Callable[[], object], repeats: int = 20, warm_up: int = 1) -
     """Measure the median wall-clock time in ms, with the GPU synchronised.
 
     Args:
-        work: what is timed.
-        repeats: number of timed calls.
-        warm_up: calls before them, which compile kernels and fill caches.
+        work: Function that is timed.
+        repeats: Number of timed calls.
+        warm_up: Calls before them, which compile kernels and fill caches.
     """
     wait = torch.cuda.synchronize if torch.cuda.is_available() else (lambda: None)
     for _ in range(warm_up):
