@@ -7,8 +7,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-_ROWS, _OTHERS = 16, 128  # descriptors of a program, and those that it compares them with at once
-_MAX_COUNT, _MAX_LENGTH = 1 << 15, 128  # of descriptors that an exhaustive search compares
+_ROWS, _OTHERS = 16, 128  # descriptors of a program, and candidates that it compares them with at once
+_MAX_COUNT, _MAX_LENGTH = 1 << 15, 128  # largest number and length of descriptors for an exhaustive search
 
 
 def fits(descriptors: Tensor) -> bool:

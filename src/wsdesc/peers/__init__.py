@@ -6,8 +6,9 @@
         if missing is None:
             features = peers.descriptor(name)(points, keypoints, unit)
 
-`missing` says why a peer cannot run, with the install command. A peer's package is imported when the peer is
-created. Learned peers read their weights from a folder: `peers.descriptor("spinnet", weights="peers/")`.
+`missing` is the reason why a peer cannot run, with the install command. A peer's package is imported when the
+peer is created. Learned peers read their weights from a folder:
+`peers.descriptor("spinnet", weights="peers/")`.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ Kind = Literal["descriptor", "pose"]
 
 
 class WeightsOrigin(NamedTuple):
-    """Where the weights of a learned peer come from."""
+    """Origin of the weights of a learned peer."""
 
     source: str  # one line: whose weights, from where, under which licence
     fingerprint: str  # names and content hashes of the files
@@ -45,7 +46,7 @@ class WeightsOrigin(NamedTuple):
 
 class _Entry(NamedTuple):
     kind: Kind
-    module: str  # of this package
+    module: str  # module of this package
     factory: str  # class in the module; raises PeerUnavailableError if its package is missing
     arguments: dict[str, Any] = {}  # noqa: RUF012 (never changed)
 
@@ -134,7 +135,7 @@ def pose(name: str, *, weights: str | Path | None = None) -> PosePeer:
 
 
 def origin(name: str, *, weights: str | Path | None = None) -> WeightsOrigin | None:
-    """Say where the weights of a peer come from; None for peers without weights.
+    """Return the origin of the weights of a peer; None for peers without weights.
 
     Raises:
         PeerUnavailableError: A weight file is missing.

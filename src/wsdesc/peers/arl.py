@@ -17,9 +17,9 @@ from wsdesc.peers.pose_geometry import gather, move, nearest
 from wsdesc.peers.pose_network import WITHOUT_LABELS, NetworkPeer, PoseNetwork
 
 _DRAWS = 10  # rounds in which lines are drawn
-_MAX_HITS = 4  # of a line on a cloud; lines with more are not used
+_MAX_HITS = 4  # hits of a line on a cloud; lines with more are not used
 _SMOOTHING = 2e-4  # added to squared distances from a line
-_LINES = 4096  # of a pair in training
+_LINES = 4096  # lines of a pair in training
 
 
 class Arl(Dcp):

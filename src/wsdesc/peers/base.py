@@ -1,4 +1,4 @@
-"""The interface of peers (descriptors and pose estimators), and what their implementations share.
+"""The interface of peers (descriptors and pose estimators), and functions that implementations share.
 
 Learned peers compute on the device of the points, the others on the CPU. Their settings are in metres; `unit`
 is the length of one metre in the scan's unit. Peers that orient normals towards a viewpoint use the origin of

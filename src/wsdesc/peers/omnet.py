@@ -19,7 +19,7 @@ from wsdesc.peers.pose_network import WITH_POSES, NetworkPeer, PoseNetwork
 _PASSES = 4
 _MASKED_FROM = 2  # first pass that uses the masks of the pass before
 _OVERLAP = 0.1  # distance of points in the overlap
-_CLASS_WEIGHTS = (0.7, 0.3)  # of the cross-entropy: outside and inside the overlap
+_CLASS_WEIGHTS = (0.7, 0.3)  # weights in the cross-entropy: outside and inside the overlap
 _TRANSLATION = 4.0  # weight of the loss of translations
 
 

@@ -12,7 +12,7 @@ from wsdesc.core.geometry import Floats
 from wsdesc.peers.base import downsample_to_metres, far_origin, to_scan_frames
 from wsdesc.peers.fpfh import Fpfh
 
-_MIN_POINTS = 10  # of a scan
+_MIN_POINTS = 10  # fewest points of a scan
 _INLIER = 0.05  # metres, as in the published experiments with WSDesc
 _EDGE_RATIO = 0.9  # smallest ratio of corresponding edge lengths of a sample
 _SAMPLES, _CONFIDENCE = 100_000, 0.999  # Open3D's defaults

@@ -19,7 +19,7 @@ from wsdesc.peers.weights import load_network
 _WIDTHS = (3, 64, 64, 64, 128, 1024)
 _ITERATIONS = 10
 _SMALL_STEP = 1e-7  # norm of a twist at which the iteration stops
-_MIN_POINTS, _MAX_POINTS = 10, 4096  # of a cloud; more are drawn at random
+_MIN_POINTS, _MAX_POINTS = 10, 4096  # points of a cloud; of more, a random sample is used
 
 
 class _Feature(nn.Module):

@@ -13,7 +13,7 @@ from torch.nn import functional
 from wsdesc.core.eigen import symmetric_eigen
 
 _SPREAD = 1e-6  # added to the diagonal: equal singular values have no gradient
-_MAX_GRADIENT = 10.0  # of a cross moment: nearly equal singular values have huge gradients
+_MAX_GRADIENT = 10.0  # gradient of a cross moment: nearly equal singular values have huge ones
 
 
 Function = TypeVar("Function", bound=Callable[..., Any])

@@ -21,7 +21,7 @@ WITHOUT_LABELS = "trained here on ModelNet40 without labels, research use"
 
 _MIN_POINTS = 10  # finite points of a cloud
 _MAX_POINTS = 2048  # memory of attention and matching grows with the square
-_FLAT = 1e-4  # of a cloud's largest extent: collinear points leave a rotation undetermined
+_MIN_WIDTH = 1e-4  # share of a cloud's largest extent: collinear points leave a rotation undetermined
 
 
 class PoseNetwork(nn.Module, ABC):
@@ -39,7 +39,7 @@ class PoseNetwork(nn.Module, ABC):
 class NetworkPeer(ABC):
     """A pose peer that runs a trained network on the device of its input."""
 
-    SOURCE: ClassVar[str]  # where the weights come from
+    SOURCE: ClassVar[str]  # origin of the weights
     FILES: ClassVar[tuple[str, ...]]  # one file
 
     def __init__(self, weights: Path) -> None:
@@ -85,4 +85,4 @@ def _prepare(points: Tensor, unit: float, generator: torch.Generator) -> Tensor 
         points = points[torch.randperm(len(points), generator=generator)[:_MAX_POINTS].to(points.device)]
     points = (points.double() / unit).float()
     extent = torch.linalg.svdvals((points - points.mean(0)).double())
-    return points.contiguous() if bool(extent[1] > _FLAT * extent[0]) else None
+    return points.contiguous() if bool(extent[1] > _MIN_WIDTH * extent[0]) else None

@@ -19,7 +19,7 @@ from wsdesc.peers.pose_network import WITH_POSES, NetworkPeer, PoseNetwork
 
 _PASSES = 3
 _KEYPOINTS = 512
-_DISCOUNT = 0.9  # of the loss of a pass against the one before
+_DISCOUNT = 0.9  # factor on the loss of a pass, relative to the pass before
 _DISPARITY, _CYCLE = 0.1, 0.1  # weights of losses
 _TEMPERATURES = (0.01, 100.0)
 

@@ -15,12 +15,12 @@ from torch.nn import functional
 from wsdesc.peers.pose_geometry import estimate_normals, fit_pose, gather, move, nearest, product
 from wsdesc.peers.pose_network import WITH_POSES, NetworkPeer, PoseNetwork
 
-_RADIUS = 0.3  # of the neighbourhood of a point
+_RADIUS = 0.3  # radius of the neighbourhood of a point
 _NEIGHBOURS = 64
 _SINKHORN_ROUNDS = 5
 _TRAIN_PASSES, _TEST_PASSES = 2, 5
-_MATCHED = 0.01  # weight of the loss that asks for matches of all points
-_DISCOUNT = 0.5  # of the loss of a pass against the next
+_MATCHED = 0.01  # weight of the loss of unmatched points
+_DISCOUNT = 0.5  # factor on the loss of a pass, relative to the next pass
 
 
 class RpmNet(PoseNetwork):

@@ -18,7 +18,7 @@ from wsdesc.cloud.neighbours import LEAF, NeighbourGrid, walk_leaves
 from wsdesc.core.geometry import Floats
 from wsdesc.core.kernels import inline, kernel, run_in_chunks
 
-MIN_NEIGHBOURS = 5  # of a frame
+MIN_NEIGHBOURS = 5  # fewest neighbours of a frame
 _LINE = 1e-9  # ratio of the middle to the largest eigenvalue below which neighbours form a line
 
 

@@ -103,7 +103,7 @@ class ThreeDMatch:
 
 
 class PosedMatches(NamedTuple):
-    """Points of two scans that are the same place under the true poses."""
+    """Points of two scans that coincide under the true poses."""
 
     p: int  # number of a scan
     q: int

@@ -23,7 +23,7 @@ from wsdesc.peers.base import PeerUnavailableError
 
 
 class WeightedPeer(Protocol):
-    """What the class of a peer with weights states."""
+    """Constants of the class of a peer with weights."""
 
     SOURCE: ClassVar[str]  # one line: whose weights, from where, under which licence
     FILES: ClassVar[tuple[str, ...]]  # names of the files in the folder of weights
@@ -64,7 +64,7 @@ def read_tensors(folder: str | Path, file: str, source: str) -> dict[str, Tensor
     Args:
         folder: Folder of weights.
         file: File name in the folder.
-        source: Line that says where the weights come from; part of error messages.
+        source: Origin of the weights in one line; part of error messages.
 
     Raises:
         PeerUnavailableError: The file is missing or not a safetensors file.
@@ -100,7 +100,7 @@ def load_network(
         network: Module whose state has the file's names, apart from `prefix`.
         folder: Folder of weights.
         file: File name in the folder.
-        source: Line that says where the weights come from.
+        source: Origin of the weights in one line.
         prefix: Start of all names in the file, which the network's names lack.
         leftovers: Starts of names, without `prefix`, that the file may hold and the network does not use.
 

@@ -26,7 +26,7 @@ from wsdesc.peers.goicp.field import DistanceField
 from wsdesc.peers.goicp.icp import TrimmedIcp
 from wsdesc.peers.goicp.translations import search_translations
 
-_MIN_POINTS = 10  # of a cloud
+_MIN_POINTS = 10  # fewest points of a cloud
 _DIAGONAL = math.sqrt(3)
 
 

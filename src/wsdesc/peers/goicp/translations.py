@@ -27,8 +27,8 @@ def search_translations(points, reach, values, low, step, best, gap, kept):
         kept: Number of points with the smallest distances that count.
 
     Returns:
-        Smallest error found (`best` if none is smaller), its translation x, y, z, and a lower bound of the
-        error for all rotations of the cube and all translations, `best` at most.
+        The smallest error (`best` if none is smaller), its translation x, y, z, and a lower bound of the
+        error. The bound holds for all rotations of the cube and all translations, and is at most `best`.
     """
     count = len(points)
     distances, nearer = np.empty(count), np.empty(count)

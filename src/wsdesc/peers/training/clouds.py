@@ -27,7 +27,7 @@ class TrainingClouds(NamedTuple):
     clouds: list[Tensor]  # (N, 3) float32 in metres, on the CPU; the viewpoint of a scan is its origin
     objects: bool  # separate shapes of unit size, whose points are sorted
     poses: Sequence[Floats] = ()  # T_world_scan (4, 4) in metres, if the peer needs them
-    sequences: Sequence[int] = ()  # of each scan; the poses of a sequence have the same world
+    sequences: Sequence[int] = ()  # sequence of each scan; its poses have a common world frame
 
 
 def read_clouds(

@@ -47,7 +47,7 @@ class PeerProgress:
     share: float  # finished share of the training, 0 … 1, of the steps or of the time
     loss: float  # mean since the last report
     samples_per_second: float  # since the start of this process
-    seconds: float  # of training, those before a resumption included
+    seconds: float  # training time, including the time before a resumption
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ def run_peer_training(
 
 
 class _Training:
-    """A task, its optimizer, and how far it is."""
+    """A task, its optimizer and its progress."""
 
     def __init__(self, task: PeerTask, options: PeerTrainOptions, budget: float) -> None:
         self.task, self.options, self.budget = task, options, budget

@@ -14,7 +14,7 @@ from wsdesc.core.errors import InputError
 from wsdesc.peers.training.clouds import TrainingClouds
 
 _FAR = 1e6  # metres: coordinates of the points that fill up short scans; no support contains them
-_MIN_POINTS = 100  # of a scan after downsampling
+_MIN_POINTS = 100  # fewest points of a scan after downsampling
 
 
 class SampledSupports(NamedTuple):

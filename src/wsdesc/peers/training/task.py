@@ -1,4 +1,4 @@
-"""What a peer must provide so that it can be trained: options, samples, network and loss."""
+"""The training task of a peer: options, samples, network and loss."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class PeerTask(ABC):
     """
 
     options_type: ClassVar[type[PeerTrainOptions]] = PeerTrainOptions
-    source: ClassVar[str] = "unlabelled scans"  # what it is trained on, for the header of the weights
+    source: ClassVar[str] = "unlabelled scans"  # training data, for the header of the weights
     needs_poses: ClassVar[bool] = False  # whether the poses beside the scans are read
 
     network: nn.Module  # on the device; initialised under the seed of the training

@@ -56,11 +56,11 @@ def _voxels(
     )  # (B, V, n)
     inside = torch.as_tensor(squared) < grid.voxel_radius**2
     rank = inside.cumsum(-1, dtype=torch.int16)
-    found = rank[..., -1:] if inside.shape[-1] else rank.new_zeros(*rank.shape[:2], 1)
+    filled = rank[..., -1:] if inside.shape[-1] else rank.new_zeros(*rank.shape[:2], 1)
     patch, voxel, row = (inside & (rank <= grid.samples)).nonzero(as_tuple=True)
-    result = torch.where(found < grid.samples, bias, bias.new_tensor(-torch.inf))  # of offset zero
+    result = torch.where(filled < grid.samples, bias, bias.new_tensor(-torch.inf))  # of offset zero
     wild = _features(first[:, None] - centres, turns, weight, bias)
-    result = torch.where(found == 0, torch.maximum(result, wild), result)
+    result = torch.where(filled == 0, torch.maximum(result, wild), result)
     hits = _features(rows[patch, row] - centres[voxel], turns[voxel], weight, bias)  # (hits, 16)
     index = (patch * len(centres) + voxel)[:, None].expand(-1, len(bias))
     reduced: Tensor = result.flatten(0, 1).scatter_reduce(0, index, hits, "amax")
