@@ -1,4 +1,4 @@
-"""The command `wsdesc`: all its commands, and what it does about errors and signals.
+"""The command `wsdesc`: all its commands, and the handling of errors and signals.
 
 Commands import heavy libraries when they run, so that help and errors appear at once.
 """

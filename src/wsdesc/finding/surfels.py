@@ -38,7 +38,7 @@ class Surfels(NamedTuple):
 
     points: Floats  # (N, 3)
     normals: Floats  # (N, 3) of arbitrary sign; zero where points form no surface
-    lookup: Lookup  # of the surfels with a normal
+    lookup: Lookup  # table of the surfels with a normal
 
 
 def make_surfels(points: Floats, side: float, noise: float) -> tuple[Floats, Floats]:

@@ -75,7 +75,7 @@ def _contacts_of(obj: SearchObject, surfels: Surfels, poses: Floats, sample: NDA
 class Surroundings(NamedTuple):
     """Shares of the scene's points around an object in several poses, (H,) each."""
 
-    explained: Floats  # of the points near the object that touch it
+    explained: Floats  # share of the points near the object that touch it
     continued: Floats  # points beside the object in the plane of its surface, relative to those that touch it
 
 

@@ -27,7 +27,7 @@ class DemoReport:
     """Result of the demo, and its errors against the true pose."""
 
     result: Registration
-    points: tuple[int, int]  # of source and target
+    points: tuple[int, int]  # points of source and target
     overlap: float  # true share of the source's points with a partner in the target
     start_error: tuple[float, float]  # degrees and metres before the registration
     error: tuple[float, float]  # degrees and metres after it

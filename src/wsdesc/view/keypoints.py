@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _POINTS_PER_SUPPORT = 400  # a support takes as much memory as so many points
 _INLIER_DISTANCE = 0.1  # model metres
-_KEYPOINTS = 1200  # per scan, to compute matches
+_KEYPOINTS = 1200  # keypoints per scan, to compute matches
 
 
 class KeypointViews(NamedTuple):

@@ -52,7 +52,7 @@ class PoseChoice(NamedTuple):
 
     name: str
     pose: QuaternionPose
-    probability: float | None = None  # that the pose is right
+    probability: float | None = None  # probability that the pose is right
 
 
 @dataclass(frozen=True, eq=False)

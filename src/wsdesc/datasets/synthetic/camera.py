@@ -21,7 +21,7 @@ _DISPARITY_STEP = 1 / 8
 
 
 class Scene(Protocol):
-    """What a camera needs to know about a room or a site."""
+    """Geometry of a room or a site, as a camera needs it."""
 
     @property
     def tree(self) -> Tree:

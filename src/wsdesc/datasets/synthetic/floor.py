@@ -25,7 +25,7 @@ _BY_WALL: list[Maker] = [table, table, shelf, cabinet, wardrobe, cartons, big_pl
 _CENTRE: list[Maker] = [table, table, chair, office_chair, cartons]
 _CORRIDOR: list[Maker] = [bin_, cabinet, big_plant, cartons, chair]
 _RANGE = (0.5, 30.0)  # metres, shortest and longest measured distance
-_RAYS = (1000, 420)  # in azimuth, and in elevation from -90° to 90°
+_RAYS = (1000, 420)  # rays in azimuth, and in elevation from -90° to 90°
 _NOISE = 0.004  # metres
 _TOLERANCE = 0.005, 0.001  # standard deviations of walls and pillars from the plan, metres and radians
 

@@ -26,7 +26,7 @@ MIN_VISIBLE = 0.45  # share of the object's surface that the scene must show
 _NEAR = 0.02  # diameters: object points this close to a scene point are visible
 _SPOTS, _VIEWS = 12, 12  # tries to place an object, and to see it
 _PIXELS = (60, 220)  # diameter of the object in the image
-_MIN_POINTS = 1000  # of an image
+_MIN_POINTS = 1000  # fewest points of an image
 _PATCH = 0.8  # half side of the square that stands for a point of a shape, in point spacings
 _UPRIGHT = 0.7  # share of objects that stand as they are; the others lie in a random orientation
 

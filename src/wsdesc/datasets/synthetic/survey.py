@@ -13,15 +13,15 @@ from wsdesc.datasets.synthetic.sensors import Heading, Sensor, draw_sensor
 from wsdesc.datasets.synthetic.sites import SITES, SUITABLE, Site, build_site
 from wsdesc.datasets.synthetic.sites.site import Surfaces
 
-_TRIES, _MOST_TRIES = 40, 300  # stations with a clear view, and stations in all
+_TRIES, _MAX_TRIES = 40, 300  # tried stations with a clear view, and all tried stations
 _CLEARANCE = 0.45  # metres between a sensor and everything else
 _COUNTERPART = 0.25  # share of scans from the counterpart of an earlier position in repetitive structure
-_SAME = 1.5  # metres between a position and the exact counterpart
-_FEWEST = 0.4  # share of a limited field of view that must be in range
-_DETAILS = 0.06  # fewest triangles in a limited field of view, per ray
-_FLATTEST = 0.7  # largest share of a limited field of view with one direction of normals
-_CLOSE = 0.06  # tolerated difference from the wanted overlap
-_BESIDE = 0.15  # radians from a ray of the probe to a direction in the field of view
+_COUNTERPART_DISTANCE = 1.5  # metres between a position and the exact counterpart
+_MIN_IN_RANGE = 0.4  # share of a limited field of view that must be in range
+_MIN_DETAIL = 0.06  # fewest triangles in a limited field of view, per ray
+_MAX_FLAT = 0.7  # largest share of a limited field of view with one direction of normals
+_OVERLAP_TOLERANCE = 0.06  # tolerated difference from the wanted overlap
+_RAY_ANGLE = 0.15  # radians from a ray of the probe to a direction in the field of view
 
 
 def site_scans(
@@ -92,7 +92,7 @@ def _choose(
     up = np.array([0.0, 0.0, rng.uniform(*sensor.height) if site.gaze is None else 0.0])
     best, best_score = (site.spots[0] + up, Heading(0.0)), -np.inf
     free = 0
-    for _ in range(_MOST_TRIES):
+    for _ in range(_MAX_TRIES):
         station = _propose(site, sensor, before, counterpart, up, rng)
         score = _score(surfaces, sensor, station) if site.gaze is None else 0.0
         free += score >= 0
@@ -101,7 +101,7 @@ def _choose(
             score = max(1 - abs(shared - wanted), 0.0)
         if score > best_score:
             best, best_score = station, score
-        if free == _TRIES or score >= (0.0 if before is None or counterpart else 1 - _CLOSE):
+        if free == _TRIES or score >= (0.0 if before is None or counterpart else 1 - _OVERLAP_TOLERANCE):
             break
     return best
 
@@ -119,7 +119,7 @@ def _propose(
     if before is not None and counterpart:
         T = site.symmetries[rng.integers(len(site.symmetries))]
         offset = np.linalg.norm(spots - (np.einsum("ij,j->i", T[:3, :3], before[0]) + T[:3, 3]), axis=1)
-        if offset.min() < _SAME:
+        if offset.min() < _COUNTERPART_DISTANCE:
             at = spots[offset.argmin()]
             yaw = before[1].yaw + np.arctan2(T[1, 0], T[0, 0]) + rng.normal(0, 0.3)
     elif before is not None:
@@ -144,15 +144,15 @@ def _score(surfaces: Surfaces, sensor: Sensor, station: Station) -> float:
     if not sensor.aimed or shortfall < 0:
         return shortfall
     _, hits, seen = _look(surfaces, sensor, station)
-    shortfall += min(float(seen.mean()) - _FEWEST, 0.0)
+    shortfall += min(float(seen.mean()) - _MIN_IN_RANGE, 0.0)
     if seen.any():
         _, b, c = np.moveaxis(surfaces.tree.triangles[hits.triangle[seen]], 1, 0)
         normal = np.cross(b, c)
         normal /= np.linalg.norm(normal, axis=1, keepdims=True) + 1e-12
         _, counts = np.unique(np.round(np.abs(normal) * 4), axis=0, return_counts=True)
-        shortfall += min(_FLATTEST - counts.max() / seen.sum(), 0.0)
+        shortfall += min(_MAX_FLAT - counts.max() / seen.sum(), 0.0)
         # Walls have few triangles, details many.
-        details = len(np.unique(hits.triangle[seen])) / (_DETAILS * len(seen))
+        details = len(np.unique(hits.triangle[seen])) / (_MIN_DETAIL * len(seen))
         shortfall += min(details - 1, 0.0)
     return shortfall
 
@@ -182,7 +182,7 @@ def _shared(surfaces: Surfaces, sensor: Sensor, first: Station, second: Station)
     back = cast(
         surfaces.tree, np.broadcast_to(second[0].astype(np.float32), away.shape), away.astype(np.float32)
     )
-    both = (beside < _BESIDE) & (back.depth > 0.98)
+    both = (beside < _RAY_ANGLE) & (back.depth > 0.98)
     both &= (distance > sensor.reach[0]) & (distance < sensor.reach[1])
     return float(area[both].sum() / area.sum())
 

@@ -32,7 +32,7 @@ class Laser:
     aimed: bool
     reach: tuple[float, float]
     noise: float  # standard deviation of the range, in metres
-    growth: float  # of the standard deviation, per metre of range
+    growth: float  # growth of the standard deviation, per metre of range
     bias: float  # standard deviation of the offset of each line, in metres
     dropout: float  # share of the returns lost at random
     grazing: float  # cosine of incidence below which nothing returns at the longest range

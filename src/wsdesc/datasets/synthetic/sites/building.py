@@ -37,14 +37,14 @@ _DOOR = 2.1  # metres, height
 @dataclass(frozen=True)
 class _Plan:
     bays: tuple[int, int]  # rooms along x and along y
-    pitch: float  # of the rooms
-    depth: float  # of the rooms
+    pitch: float  # width of the rooms with a wall
+    depth: float  # depth of the rooms
     corridor: float  # width
     height: float
     door: float  # width
     hinge: float  # where the door is, as a share of the wall
     sill: float
-    core: str  # what is inside the ring: blank, doors or windows
+    core: str  # walls inside the ring: blank, doors or windows
     niche: float  # depth of a niche between rooms; 0: none
     equal: float  # share of rooms with equal furniture
 
