@@ -171,7 +171,7 @@ def write_page(arguments: argparse.Namespace) -> None:
     lines = [
         "# Gallery", "",
         "Reconstructions by `wsdesc reconstruct` with default options. Before each run, the scans were "
-        "rotated and shifted at random and renamed in random order. The colour shows the scan.", "",
+        "rotated and shifted at random and renamed in random order. Each scan has its own colour.", "",
     ]  # fmt: skip
     rows = [
         "| scene | scans placed | frames | accepted edges, wrong | rotation error | position error | time |"
@@ -190,12 +190,15 @@ def write_page(arguments: argparse.Namespace) -> None:
         continued |= record["continued"]
         sections += section(name, title, record)
         rows.append(row(name, unit, record))
-    lines += [*rows, ""]
+    lines += [
+        f"**All pictures and figures on this page are of version {', '.join(sorted(versions))}.** Figures of the "
+        "present version: [reconstruction](concepts/reconstruction.md).", "",
+        *rows, "",
+    ]  # fmt: skip
     lines.append(
         "Errors: median and largest of the scans of the largest frame, after that frame was aligned with the "
-        "known poses. Time: of the whole command on a machine that ran other work at the same time, "
-        f"{', '.join(sorted(machines))}; core seconds hardly depend on that. "
-        f"Version {', '.join(sorted(versions))}."
+        "known poses. Time: the whole command, beside other programs, on "
+        f"{', '.join(sorted(machines))}; core seconds hardly depend on other programs."
     )
     if continued:
         lines.append("\\* The run was stopped and continued; the time is that of the last part.")
