@@ -39,7 +39,7 @@ wsdesc ablate scans/ --test 3DMatch/ --out results/ablation                     
 wsdesc benchmark modelnet40 modelnet40_ply_hdf5_2048/ --model objects --out results/     # Tables 6 and 7
 wsdesc benchmark eth ETH/ --model indoor --out results/                                  # Table 8
 benchmarks/learned_peers.sh DATA results/                                                # learned peers
-python -m benchmarks.report results/ --out docs/benchmarks.md                            # this page
+python -m benchmarks.report results/ --out docs/benchmarks.md                            # page of all results
 ```
 
 - IR (inlier ratio): share of mutual matches that are within 0.1 m under the true pose. FMR (feature-match
@@ -47,17 +47,17 @@ python -m benchmarks.report results/ --out docs/benchmarks.md                   
 - RR (registration recall): share of registered pairs. By **R1**: the published error over the points of the
   overlap is at most 0.2 m; pairs of consecutive scans are left out. By **R2**: rotation error below 15° and
   translation error below 0.3 m; all pairs count. The two definitions have separate columns.
-- Rotated: each scan is rotated at random and shifted by its own extent, so that no method knows the sensor
-  position. Peers that orient normals towards the origin lose that knowledge.
+- Rotated: each scan is rotated at random and shifted by its own extent, so that the position of the sensor is
+  unknown. Peers that orient normals towards the origin then lose this information.
 - Rows with a dimension are descriptors: mutual matches of their keypoints, then RANSAC. Rows without one
   estimate poses from the full scans; `register (NAME)` is the full `wsdesc register` pipeline with these
   weights and default options.
 - "Published" figures are the paper's, on its full data and machine. Rows in italics, named "paper", were not
   run here. "Measured rows" lists who trained each method, on what, and its time per pair with descriptions.
-- A peer that was run here is another implementation, with other settings, than the one in the paper. Their
-  figures may differ in either direction.
+- The implementation and the settings of a peer that was run here differ from those in the paper. Figures may
+  differ in either direction.
 - Methods near 100 % on a scene cannot be ranked by it. Pairs share scans and are not independent: differences
-  of one or two per cent on one scene mean nothing.
+  of one or two per cent on one scene are not significant.
 """
 
 
