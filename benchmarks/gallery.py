@@ -191,8 +191,8 @@ def write_page(arguments: argparse.Namespace) -> None:
         sections += section(name, title, record)
         rows.append(row(name, unit, record))
     lines += [
-        f"**All pictures and figures on this page are of version {', '.join(sorted(versions))}.** Figures of the "
-        "present version: [reconstruction](concepts/reconstruction.md).", "",
+        f"**All pictures and figures on this page are of version {', '.join(sorted(versions))}.** Figures of "
+        "the present version: [reconstruction](concepts/reconstruction.md).", "",
         *rows, "",
     ]  # fmt: skip
     lines.append(
