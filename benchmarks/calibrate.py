@@ -108,10 +108,10 @@ def fit(groups: list[Group]) -> ConfidenceModel:
         ],
         axis=1,
     )
-    known = ~np.isnan(x)
-    ramps = np.where(known[..., None], ramps, 0.0)
-    sometimes = ~known.all(axis=0)
-    design = np.hstack([ramps.reshape(len(x), -1), known[:, sometimes].astype(float)])  # (M, D)
+    is_measured = ~np.isnan(x)
+    ramps = np.where(is_measured[..., None], ramps, 0.0)
+    sometimes = ~is_measured.all(axis=0)
+    design = np.hstack([ramps.reshape(len(x), -1), is_measured[:, sometimes].astype(float)])  # (M, D)
     signs = np.repeat(list(FEATURES.values()), knots.shape[1] - 1)
     bounds = [(0, None) if sign > 0 else (None, 0) for sign in signs]
     bounds += [(None, None)] * (int(sometimes.sum()) + 1)

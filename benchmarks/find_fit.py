@@ -64,11 +64,11 @@ def fit(poses: Poses) -> ConfidenceModel:
     used = _decisive(poses)
     x, right = poses.x[used], poses.error[used] <= MAX_ADDS
     knots = np.stack([np.nanquantile(column, KNOTS) for column in x.T]) + np.arange(len(KNOTS)) * 1e-4
-    known = ~np.isnan(x)
+    is_measured = ~np.isnan(x)
     ramps = np.clip((x[:, :, None] - knots[None, :, :-1]) / np.diff(knots)[None], 0, 1)
-    ramps = np.where(known[..., None], ramps, 0.0)  # (M, F, K - 1)
-    sometimes = ~known.all(axis=0)
-    design = np.hstack([ramps.reshape(len(x), -1), known[:, sometimes], np.ones((len(x), 1))])
+    ramps = np.where(is_measured[..., None], ramps, 0.0)  # (M, F, K - 1)
+    sometimes = ~is_measured.all(axis=0)
+    design = np.hstack([ramps.reshape(len(x), -1), is_measured[:, sometimes], np.ones((len(x), 1))])
     signs = np.repeat(list(FEATURES.values()), len(KNOTS) - 1)
     bounds = [(0, None) if sign > 0 else (None, 0) for sign in signs]
     bounds += [(None, None)] * (int(sometimes.sum()) + 1)

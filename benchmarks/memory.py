@@ -34,12 +34,12 @@ class MemoryMonitor:
 
 def _children(process: int) -> list[int]:
     """Return the processes below one, at all depths."""
-    found: list[int] = []
+    descendants: list[int] = []
     for file in Path(f"/proc/{process}/task").glob("*/children"):
         with suppress(OSError):
             for child in map(int, file.read_text().split()):
-                found += [child, *_children(child)]
-    return found
+                descendants += [child, *_children(child)]
+    return descendants
 
 
 def _memory(process: int) -> float:

@@ -106,14 +106,14 @@ def measure_pair(pair: Pair, rng: np.random.Generator, arguments: argparse.Names
     if S is not None:
         S = S @ inverse(T)
     start = time.perf_counter()
-    known = wsdesc.register(source, pair.target, scale=known_factor, **options)
+    at_known_scale = wsdesc.register(source, pair.target, scale=known_factor, **options)
     middle = time.perf_counter()
     result = wsdesc.register(factor * source, pair.target, scale="estimate", **options)
     end = time.perf_counter()
     error = abs(math.log(result.scale * factor / known_factor))
     return Row(
-        known.success,
-        is_right(known, source, pair.target, S),
+        at_known_scale.success,
+        is_right(at_known_scale, source, pair.target, S),
         result.success,
         is_right(
             result, factor * source, pair.target, None if S is None else S @ np.diag(3 * [1 / factor] + [1])

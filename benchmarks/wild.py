@@ -55,9 +55,9 @@ def judge(folder: Path, name: str, T: Floats, resolution: float) -> tuple[bool |
     """Return whether a pose is right, None if that is unknown, and by what reference."""
     if name in NEVER_RIGHT:
         return False, "other scale"
-    known = read_known_pose(folder, name)
-    if known is not None:
-        errors = float(rotation_error_deg(T, known)), float(translation_error(T, known)) / resolution
+    T_known = read_known_pose(folder, name)
+    if T_known is not None:
+        errors = float(rotation_error_deg(T, T_known)), float(translation_error(T, T_known)) / resolution
         return errors[0] < MAX_ROTATION and errors[1] < MAX_TRANSLATION, "known"
     if name not in ROUGH:
         return None, "none"

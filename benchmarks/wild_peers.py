@@ -66,9 +66,9 @@ def read_known_pose(folder: Path, name: str) -> Floats | None:
 
 def read_reference(folder: Path, name: str, p: Floats, q: Floats, device: str) -> Reference:
     """Read the known pose of a pair, else take that of `wsdesc.register` if it is a success."""
-    known = read_known_pose(folder, name)
-    if known is not None:
-        return Reference(known, "known")
+    T_known = read_known_pose(folder, name)
+    if T_known is not None:
+        return Reference(T_known, "known")
     result = register(p, q, device=device)
     return Reference(result.T_target_source, "register") if result.success else Reference(None, "none")
 

@@ -40,10 +40,10 @@ def searches(tmp_path_factory):
 
 def test_candidates_of_one_place_are_one_instance():
     poses = [Pose(0.01, 0.99, {}, 0, [0, 1]), Pose(0.3, 0.98, {}, 1, [0, 1]), Pose(0.4, 0.5, {}, 2, [2])]
-    found = search(0, True, poses)
-    assert [pose.number for pose in found.called] == [0]
-    assert found.recalled
-    assert not found._replace(poses=poses[1:]).recalled
+    present = search(0, True, poses)
+    assert [pose.number for pose in present.called] == [0]
+    assert present.recalled
+    assert not present._replace(poses=poses[1:]).recalled
 
 
 def test_fitted_confidence_separates_right_from_wrong(searches):

@@ -37,8 +37,8 @@ def test_scans_are_added_and_removed(model, tmp_path):
     assert added.exit_code == 0, added.output
     poses = json.loads(added.stdout)
     assert set(poses["scans"]) == {f"scan_{k}.ply" for k in (1, 2, 3, 4)}
-    for found, expected in zip(poses["scans"]["scan_2.ply"]["T_world_scan"], before, strict=True):
-        assert found == pytest.approx(expected, abs=1e-12)
+    for row, expected in zip(poses["scans"]["scan_2.ply"]["T_world_scan"], before, strict=True):
+        assert row == pytest.approx(expected, abs=1e-12)
     assert names_in(model) == set(poses["scans"])
     removed = run("remove", model, "scan_1.ply", "scan_4.ply")
     assert removed.exit_code == 0, removed.output

@@ -35,8 +35,8 @@ def folder(tmp_path_factory):
 
 @pytest.mark.parametrize("name", ["initial.txt", "initial.json"])
 def test_initial_pose_of_a_file_is_refined(folder, name):
-    known = ("--initial", folder / name, "--search-radius", 0, "--max-angle", 0)
-    done = run(folder / "a.ply", folder / "b.ply", *known)
+    options = ("--initial", folder / name, "--search-radius", 0, "--max-angle", 0)
+    done = run(folder / "a.ply", folder / "b.ply", *options)
     assert done.exit_code == 0, done.output
     assert "(success)" in done.stdout
 

@@ -129,11 +129,13 @@ def test_viewpoint_of_the_file_is_used_if_the_points_agree(tmp_path):
     write_pcd(tmp_path / "right.pcd", scan() + at, "100 200 50 1 0 0 0")
     write_pcd(tmp_path / "wrong.pcd", scan(), "7 3 9 1 0 0 0")
     write_pcd(tmp_path / "none.pcd", scan() + at, "7 3 9 1 0 0 0")
-    found = {name: clean_cloud(read_cloud(tmp_path / name)).viewpoint for name in ("right.pcd", "wrong.pcd")}
-    assert found["right.pcd"].source == "file"
-    np.testing.assert_array_equal(found["right.pcd"].position, at)
-    assert found["wrong.pcd"].source == "detected"
-    assert not found["wrong.pcd"].position.any()
+    viewpoints = {
+        name: clean_cloud(read_cloud(tmp_path / name)).viewpoint for name in ("right.pcd", "wrong.pcd")
+    }
+    assert viewpoints["right.pcd"].source == "file"
+    np.testing.assert_array_equal(viewpoints["right.pcd"].position, at)
+    assert viewpoints["wrong.pcd"].source == "detected"
+    assert not viewpoints["wrong.pcd"].position.any()
     assert clean_cloud(read_cloud(tmp_path / "none.pcd")).viewpoint is None
 
 

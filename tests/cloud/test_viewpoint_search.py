@@ -52,7 +52,7 @@ def test_degenerate_points_have_none(points):
 def test_clean_cloud_searches_only_if_asked():
     cloud = Cloud(moved(floor_scans(41, 1)[0].points.astype(np.float64)))
     assert clean_cloud(cloud).viewpoint is None
-    found = clean_cloud(cloud, search=True).viewpoint
-    assert found.source == "detected"
-    assert np.linalg.norm(found.position - SHIFT) < 0.3
+    viewpoint = clean_cloud(cloud, search=True).viewpoint
+    assert viewpoint.source == "detected"
+    assert np.linalg.norm(viewpoint.position - SHIFT) < 0.3
     assert clean_cloud(cloud, "none", search=True).viewpoint is None

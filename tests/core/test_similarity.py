@@ -29,8 +29,8 @@ def rigid_pose(seed: int = 0) -> np.ndarray:
 def test_parts_and_inverse(factor):
     T = rigid_pose()
     S = check_similarity(scaled_first(T, factor))
-    rigid, found = split_similarity(S)
-    assert found == pytest.approx(factor, rel=1e-12)
+    rigid, actual_factor = split_similarity(S)
+    assert actual_factor == pytest.approx(factor, rel=1e-12)
     np.testing.assert_allclose(rigid, T, atol=1e-12)
     np.testing.assert_allclose(inverse_similarity(S) @ S, np.eye(4), atol=1e-9)
     assert factor_of(inverse_similarity(S)) == pytest.approx(1 / factor, rel=1e-12)

@@ -86,23 +86,25 @@ def test_every_folder_with_scans_is_a_sequence_in_natural_order(tmp_path):
     for scene in ("scene_10/seq-01", "scene_2/seq-01", "scene_2/seq-02", ".hidden"):
         make(tmp_path / scene, "a.ply", ".b.ply")
     (tmp_path / "empty").mkdir()
-    found = find_sequences([str(tmp_path)])
-    assert [s.name for s in found] == ["scene_2/seq-01", "scene_2/seq-02", "scene_10/seq-01"]
-    assert all(len(s.scans) == 1 for s in found)
+    sequences = find_sequences([str(tmp_path)])
+    assert [s.name for s in sequences] == ["scene_2/seq-01", "scene_2/seq-02", "scene_10/seq-01"]
+    assert all(len(s.scans) == 1 for s in sequences)
 
 
 def test_folders_of_the_same_name(tmp_path):
     places = [make(tmp_path / place / "scans", "a.ply", "b.ply") for place in ("one", "two")]
-    found = find_sequences(places)
-    assert [s.name for s in found] == ["scans", str(places[1])]
+    sequences = find_sequences(places)
+    assert [s.name for s in sequences] == ["scans", str(places[1])]
 
 
 def test_no_file_is_used_twice(tmp_path):
     inner = make(tmp_path / "outer" / "inner", "a.ply", "b.ply")
     make(tmp_path / "outer", "c.ply")
     (inner / "also_a.ply").symlink_to(inner / "b.ply")
-    found = find_sequences([tmp_path / "outer", inner, inner / "a.ply", tmp_path / "outer" / ".." / "outer"])
-    assert [names(s) for s in found] == [["outer/c.ply"], ["inner/a.ply", "inner/also_a.ply"]]
+    sequences = find_sequences(
+        [tmp_path / "outer", inner, inner / "a.ply", tmp_path / "outer" / ".." / "outer"]
+    )
+    assert [names(s) for s in sequences] == [["outer/c.ply"], ["inner/a.ply", "inner/also_a.ply"]]
     assert [names(s) for s in find_sequences([inner, tmp_path / "outer"])] == [
         ["inner/a.ply", "inner/also_a.ply"],
         ["outer/c.ply"],
@@ -114,8 +116,8 @@ def test_no_file_is_used_twice(tmp_path):
 def test_files_named_one_by_one_are_sequences_by_folder(tmp_path):
     one, two = (make(tmp_path / name, "s2.ply", "s10.ply", "s1.ply") for name in ("one", "two"))
     (one / "s2.info.txt").write_text("a shell's * names me, too")
-    found = find_sequences([one / "s10.ply", two / "s1.ply", one / "s2.ply", one / "s2.info.txt"])
-    assert [names(s) for s in found] == [["one/s2.ply", "one/s10.ply"], ["two/s1.ply"]]
+    sequences = find_sequences([one / "s10.ply", two / "s1.ply", one / "s2.ply", one / "s2.info.txt"])
+    assert [names(s) for s in sequences] == [["one/s2.ply", "one/s10.ply"], ["two/s1.ply"]]
 
 
 def test_text_files_are_scans_only_without_other_scans(tmp_path):
@@ -291,20 +293,20 @@ def test_a_damaged_collection_is_reported_once(tmp_path):
 
 
 def test_training_scans_of_the_data_folder(data_folder, tmp_path):
-    found = find_sequences(data_folder / "indoor" / "train")
-    assert {s.name: len(s.scans) for s in found} == {
+    sequences = find_sequences(data_folder / "indoor" / "train")
+    assert {s.name: len(s.scans) for s in sequences} == {
         "hololens_000": 25,
         "tum_fr1_desk": 20,
         "tum_fr1_rpy": 24,
         "tum_fr1_xyz": 16,
     }
-    assert names(found[0])[:3] == [f"hololens_000/cloud_bin_{k}.ply" for k in range(3)]
-    check_enough(found)
-    for name in names(found[1])[:2]:
+    assert names(sequences[0])[:3] == [f"hololens_000/cloud_bin_{k}.ply" for k in range(3)]
+    check_enough(sequences)
+    for name in names(sequences[1])[:2]:
         shutil.copy(data_folder / "indoor" / "train" / name, tmp_path)
     without_poses, _ = read_all(*find_sequences(tmp_path))
     for place, points in without_poses.items():
-        np.testing.assert_array_equal(points, found[1].scans[place].read())
+        np.testing.assert_array_equal(points, sequences[1].scans[place].read())
 
 
 def test_shapes_of_the_data_folder(data_folder):

@@ -265,12 +265,12 @@ def test_folders_without_scenes(tmp_path):
 def test_ground_truth_of_the_data_folder(data_folder, folder, scene, fragments, pairs, low):
     if not (data_folder / folder).is_dir():
         pytest.skip(f"the data folder has no {folder}")
-    (found,) = find_scenes(data_folder / folder)
-    assert (found.name, len(found.fragments)) == (scene, fragments)
+    (only_scene,) = find_scenes(data_folder / folder)
+    assert (only_scene.name, len(only_scene.fragments)) == (scene, fragments)
     counts = {False: pairs} if low is None else {False: pairs, True: low}
     for low_overlap, count in counts.items():
-        log = found.read_truth(low_overlap)
-        info = {(e.i, e.j): e for e in read_info(found.find_truth(low_overlap).with_name("gt.info"))}
+        log = only_scene.read_truth(low_overlap)
+        info = {(e.i, e.j): e for e in read_info(only_scene.find_truth(low_overlap).with_name("gt.info"))}
         assert len(log) == count
         for entry in log:
             check_entry(entry, info[entry.i, entry.j], fragments)

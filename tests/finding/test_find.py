@@ -18,13 +18,13 @@ def error(T, truth, points=OBJECT):
 
 
 @pytest.fixture(scope="module")
-def found():
+def finding():
     truth = pose(0.12, -0.15, yaw=0.9)
     return truth, wsdesc.find(OBJECT, scene(truth), viewpoint=VIEWPOINT)
 
 
-def test_half_visible_object_is_found(found):
-    truth, result = found
+def test_half_visible_object_is_found(finding):
+    truth, result = finding
     assert result.success
     assert len(result.instances) == 1
     assert error(result.instances[0].T_scene_object, truth) < 0.002
@@ -32,14 +32,14 @@ def test_half_visible_object_is_found(found):
     assert result.instances[0].rmse < 0.004
 
 
-def test_pose_moves_the_object_into_the_scene(found):
-    truth, result = found
+def test_pose_moves_the_object_into_the_scene(finding):
+    truth, result = finding
     moved = result.instances[0].apply(OBJECT)
     assert np.abs(moved.mean(axis=0) - transform(OBJECT, truth).mean(axis=0)).max() < 0.003
 
 
-def test_result_is_saved_and_loaded(found, tmp_path):
-    _, result = found
+def test_result_is_saved_and_loaded(finding, tmp_path):
+    _, result = finding
     result.save(tmp_path / "found.json")
     loaded = Finding.load(tmp_path / "found.json")
     assert loaded.to_dict() == result.to_dict()
@@ -55,8 +55,8 @@ def test_file_of_something_else_is_refused(tmp_path):
 
 
 @pytest.mark.slow
-def test_unit_does_not_matter(found):
-    truth, _ = found
+def test_unit_does_not_matter(finding):
+    truth, _ = finding
     millimetres = wsdesc.find(1000 * OBJECT, 1000 * scene(truth), viewpoint=1000 * VIEWPOINT)
     T = millimetres.instances[0].T_scene_object.copy()
     T[:3, 3] /= 1000

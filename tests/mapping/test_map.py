@@ -95,9 +95,9 @@ def test_one_large_cloud_is_cut_into_tiles(survey, tmp_path):
     write_points(tmp_path / "cloud.laz", cloud)
     site = Map.build(tmp_path / "cloud.laz", tmp_path / "cloud.map", resolution=RESOLUTION)
     assert site.tiles > 1
-    found = [site.locate(points) for points, _ in queries]
-    assert sum(result.success for result in found) >= 1  # a merged cloud is harder than its scans
-    for result, (points, T) in zip(found, queries, strict=True):
+    locations = [site.locate(points) for points, _ in queries]
+    assert sum(result.success for result in locations) >= 1  # a merged cloud is harder than its scans
+    for result, (points, T) in zip(locations, queries, strict=True):
         if result.success:
             assert error(result, points, T) < RESOLUTION
 

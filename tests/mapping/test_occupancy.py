@@ -17,11 +17,11 @@ def test_points_near_the_surface_are_found_and_others_are_not():
     )
     points = rng.uniform(-1.5, 2.5, (5000, 3))
     distance, _ = cKDTree(surface).query(points)
-    found = occupancy.at(points)
+    at_surface = occupancy.at(points)
     inner = (np.abs(points % 1 - 0.5) < 0.5 - CELL).all(axis=1)  # a tile does not know its neighbours
-    assert found[inner & (distance < CELL)].all()
-    assert not found[distance > 2 * 3**0.5 * CELL].any()
-    assert 0 < found.sum() < len(points)
+    assert at_surface[inner & (distance < CELL)].all()
+    assert not at_surface[distance > 2 * 3**0.5 * CELL].any()
+    assert 0 < at_surface.sum() < len(points)
 
 
 def test_points_outside_of_all_tiles_are_not_at_the_surface():

@@ -38,8 +38,8 @@ def test_agreeing_poses_are_those_of_a_plain_loop():
         angle = (turns[i].inv() * turns).magnitude()
         near = np.linalg.norm(centres - centres[i], axis=1) <= reach
         expected[i] = weights[near & (angle < np.radians(30)) & (source != source[i])].sum()
-    found = _agreeing(centres, turns.as_matrix(), source, weights, reach)
-    np.testing.assert_allclose(found, expected, atol=1e-9)
+    agreeing = _agreeing(centres, turns.as_matrix(), source, weights, reach)
+    np.testing.assert_allclose(agreeing, expected, atol=1e-9)
     assert expected.max() > 1
 
 
@@ -66,10 +66,10 @@ def test_the_index_finds_nearly_always_the_nearest():
     packed = pack_descriptors(torch.from_numpy(vectors))
     index = DescriptorIndex.of(packed)
     queries = vectors[::10] + rng.normal(0, 0.02, (300, 32)).astype(np.float32)
-    found = index.search(queries, 5)
-    assert found.shape == (300, 5)
-    assert (found[:, 0] == np.arange(0, 3000, 10)).mean() > 0.98
-    assert np.array_equal(found, DescriptorIndex.of(packed).search(queries, 5))
+    nearest = index.search(queries, 5)
+    assert nearest.shape == (300, 5)
+    assert (nearest[:, 0] == np.arange(0, 3000, 10)).mean() > 0.98
+    assert np.array_equal(nearest, DescriptorIndex.of(packed).search(queries, 5))
     assert index.search(queries[:2], 5000).shape == (2, 3000)
 
 

@@ -20,9 +20,9 @@ from wsdesc.matching import mutual_matches, nearest, one_sided_matches
 def brute_force(source: np.ndarray, target: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     squared = ((source[:, None] - target[None]) ** 2).sum(-1)
     to_target, to_source = squared.argmin(1), squared.argmin(0)  # the first of equal values
-    here = np.arange(len(source))
-    kept = to_source[to_target] == here
-    return to_target, np.stack([here[kept], to_target[kept]], 1)
+    rows = np.arange(len(source))
+    kept = to_source[to_target] == rows
+    return to_target, np.stack([rows[kept], to_target[kept]], 1)
 
 
 # Small integers: every product is exact, and ties are frequent.
@@ -40,8 +40,8 @@ sets = st.integers(1, 3).flatmap(
 def test_equals_brute_force_for_ties_and_any_chunk(pair: tuple[np.ndarray, np.ndarray], chunk: int) -> None:
     index, pairs = brute_force(*pair)
     source, target = map(torch.from_numpy, pair)
-    found, distance = nearest(source, target, chunk=chunk)
-    np.testing.assert_array_equal(found.numpy(), index)
+    nearest_index, distance = nearest(source, target, chunk=chunk)
+    np.testing.assert_array_equal(nearest_index.numpy(), index)
     np.testing.assert_allclose(distance.numpy(), np.linalg.norm(pair[0] - pair[1][index], axis=1), rtol=1e-6)
     np.testing.assert_array_equal(mutual_matches(source, target, chunk=chunk).numpy(), pairs)
 
@@ -54,8 +54,8 @@ def test_unit_descriptors(dtype: torch.dtype, chunk: int | None) -> None:
         torch.nn.functional.normalize(torch.randn(n, 32, generator=g, dtype=dtype), dim=1) for n in (401, 300)
     )
     index, pairs = brute_force(source.double().numpy(), target.double().numpy())
-    found, distance = nearest(source, target, chunk=chunk)
-    np.testing.assert_array_equal(found.numpy(), index)
+    nearest_index, distance = nearest(source, target, chunk=chunk)
+    np.testing.assert_array_equal(nearest_index.numpy(), index)
     assert distance.dtype == dtype
     result = mutual_matches(source, target, chunk=chunk)
     assert result.dtype == torch.int64
@@ -81,19 +81,19 @@ def test_equal_descriptors_in_sets_of_any_size(channels: int) -> None:
     """Matrix products round rows at the border of a tile differently from inner rows."""
     g = torch.Generator().manual_seed(6)
     for copies, rest in itertools.product((2, 5, 7, 25, 26, 38, 130), (1, 3, 7, 130)):
-        alike = torch.randn(1, channels, generator=g).repeat(copies, 1)
+        equal = torch.randn(1, channels, generator=g).repeat(copies, 1)
         others = torch.randn(rest, channels, generator=g)
-        assert (nearest(others, alike)[0] == 0).all()
-        assert mutual_matches(alike, others)[:, 0].tolist() == [0]
-        assert mutual_matches(others, alike)[:, 1].tolist() == [0]
+        assert (nearest(others, equal)[0] == 0).all()
+        assert mutual_matches(equal, others)[:, 0].tolist() == [0]
+        assert mutual_matches(others, equal)[:, 1].tolist() == [0]
 
 
 def test_swapping_the_sets_swaps_the_matches() -> None:
     g = torch.Generator().manual_seed(5)
     source, target = torch.randn(200, 8, generator=g), torch.randn(150, 8, generator=g)
-    there = {tuple(pair) for pair in mutual_matches(source, target).tolist()}
+    forward = {tuple(pair) for pair in mutual_matches(source, target).tolist()}
     back = {(i, j) for j, i in mutual_matches(target, source).tolist()}
-    assert there == back
+    assert forward == back
 
 
 class LargestTensor(TorchDispatchMode):
@@ -149,8 +149,8 @@ def test_one_sided_matches_are_the_union_of_both_directions():
     generator = torch.Generator().manual_seed(4)
     a, b = torch.rand(70, 8, generator=generator), torch.rand(50, 8, generator=generator)
     pairs, both = one_sided_matches(a, b)
-    there, back = nearest(a, b)[0], nearest(b, a)[0]
-    expected = {(i, int(j)) for i, j in enumerate(there)} | {(int(i), j) for j, i in enumerate(back)}
+    forward, back = nearest(a, b)[0], nearest(b, a)[0]
+    expected = {(i, int(j)) for i, j in enumerate(forward)} | {(int(i), j) for j, i in enumerate(back)}
     assert [tuple(pair) for pair in pairs.tolist()] == sorted(expected)
     assert (pairs[both] == mutual_matches(a, b)).all()
     swapped, both_swapped = one_sided_matches(b, a)

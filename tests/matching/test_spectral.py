@@ -51,10 +51,10 @@ def test_power_iteration_equals_the_eigenvector() -> None:
     values, vectors = np.linalg.eigh(matrix.numpy())
     assert values[-1] > 2 * abs(values[:-1]).max()
     leading = vectors[:, -1] * np.sign(vectors[:, -1].sum())
-    found = spectral_weights(source, target)
-    np.testing.assert_allclose(found.numpy(), leading, atol=1e-3)
-    assert found[:30].min() > 5 * found[30:].max()  # outliers have small weights
-    assert torch.linalg.vector_norm(found).item() == pytest.approx(1)
+    weights = spectral_weights(source, target)
+    np.testing.assert_allclose(weights.numpy(), leading, atol=1e-3)
+    assert weights[:30].min() > 5 * weights[30:].max()  # outliers have small weights
+    assert torch.linalg.vector_norm(weights).item() == pytest.approx(1)
 
 
 def test_lengths_scale_with_sigma() -> None:

@@ -75,9 +75,9 @@ def test_any_rotation_of_a_whole_shape_is_found(seed: int) -> None:
     T[:3, :3] = Rotation.random(random_state=seed).as_matrix()
     T[:3, 3] = [3.0, -2.0, 1.0]
     moved = (target - torch.from_numpy(T[:3, 3])) @ torch.from_numpy(T[:3, :3])
-    found = GoIcp(time_limit=300)(moved, target)
-    assert found is not None
-    assert float(rotation_error_deg(found.numpy(), T)) < 1
+    estimate = GoIcp(time_limit=300)(moved, target)
+    assert estimate is not None
+    assert float(rotation_error_deg(estimate.numpy(), T)) < 1
 
 
 def test_the_error_is_not_above_that_of_icp() -> None:

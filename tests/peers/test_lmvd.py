@@ -124,8 +124,8 @@ def test_descriptors_have_unit_length_in_any_batch_and_unit(peer: Lmvd) -> None:
 @pytest.mark.parametrize("count", [1, 2, 5])
 def test_tiny_clouds_have_finite_descriptors(peer: Lmvd, count: int) -> None:
     line = torch.linspace(0.01, 0.05, count)[:, None] * torch.tensor([[1.0, 0, 0]])
-    found = peer(line, torch.tensor([[0.0, 0, 0], [0.0, -2, 0]]))
-    assert bool(found.isfinite().all())
+    descriptors = peer(line, torch.tensor([[0.0, 0, 0], [0.0, -2, 0]]))
+    assert bool(descriptors.isfinite().all())
 
 
 @pytest.mark.slow

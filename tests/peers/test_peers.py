@@ -100,10 +100,10 @@ def test_origins_are_included_in_the_pose() -> None:
     T, unit = random_pose(), 1000.0
     source = torch.randn(20, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     origin_p, origin_q = np.array([1.0, 2, 3]), np.array([-4.0, 5, 6])
-    found = to_scan_frames(T.numpy(), origin_p, origin_q, unit)
-    assert found is not None
+    in_scan_frames = to_scan_frames(T.numpy(), origin_p, origin_q, unit)
+    assert in_scan_frames is not None
     local = transformed(source - torch.from_numpy(origin_p), T) + torch.from_numpy(origin_q)
-    torch.testing.assert_close(transformed(unit * source, found), unit * local)
+    torch.testing.assert_close(transformed(unit * source, in_scan_frames), unit * local)
     assert to_scan_frames(np.full((4, 4), np.nan), origin_p, origin_q, unit) is None
     assert to_scan_frames(np.diag([2.0, 2, 2, 1]), origin_p, origin_q, unit) is None
 
@@ -142,16 +142,16 @@ def test_kiss_matcher_receives_metres(monkeypatch: pytest.MonkeyPatch, unit: flo
     FakeMatcher.seen, FakeMatcher.T, FakeMatcher.inliers = [], random_pose().numpy(), 50
     cloud = 0.4 * torch.rand(1000, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     given = unit * (cloud + offset)
-    found = peers.pose("kiss-matcher")(given, given, unit)
-    assert found is not None
+    estimate = peers.pose("kiss-matcher")(given, given, unit)
+    assert estimate is not None
     p, _ = FakeMatcher.seen[0]
     assert p.dtype == np.float32
     assert np.abs(p).max() < 2
     # The fake's pose is converted to the frames of the original scans.
     seen = transformed(torch.from_numpy(p).double(), random_pose())
     mean = (given / unit).mean(0) if offset else torch.zeros(3, dtype=torch.float64)
-    there = transformed(unit * (torch.from_numpy(p).double() + mean), found) / unit
-    torch.testing.assert_close(there, seen + mean, rtol=0, atol=0.02)
+    moved = transformed(unit * (torch.from_numpy(p).double() + mean), estimate) / unit
+    torch.testing.assert_close(moved, seen + mean, rtol=0, atol=0.02)
     FakeMatcher.inliers = 4
     assert peers.pose("kiss-matcher")(given, given, unit) is None
 
@@ -160,11 +160,11 @@ def test_kiss_matcher_receives_metres(monkeypatch: pytest.MonkeyPatch, unit: flo
 def test_fpfh(name: str, room: RoomPair) -> None:
     points = part_of(room).float()
     keypoints = points[::50]
-    found = peers.descriptor(name)(points, keypoints)
-    assert found.shape == (len(keypoints), 33)
-    assert found.dtype == torch.float32
+    descriptors = peers.descriptor(name)(points, keypoints)
+    assert descriptors.shape == (len(keypoints), 33)
+    assert descriptors.dtype == torch.float32
     scaled = peers.descriptor(name)(1024 * points, 1024 * keypoints, 1024.0)
-    torch.testing.assert_close(scaled, found, rtol=1e-3, atol=0.1)
+    torch.testing.assert_close(scaled, descriptors, rtol=1e-3, atol=0.1)
 
 
 @pytest.mark.parametrize("name", if_available("fpfh", "fpfh-unoriented"))
@@ -187,10 +187,10 @@ def test_inlier_ratio_on_a_real_pair(name: str, data_folder: Path) -> None:
 def test_poses_of_a_rotated_scan(name: str, unit: float, room: RoomPair) -> None:
     T = random_pose(shift=0.0)  # about the origin, where the viewpoint stays
     source = unit * part_of(room)
-    found = peers.pose(name)(source, transformed(source, T), unit)
-    assert found is not None
-    assert found.dtype == torch.float64
-    assert bool(r2_success(found, T, unit))
+    estimate = peers.pose(name)(source, transformed(source, T), unit)
+    assert estimate is not None
+    assert estimate.dtype == torch.float64
+    assert bool(r2_success(estimate, T, unit))
 
 
 @pytest.mark.parametrize("name", if_available("icp"))
@@ -199,9 +199,9 @@ def test_icp_from_a_small_displacement(name: str, room: RoomPair) -> None:
     T[:3, :3] = torch.from_numpy(Rotation.from_rotvec([0.0, 0.03, 0.02]).as_matrix())
     T[:3, 3] = torch.tensor([0.03, -0.02, 0.04])
     source = part_of(room)
-    found = peers.pose(name)(source, transformed(source, T))
-    assert found is not None
-    torch.testing.assert_close(found, T, rtol=0, atol=0.01)
+    estimate = peers.pose(name)(source, transformed(source, T))
+    assert estimate is not None
+    torch.testing.assert_close(estimate, T, rtol=0, atol=0.01)
 
 
 @pytest.mark.parametrize("name", if_available(*peers.names("pose")))

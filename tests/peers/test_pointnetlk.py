@@ -35,8 +35,8 @@ def test_exponential_of_twists() -> None:
 def test_random_weights_give_a_pose_or_none(tmp_path: Path) -> None:
     save_random(_Network(), tmp_path / "pointnetlk.safetensors")
     peer = PointNetLK(tmp_path)
-    found = peer(shape(), shape())
-    assert found is None or found.shape == (4, 4)
+    estimate = peer(shape(), shape())
+    assert estimate is None or estimate.shape == (4, 4)
     assert peer(shape()[:5], shape()) is None  # too few points
     assert peer(torch.zeros(50, 3), torch.zeros(50, 3)) is None
 
@@ -52,7 +52,7 @@ def test_published_weights_align_equal_clouds(data_folder: Path, norm: float, un
         twist = torch.nn.functional.normalize(torch.randn(1, 6, generator=generator), dim=1) * norm
         T = exponential(twist.double())[0]
         T[:3, 3] *= unit
-        found = peer((target.double() - T[:3, 3]) @ T[:3, :3], target, unit)
-        assert found is not None
-        errors.append(float(rotation_error_deg(found.numpy(), T.numpy())))
+        estimate = peer((target.double() - T[:3, 3]) @ T[:3, :3], target, unit)
+        assert estimate is not None
+        errors.append(float(rotation_error_deg(estimate.numpy(), T.numpy())))
     assert np.median(errors) < 0.1

@@ -59,10 +59,10 @@ def test_equals_a_plain_implementation() -> None:
     points = hills(300)
     keypoints = torch.cat([points[:8], points[:1] + 0.01])  # the last is not a point of the cloud
     expected = np.stack([plain(points.numpy(), keypoint) for keypoint in keypoints.numpy()])
-    found = shot(points, keypoints)
-    assert found.dtype == torch.float32
-    assert found.shape == (9, LENGTH)
-    np.testing.assert_allclose(found, expected, atol=2e-4)
+    descriptors = shot(points, keypoints)
+    assert descriptors.dtype == torch.float32
+    assert descriptors.shape == (9, LENGTH)
+    np.testing.assert_allclose(descriptors, expected, atol=2e-4)
 
 
 def test_invariant_to_rigid_transformations() -> None:
@@ -150,9 +150,9 @@ def test_without_neighbours_descriptors_are_zero(points: Tensor) -> None:
 
 @pytest.mark.parametrize("points", [PLANE, LINE, PLANE.repeat(2, 1)], ids=["plane", "line", "twice a plane"])
 def test_degenerate_surfaces_are_finite(points: Tensor) -> None:
-    found = shot(points, points)
-    lengths = found.norm(dim=1)
-    assert torch.isfinite(found).all()
+    descriptors = shot(points, points)
+    lengths = descriptors.norm(dim=1)
+    assert torch.isfinite(descriptors).all()
     assert bool(((lengths - 1).abs().lt(1e-5) | (lengths == 0)).all())
 
 

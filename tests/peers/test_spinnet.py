@@ -84,8 +84,8 @@ def test_voxels_are_those_of_the_published_ball_query(peer: SpinNet, compute: ob
     patches = align_with_z(gather_patches(cloud, keypoint, settings.radius, settings.patch), -keypoint)
     grid, layer = grid_of(settings), peer.network.point_weights()
     expected = slots_as_specified(patches[0], grid, *layer)
-    found = compute(patches, grid, *layer)[0]  # type: ignore[operator]
-    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+    signal = compute(patches, grid, *layer)[0]  # type: ignore[operator]
+    torch.testing.assert_close(signal, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_torch_and_compiled_voxels_agree(peer: SpinNet) -> None:
@@ -158,9 +158,9 @@ def test_descriptors_do_not_depend_on_batch_unit_or_far_points(peer: SpinNet) ->
 @pytest.mark.parametrize("count", [1, 2, 5])
 def test_tiny_supports_have_finite_descriptors(peer: SpinNet, count: int) -> None:
     line = torch.linspace(0.01, 0.05, count)[:, None] * torch.tensor([[1.0, 0, 0]])
-    found = peer(line, torch.tensor([[0.0, 0, 0], [9.0, 9, 9]]))
-    assert found.shape == (2, 32)
-    assert bool(found.isfinite().all())
+    descriptors = peer(line, torch.tensor([[0.0, 0, 0], [9.0, 9, 9]]))
+    assert descriptors.shape == (2, 32)
+    assert bool(descriptors.isfinite().all())
 
 
 def test_published_weights_are_complete(data_folder: Path) -> None:

@@ -50,10 +50,10 @@ def test_each_choice_has_its_distances():
 def test_distances_of_many_scans_are_those_to_their_neighbours():
     poses = {name: pose((0, 0, 0), (0, 0, z)) for name, z in (("a", 0.0), ("b", 0.01), ("c", 0.03))}
     clouds = {name: transform(plane(4000, k), np.eye(4)) for k, name in enumerate(poses)}
-    found = neighbour_distances(clouds, clouds, poses, [("a", "b"), ("b", "c")], 0.02)
-    assert found["a"].median == pytest.approx(0.01, rel=1e-6)
-    assert found["b"].median == pytest.approx(0.01, rel=1e-6)  # c is farther
-    assert found["c"].median == pytest.approx(0.02, rel=1e-6)
+    distances = neighbour_distances(clouds, clouds, poses, [("a", "b"), ("b", "c")], 0.02)
+    assert distances["a"].median == pytest.approx(0.01, rel=1e-6)
+    assert distances["b"].median == pytest.approx(0.01, rel=1e-6)  # c is farther
+    assert distances["c"].median == pytest.approx(0.02, rel=1e-6)
     assert neighbour_distances(clouds, clouds, poses, [], 0.02) == {}
 
 

@@ -55,14 +55,14 @@ def test_results_are_shown(result, tmp_path):
 
 def test_instances_of_an_object_are_shown(tmp_path):
     poses = [pose((0, 0, 0.5), (1, 1, 0)), pose((0, 0, 2.0), (3, 2, 0))]
-    found = Finding(
+    finding = Finding(
         [Instance(T, 0.95, 0.4, 0.01) for T in poses], [], 1.0, 0.05, warnings=["Check the scale."]
     )
-    found.save(tmp_path / "found.json")
+    finding.save(tmp_path / "found.json")
     thing = 0.2 * corner(500)
     place = np.concatenate([corner(4000, seed=1), *(transform(thing, T) for T in poses)])
     for scene in (
-        open_scene(thing, place, pose=found),
+        open_scene(thing, place, pose=finding),
         open_scene(thing, place, tmp_path / "found.json"),
     ):
         assert (scene.success, scene.verdict) == (True, "2 instances found")

@@ -32,15 +32,15 @@ def oriented_normals(points: Tensor, neighbours: int, orientation: Orientation =
     return torch.where((result * direction).sum(1, keepdim=True) < 0, -result, result)
 
 
-def find_supports(grid: NeighbourGrid, keypoints: Tensor, radius: float, most: int) -> Supports:
+def find_supports(grid: NeighbourGrid, keypoints: Tensor, radius: float, max_points: int) -> Supports:
     """Find the points within `radius` of keypoints (K, 3), without points at the keypoint itself.
 
-    Where there are more than `most` points, the row holds `most` of them at even ranks of the distance. So
-    the choice depends neither on a rotation of the scan nor on the order of its points.
+    Of more than `max_points` points, the row holds `max_points` at even ranks of the distance. The choice
+    then depends neither on a rotation of the scan nor on the order of its points.
     """
     near = grid.within(keypoints, radius)
     query = torch.repeat_interleave(torch.arange(len(keypoints), device=keypoints.device), near.starts.diff())
-    position = torch.empty_like(grid.order)  # of each input point in the grid's order
+    position = torch.empty_like(grid.order)  # position of each input point in the grid's order
     position[grid.order] = torch.arange(len(grid.order), device=grid.order.device)
     offsets = grid.points[position[near.indices]] - keypoints[query]
     squared = offsets.square().sum(1)
@@ -50,7 +50,7 @@ def find_supports(grid: NeighbourGrid, keypoints: Tensor, radius: float, most: i
     order = order[torch.sort(query[order], stable=True).indices]
     counts = torch.bincount(query, minlength=len(keypoints))
     starts = counts.cumsum(0) - counts
-    width = max(1, min(most, int(counts.max())))
+    width = max(1, min(max_points, int(counts.max())))
     column = torch.arange(width, device=keypoints.device).expand(len(keypoints), width)
     n = counts[:, None].clamp(min=1)
     rank = torch.where(n > width, column * n // width, column % n)

@@ -81,10 +81,10 @@ class SupportSampler:
         numbers = inside.cumsum(1)  # (B, N), from 1 at the first point inside
         n = numbers[:, -1:]  # (B, 1)
         rank = torch.minimum((uniform(batch, self.count) * n).long(), (n - 1).clamp(min=0))
-        most = int(n.max())
-        if most > self.count:
-            outside = torch.arange(most, device=self.device) >= n
-            distinct = uniform(batch, most).masked_fill(outside, 2.0).argsort(1)[:, : self.count]
+        largest = int(n.max())
+        if largest > self.count:
+            outside = torch.arange(largest, device=self.device) >= n
+            distinct = uniform(batch, largest).masked_fill(outside, 2.0).argsort(1)[:, : self.count]
             rank = torch.where(n > self.count, distinct, rank)
         index = torch.searchsorted(numbers, rank + 1)
         index = torch.where(n > 0, index, key[:, None])  # an isolated keypoint is its own support
