@@ -27,7 +27,8 @@ from wsdesc.core.devices import choose_device
 from wsdesc.core.errors import InputError
 from wsdesc.core.rng import generator_of
 from wsdesc.descriptor.model import WSDesc
-from wsdesc.learning.distillation import Distiller, student_options
+from wsdesc.learning.distillation import student_options
+from wsdesc.learning.distiller import Distiller
 from wsdesc.learning.options import TrainOptions
 from wsdesc.learning.prefetch import Prefetcher
 from wsdesc.learning.trainer import PreparedPair, Trainer

@@ -8,8 +8,8 @@ from benchmarks.report.curves import error_distribution
 from benchmarks.report.plots import Plot
 from benchmarks.report.rows import ahead_note, rows_table
 from benchmarks.report.section import Section
-from wsdesc.evaluation.modelnet40 import NOT_AXIAL, TITLES, shape_tables
 from wsdesc.evaluation.results import BenchmarkResults
+from wsdesc.evaluation.shape_tables import NOT_AXIAL, TITLES, shape_tables
 from wsdesc.evaluation.tables import Table
 
 _PUBLISHED = {"prnet-clean": (6, published.SHAPES), "prnet-noisy": (7, published.NOISY_SHAPES)}

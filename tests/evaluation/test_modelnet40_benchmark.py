@@ -14,9 +14,10 @@ from torch import Tensor
 from benchmark_scenes import sorted_distances
 from wsdesc.core.errors import InputError
 from wsdesc.evaluation.methods import Method
-from wsdesc.evaluation.modelnet40 import make_pair, run_modelnet40, score_shapes, shape_tables, surface_error
+from wsdesc.evaluation.modelnet40 import make_pair, run_modelnet40, score_shapes, surface_error
 from wsdesc.evaluation.options import PROTOCOLS, ShapeOptions
 from wsdesc.evaluation.results import BenchmarkResults
+from wsdesc.evaluation.shape_tables import shape_tables
 
 
 @pytest.fixture

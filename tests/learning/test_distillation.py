@@ -13,11 +13,8 @@ from tiny_training import tiny_clouds
 from wsdesc import WSDesc, WSDescError, write_points
 from wsdesc.cli.app import app
 from wsdesc.core.rng import generator_of
-from wsdesc.learning.distillation import (
-    Distiller,
-    run_distillation,
-    student_options,
-)
+from wsdesc.learning.distillation import run_distillation, student_options
+from wsdesc.learning.distiller import Distiller
 from wsdesc.learning.options import TrainOptions
 from wsdesc.learning.prefetch import Prefetcher
 from wsdesc.learning.student_pairs import RandomPairs, student_source

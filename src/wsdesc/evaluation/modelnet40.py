@@ -6,7 +6,6 @@ descriptor does well, even an untrained one. RPM-Net's views are sampled indepen
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,6 @@ from wsdesc.core.errors import InputError
 from wsdesc.core.geometry import inverse, transform
 from wsdesc.core.progress import ProgressHook, no_progress
 from wsdesc.datasets.modelnet40 import ShapePair, independent_pair, item_generator, partial_pair, read_split
-from wsdesc.evaluation.euler import euler_errors
 from wsdesc.evaluation.methods import Method, MethodFailure
 from wsdesc.evaluation.metrics import rotation_error_deg, translation_error
 from wsdesc.evaluation.options import ShapeOptions
@@ -30,44 +28,12 @@ from wsdesc.evaluation.provenance import RunLog
 from wsdesc.evaluation.records import Record, RecordStore
 from wsdesc.evaluation.results import BenchmarkResults, EvaluatedMethod
 from wsdesc.evaluation.score import estimate_pose
+from wsdesc.evaluation.shape_tables import NOTES, shape_tables
 from wsdesc.evaluation.stopwatch import Stopwatch
 from wsdesc.evaluation.summary import failure_notes
-from wsdesc.evaluation.tables import NONE, Table, percent
 from wsdesc.matching import mutual_matches
 
 KEY = ("protocol", "item")
-UNSEEN_FROM = 20  # first label of the categories that PRNet's protocol does not train on
-# Labels of bottle, bowl, cone, cup, flower pot, lamp, tent and vase: a rotation about the axis of such a
-# shape cannot be seen. OMNet and GeoTransformer leave these categories out of their published figures.
-AXIAL = frozenset({5, 6, 9, 10, 15, 19, 34, 37})
-NOT_AXIAL = "without axial categories"
-SAME_SURFACE = (
-    0.03  # RMS distance up to which two poses of a shape look the same, in radii; its points are as far apart
-)
-TITLES = {
-    "prnet-clean": "PRNet protocol, clean",
-    "prnet-noisy": "PRNet protocol, noisy",
-    "rpm-45": "RPM-Net protocol, up to 45° per axis",
-    "rpm-180": "RPM-Net protocol, up to 180° per axis",
-}
-_NOTES = [
-    "PRNet's two views hold the same samples: exact matches exist, and an untrained network does well, too. "
-    "RPM-Net's views are sampled independently.",
-    "By R2: within 15° and 0.3 of the shapes' radius. A mean far above its median comes from a few poses "
-    "that are completely wrong.",
-    "Same surface: the shape, moved by the error of the pose, is at most "
-    f"{SAME_SURFACE:g} radii (RMS) from itself, as after a rotation of a symmetric shape.",
-    f"Unseen: categories with labels {UNSEEN_FROM} … 39. A model trained on shapes of all 40 categories has "
-    "seen them.",
-    "Without axial categories: without bottle, bowl, cone, cup, flower pot, lamp, tent and vase, whose "
-    "rotation about their axis cannot be seen. GeoTransformer's published figures are without them.",
-]
-
-_SUBSETS: dict[str, Callable[[Record], bool]] = {  # title: whether a record belongs to it
-    "all categories": lambda record: True,
-    NOT_AXIAL: lambda record: record["label"] is not None and record["label"] not in AXIAL,
-    "unseen categories": lambda record: record["label"] is not None and record["label"] >= UNSEEN_FROM,
-}
 
 PairMaker = Callable[[NDArray[np.float32], np.random.Generator], ShapePair]
 
@@ -150,7 +116,7 @@ def run_modelnet40(
         "modelnet40",
         "ModelNet40",
         f"n = {len(items)} of {len(order)} test shapes per protocol, drawn with seed {options.seed}",
-        [*_NOTES, *failure_notes(records)],
+        [*NOTES, *failure_notes(records)],
         options.model_dump(mode="json"),
         [EvaluatedMethod.of(method) for method in methods],
         list(run_log.runs),
@@ -230,57 +196,3 @@ def _describe(
         return str(error), []
     bad = sum(int((~values.isfinite().all(dim=1)).sum()) for values in descriptors)
     return f"{where}: {bad} descriptors are not finite" if bad else None, descriptors
-
-
-def shape_tables(results: dict[str, list[Record]]) -> list[Table]:
-    """Build the tables of each protocol: all categories, those that are not axial (RPM-Net), unseen ones."""
-    tables = []
-    for protocol in dict.fromkeys(record["protocol"] for records in results.values() for record in records):
-        for subset, belongs in _SUBSETS.items():
-            if subset == NOT_AXIAL and protocol.startswith("prnet"):
-                continue  # PRNet's figures are of all categories
-            chosen = {
-                name: [r for r in records if r["protocol"] == protocol and belongs(r)]
-                for name, records in results.items()
-            }
-            chosen = {name: records for name, records in chosen.items() if records}  # not run: no row
-            count = max(map(len, chosen.values()), default=0)
-            if count:
-                title = f"ModelNet40, {TITLES[protocol]}, {subset} (n = {count})"
-                tables.append(_shape_table(title, protocol, chosen))
-    return tables
-
-
-def _shape_table(title: str, protocol: str, results: dict[str, list[Record]]) -> Table:
-    if protocol.startswith("prnet"):
-        header = ["RMSE(R) (°)", "MAE(R) (°)", "R²(R)", "RMSE(t)", "MAE(t)", "R²(t)", "found"]
-        rows = [[name, *_euler_cells(records)] for name, records in results.items()]
-    else:
-        header = ["RRE mean (°)", "RRE median (°)", "RTE mean", "RTE median", "RR by R2 (%)"]
-        header += ["R2 or same surface (%)", "found"]
-        rows = [[name, *_isotropic_cells(records)] for name, records in results.items()]
-    return Table(title, ["method", *header], rows)
-
-
-def _euler_cells(records: list[Record]) -> list[str]:
-    errors = euler_errors(
-        np.array([record["T_target_source"] for record in records]),
-        np.array([record["T_true"] for record in records]),
-    )
-    return [NONE if math.isnan(value) else f"{value:.3f}" for value in errors] + [_found_cell(records)]
-
-
-def _isotropic_cells(records: list[Record]) -> list[str]:
-    rotation = [record["rotation_error"] for record in records]
-    translation = [record["translation_error"] for record in records]
-    cells = [f"{x:.3f}" for x in (np.mean(rotation), np.median(rotation))]
-    cells += [f"{x:.4f}" for x in (np.mean(translation), np.median(translation))]
-    right = [r < 15 and t < 0.3 for r, t in zip(rotation, translation, strict=True)]
-    surface = [record.get("surface_error") for record in records]  # None in records of older versions
-    same = [a or b < SAME_SURFACE for a, b in zip(right, surface, strict=True) if b is not None]
-    looks_right = percent(float(np.mean(same))) if len(same) == len(right) else NONE
-    return [*cells, percent(float(np.mean(right))), looks_right, _found_cell(records)]
-
-
-def _found_cell(records: list[Record]) -> str:
-    return f"{sum(record['found'] for record in records)} of {len(records)}"
