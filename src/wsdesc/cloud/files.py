@@ -48,9 +48,9 @@ def read_points(
         path: The file. `multi.e57#2` is the second station of an E57 or PTX file; without a number, all
             stations are merged by their poses.
         sample: For files with faces, sample so many points uniformly on the surface instead of reading the
-            vertices. "auto", as in `register`, samples a model, and reads the vertices of a scan: the surface
-            is sampled if a quarter of it belongs to faces with an edge longer than 1/45 of the extent.
-        seed: Of the sample.
+            vertices. "auto", as in `register`, samples a model and reads the vertices of a scan. A mesh is a
+            model if a quarter of its area belongs to faces with an edge longer than 1/45 of the extent.
+        seed: Seed of the sample.
         nonfinite: "raise" an error for NaN and infinite coordinates, or "drop" these points.
 
     Returns:
@@ -136,11 +136,12 @@ def write_points(
     Args:
         path: The file.
         points: (N, 3), array or tensor.
-        attributes: Name -> array with N rows. In formats with columns `colors` (N, 3) become red, green and
-            blue, `normals` nx, ny and nz, and other arrays with several columns name_0, name_1, … pcd files
-            get rgb, normal_x, … as in the Point Cloud Library, and one field for other arrays. npy, obj and
-            off store none.
-        storage: Of a cloud that was read: las and laz keep its scale, extra dimensions and coordinate system.
+        attributes: Name -> array with N rows. In formats with columns, `colors` (N, 3) become red, green and
+            blue, and `normals` become nx, ny and nz. Other arrays with several columns become name_0, name_1,
+            … pcd files get rgb and normal_x, … as in the Point Cloud Library, and one field for other arrays.
+            npy, obj and off store none.
+        storage: Storage of a cloud that was read: las and laz keep its scale, extra dimensions and coordinate
+            system.
         viewpoint: (3,) position of the scanner; pcd, e57 and npz store it.
 
     Raises:

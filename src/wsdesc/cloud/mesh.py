@@ -20,17 +20,17 @@ _PILOT = 20_000  # sampled points to measure the extent with
 def scan_points(vertices: np.ndarray, faces: np.ndarray | None) -> np.ndarray | None:
     """Sample the surface of a mesh, if its vertices do not represent it.
 
-    The density follows the extent of the surface: the mean distance of the points is 1/180 of the extent,
-    half of the finest working resolution that is derived from scans. A cube gets about 130 000 points. The
-    same mesh gives the same points.
+    The mean distance of the points is 1/180 of the extent of the surface, half of the finest working
+    resolution that is derived from scans. A cube gets about 130 000 points. The same mesh gives the same
+    points.
 
     Args:
         vertices: (N, 3) float64, finite.
         faces: (F, 3) int64 triangles, or None.
 
     Returns:
-        Points (M, 3) float64. None if the vertices are the points of a scan: without faces, if the faces use
-        fewer than half of the vertices or have no area, or if less than a quarter of the area belongs to
+        Points (M, 3) float64. None if the vertices are the points of a scan: if faces are missing, use fewer
+        than half of the vertices, or have no area. Also None if less than a quarter of the area belongs to
         faces with an edge longer than 1/45 of the extent.
     """
     if faces is None or len(faces) == 0:

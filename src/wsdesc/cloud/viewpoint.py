@@ -79,15 +79,15 @@ def find_viewpoint(
 ) -> Viewpoint | None:
     """Find the viewpoint of a scan.
 
-    A given viewpoint is used as it is. That of the file, then the origin are used if the points look like
-    a scan from there: programs write other positions too, such as the centre of merged scans.
+    A given viewpoint is used as it is. Otherwise that of the file, then the origin is used, if the points
+    look like a scan from there. Programs write other positions too, such as the centre of merged scans.
 
     Args:
         points: (N, 3), finite, in a local frame.
         T_scan_local: (4, 4), from the local frame to the scan's coordinates.
         wanted: Position in the scan's coordinates, "none", or None for the file's or the origin.
         in_file: (3,) position in the scan's coordinates that the file states.
-        name: What error messages call the given position.
+        name: Name of the given position in error messages.
 
     Raises:
         InputError: The given position is not three finite numbers, or far from the scan.

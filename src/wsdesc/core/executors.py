@@ -1,7 +1,7 @@
 """Run many small, independent jobs: in this process, in worker processes, or on a Dask cluster.
 
-A job is a small value that can be pickled, typically a frozen dataclass with paths and content hashes instead
-of scans; so is its result. Results arrive as jobs finish, each with its job's number.
+A job and its result are small values that can be pickled. A job is typically a frozen dataclass with paths
+and content hashes instead of scans. Results arrive as jobs finish, each with its job's number.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ def check_similarity(T: ArrayLike, name: str = "the pose") -> Floats:
 
     Args:
         T: The matrix.
-        name: What the error message calls it, such as an argument's name.
+        name: Name in error messages, such as that of an argument.
 
     Raises:
         InputError: The shape is wrong, a number is not finite, or the matrix is not a similarity.

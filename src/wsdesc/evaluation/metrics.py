@@ -119,14 +119,13 @@ def information_matrix(points: Tensor) -> Tensor:
 def r1_error(T_estimated: Matrices, T_true: Matrices, information: Matrices) -> Tensor:
     """Compute ξᵀ Λ ξ / Λ₁₁, a squared length: the error of the published 3DMatch evaluation.
 
-    ξ is the translation and the vector part of the unit quaternion (real part ≥ 0) of
-    T_true⁻¹ · T_estimated.
+    ξ is the translation and the vector part of the unit quaternion (real part ≥ 0) of T_true⁻¹ · T_estimated.
     Both poses map scan j into the frame of scan i, as in gt.log.
 
     For a translation by d the error is d². With rotation it differs from the mean squared displacement of the
     overlap in two ways, kept for figures that can be compared with published ones:
 
-    - The vector part is half of a small rotation vector (see `information_matrix`), so that a pure rotation
+    - The vector part is half of a small rotation vector (see `information_matrix`). A pure rotation therefore
       counts a quarter of the squared displacement that it causes.
     - T_true⁻¹ · T_estimated acts in the frame of j, but the points in Λ are in the frame of i. Both agree
       only if T_true is the identity.

@@ -66,9 +66,9 @@ def run_modelnet40(
 ) -> BenchmarkResults:
     """Evaluate methods on test shapes of the folder `root`; results go to `out`/modelnet40.
 
-    The pair of an item depends only on the seed and the item's number, and a smaller limit selects a subset
-    of the items of a larger one. Runs can therefore be continued with any limit. Where a method finds no
-    pose, the identity counts as its result.
+    The pair of an item depends only on the seed and the item's number. A smaller limit selects a subset of
+    the items of a larger one. Runs can therefore be continued with any limit. Where a method finds no pose,
+    the identity counts as its result.
 
     Args:
         root: Folder of ply_data_test*.h5.

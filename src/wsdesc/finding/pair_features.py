@@ -2,8 +2,8 @@
 
 Two points with normals have four invariants: their distance, and the angles between both normals and the line
 that joins them. A table lists all pairs of the object by these. Each reference point of the scene forms pairs
-with the points around it. Every pair of the object with equal invariants votes for one pose: for a point of
-the object at the reference point, and for a rotation about its normal.
+with the points around it. Every pair of the object with equal invariants votes for one pose: it puts a point
+of the object at the reference point, rotated about its normal.
 
 The sign of a normal is unknown, because object and scene may be any points. Angles are therefore those of
 lines, 0 … 90°, and a pose has one more unknown: whether the normal at the reference point is reversed. Pairs

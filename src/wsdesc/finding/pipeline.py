@@ -1,8 +1,8 @@
 """Find an object in a scene.
 
-read → resolution → prepare → hypotheses by pairs of points → verify → refine → confidence. The size of
-the object sets all lengths: the scene is downsampled at the object's resolution, and planes that are larger
-than the object are left out.
+read → resolution → prepare → hypotheses by pairs of points → verify → refine → confidence. The size of the
+object sets all lengths. The scene is downsampled at the object's resolution, and planes that are larger than
+the object are left out.
 """
 
 from __future__ import annotations

@@ -84,8 +84,8 @@ def surroundings(
 ) -> Surroundings:
     """Compare the scene's points (N, 3) around an object in poses (H, 4, 4) with the object.
 
-    Scene points that continue the object's surface beyond its border contradict a pose: a box on a wall has
-    as many contacts as at its right pose.
+    Scene points that continue the object's surface beyond its border contradict a pose. Without them, a box
+    on a wall would have as many contacts as at its right pose.
     """
     grid = grid or NeighbourGrid.of(torch.from_numpy(points))
     centres = torch.from_numpy(transform(obj.centre[None], poses)[:, 0])

@@ -1,7 +1,7 @@
 """Point feature histograms: a descriptor that needs no training.
 
 Around a point with normal u, each neighbour in direction d with normal n gives three numbers in −1 … 1: n·v,
-u·d and n·w, where v is the unit vector along u × d and w = u × v. Their histograms, 11 bins each, describe
+u·d and n·w. Here v is the unit vector along u × d, and w = u × v. Their histograms, 11 bins each, describe
 the point. The descriptor of a keypoint is its own histogram plus the mean of its neighbours' histograms.
 
 Normals have no sign without a viewpoint. Within a pair, n is flipped to the side of u. One sign per histogram

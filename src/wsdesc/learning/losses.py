@@ -1,6 +1,6 @@
 """Losses for training descriptors.
 
-`RigidityLoss` is the paper's loss and needs no ground truth: if two overlapping scans are matched correctly,
+`RigidityLoss` is the paper's loss and needs no ground truth. If two overlapping scans are matched correctly,
 the affine map fitted to the matches is rigid. `BatchHardLoss` and `InfoNCELoss` need given matches.
 """
 
@@ -37,7 +37,7 @@ class RigidityLoss(nn.Module):
     """Measure how far the affine maps between two scans P and Q deviate from rigid transformations.
 
     Each keypoint of P is matched softly to Q and vice versa. Each set of matches, weighted by w = w_f · w_sm,
-    gives one affine map, (R, t) from P to Q and (R', t') from Q to P. The losses are
+    gives one affine map: (R, t) from P to Q, and (R', t') from Q to P. The losses are
 
     - orthogonality: L_o = ½ (‖RᵀR − I‖₁ + ‖R'ᵀR' − I‖₁),
     - cycle consistency: L_c = ‖RR' − I‖₁ + ‖Rt' + t‖₁,
@@ -47,12 +47,12 @@ class RigidityLoss(nn.Module):
     the axes of the scans' coordinates, and ‖Rt' + t‖₁ also on the origin of Q.
 
     Args:
-        reduction: "mean" divides L_o by its 9 entries and L_c by the 16 entries of the 4 × 4 product, as in
-            the published experiments; "sum" is the paper's formula.
+        reduction: "mean" divides L_o by its 9 entries and L_c by the 16 entries of the 4 × 4 product. The
+            published experiments used it; "sum" is the paper's formula.
         direction: Side of the matches that is the regressor. "paper": keypoints are mapped onto their soft
             matches, so the matches of P's keypoints give (R, t). "published": soft matches are mapped onto
-            their keypoints, so that the side that carries the gradient is the regressor; the matches of P's
-            keypoints then give (R', t').
+            their keypoints, so the matches of P's keypoints give (R', t'). The side that carries the gradient
+            is then the regressor.
         use_w_f: Weight matches by descriptor similarity.
         use_w_sm: Weight matches by spatial consistency (spectral matching).
         lambda_o, lambda_c: Weights λ_o and λ_c.
@@ -153,12 +153,12 @@ class RigidityLoss(nn.Module):
 class BatchHardLoss(nn.Module):
     """Pull the descriptors of matches together, push each anchor's hardest negative away.
 
-    d₊ is the distance of an anchor's descriptor to that of its match, d₋ the distance to the nearest
+    d₊ is the distance of an anchor's descriptor to that of its match. d₋ is the distance to the nearest
     descriptor among the matches of other anchors. The loss is the mean of softplus((d₊ − d₋) / temperature)
     for the margin "soft", and of [d₊ − d₋ + margin]₊ for a number.
 
     Distances of unit vectors never exceed 2. A soft margin at temperature 1 is therefore nearly flat and
-    stays near log 2, where all descriptors are equal; a low temperature or a hard margin avoids this.
+    stays near log 2, where all descriptors are equal. A low temperature or a hard margin avoids this.
 
     Args:
         exclusion_radius: Anchors within this distance show the same surface and are not negatives of each

@@ -1,7 +1,7 @@
 """Estimate the overlap of two scans from their points alone.
 
 Descriptors are matched, RANSAC estimates a pose, and the overlap is measured under that pose. Scans of
-different places share a few matches and up to half a floor by chance; a pair is therefore accepted only with
+different places share a few matches and up to half a floor by chance. A pair is therefore accepted only with
 both many inliers and a large overlap.
 """
 

@@ -98,8 +98,8 @@ def to_metres(points: Tensor, keypoints: Tensor, unit: float) -> tuple[Tensor, T
 def far_origin(points: Floats) -> Floats:
     """Choose an origin (3,) to subtract from points (N, 3) in metres.
 
-    It is zero, so that the viewpoint stays at the origin, unless the scan is so far away that float32 loses
-    digits; then it is the mean of the points.
+    It is zero, so that the viewpoint stays at the origin. If the scan is so far away that float32 loses
+    digits, it is the mean of the points.
     """
     return points.mean(0) if np.abs(points).max() > _FAR else np.zeros(3)
 

@@ -66,7 +66,8 @@ def invariant_features(points: Tensor, count: int) -> Tensor:
     """Describe centred points (B, N, 3) by their nearest points, unchanged by rotation: (B, N, 4 `count`).
 
     Each neighbour has four numbers: the lengths of the point and of the neighbour, the angle between them,
-    and the smallest positive angle, about the point's direction, to another neighbour.
+    and an angle about the point's direction. The last one is the smallest positive angle to another
+    neighbour.
     """
     indices = nearest(points, points, count + 1)[1][..., 1:]
     if indices.shape[2] < count:  # tiny clouds: neighbours repeat

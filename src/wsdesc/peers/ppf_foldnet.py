@@ -4,8 +4,8 @@ A support is the set of point pair features between the keypoint and its neighbo
 distance, which no rotation changes. An encoder compresses the set into a codeword, the descriptor. A folding
 decoder reconstructs the set from it; the Chamfer distance is the loss.
 
-Differences from the paper: normals point to the viewpoint, those of shapes outward; at test, the neighbours
-are not drawn at random but lie at even ranks of their distance; the learning rate falls along a cosine.
+Differences from the paper: normals point to the viewpoint, those of shapes outward. At test, neighbours lie
+at even ranks of their distance and are not random. The learning rate falls along a cosine.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ distance is the loss. For the descriptor, the support is first turned into its l
 equivariance turns the map. `s2cnn-32` has a linear layer from 512 to 32 numbers before the decoder.
 
 No code of the paper is public. Own choices: kernels near the identity, no normalisation after the last
-correlation, the local reference frame of this package, the 32 numbers; at test, points at even ranks of their
-distance instead of random ones.
+correlation, the local reference frame of this package, and the 32 numbers. At test, points lie at even ranks
+of their distance and are not random.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class S2Options(PeerTrainOptions):
 class SphericalSignal(nn.Module):
     """Sample supports on concentric spheres.
 
-    A cell of sphere k has the mean of the hat weights 1 − |r/h − (k + 1)| of the points in its row, h being
+    A cell of sphere k has the mean of the hat weights 1 − |r/h − (k + 1)| of the points in its row. Here h is
     the distance of two spheres. The window of azimuths widens towards the poles; it does not wrap around.
     """
 

@@ -1,8 +1,8 @@
 """Fourier transforms on the sphere and on rotations, and correlations between them (Cohen et al. 2018).
 
 A function of bandwidth b is sampled at β_j = π(2j + 1)/4b and α_i = γ_i = 2πi/2b, with i, j < 2b. Its
-spectrum has the degrees l < L and the orders |m|, |n| ≤ l. Spectra are dense tensors, zero beyond the degree:
-m = 1 − L … L − 1 along an axis of length 2L − 1, and n = 0 … L − 1, because the functions are real.
+spectrum has the degrees l < L and the orders |m|, |n| ≤ l. Spectra are dense tensors, zero beyond the degree.
+Their axes are m = 1 − L … L − 1 and, because the functions are real, n = 0 … L − 1.
 
     sphere     X^l_m  = Σ_j 2b w_j d^l_m0(β_j) Σ_i x_ji e^(−imα_i)
     rotations  X^l_mn = Σ_j w_j d^l_mn(β_j) Σ_ik x_jik e^(−i(mα_i + nγ_k))

@@ -1,7 +1,7 @@
 """3DMatch (Zeng et al. 2017): 512 numbers per keypoint from a truncated distance field, trained with poses.
 
-The field is sampled in 30³ cells of 1 cm around the keypoint, along the axes of the scan: a rotation of the
-scan changes it, and with it the descriptor. A network of unpadded convolutions compresses it.
+The field is sampled in 30³ cells of 1 cm around the keypoint, along the axes of the scan. A rotation of the
+scan therefore changes the descriptor. A network of unpadded convolutions compresses the field.
 
 Differences from the paper: trained for minutes on other scans, with Adam; distances are those between cells.
 """

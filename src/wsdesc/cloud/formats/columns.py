@@ -74,8 +74,8 @@ def to_columns(
 ) -> dict[str, np.ndarray]:
     """Convert points (N, 3) and attributes to named columns with N numbers each, x, y and z first.
 
-    `colors` (N, 3) become red, green and blue, `normals` nx, ny and nz; other attributes with several columns
-    are numbered, or all stay one column if `vectors` is set. Characters that would end a name in a header are
+    `colors` (N, 3) become red, green and blue, `normals` nx, ny and nz. Other attributes with several columns
+    are numbered; if `vectors` is set, each stays one column. Characters that would end a name in a header are
     replaced by _.
     """
     columns = dict(zip("xyz", points.T, strict=True))

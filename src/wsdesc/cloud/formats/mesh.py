@@ -1,7 +1,7 @@
 """Meshes: obj, off, stl. The vertices are the points; faces are read if wanted, and never written.
 
-trimesh is not used: it rejects polygons with more than four corners in off and several solids in stl, reads
-truncated files without an error, and takes seconds for a megabyte of materials.
+trimesh is not used. It rejects polygons with more than four corners in off, and several solids in stl. It
+reads truncated files without an error, and takes seconds for a megabyte of materials.
 """
 
 from __future__ import annotations

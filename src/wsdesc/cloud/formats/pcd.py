@@ -1,8 +1,10 @@
 """PCD, the format of the Point Cloud Library. pypcd4 parses the header; the data are read and written here.
 
-pypcd4 reads binary files that are truncated between two points without an error, needs exactly one space
-between the numbers of a text, allocates unchecked sizes, confuses the values of compressed fields with
-several values per point, and writes no such fields.
+pypcd4 does not read the data, for these reasons:
+- It reads binary files that are truncated between two points without an error.
+- It needs exactly one space between the numbers of a text.
+- It allocates unchecked sizes.
+- It confuses the values of compressed fields with several values per point, and writes no such fields.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """PLY, read and written with NumPy's structured types.
 
-trimesh is not used: it reads truncated ASCII files without an error, rejects faces of different sizes and
-vertices with lists of different lengths, and takes 0.9 GB for 10 million coloured points instead of 0.4 GB.
+trimesh is not used. It reads truncated ASCII files without an error, and rejects faces of different sizes and
+vertices with lists of different lengths. It takes 0.9 GB for 10 million coloured points instead of 0.4 GB.
 """
 
 from __future__ import annotations

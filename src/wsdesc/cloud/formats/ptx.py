@@ -1,8 +1,8 @@
 """PTX, the text format of Leica: one or several stations, each with its pose and a grid of points.
 
-A station has the numbers of columns and rows, the position and the axes of the scanner, its pose as a matrix
-(4, 4) for row vectors, and one line per point: x, y, z, intensity and, optionally, red, green and blue. Rays
-without an echo are points at the origin; they are dropped.
+A station has the numbers of columns and rows, the position and the axes of the scanner, and its pose as a
+matrix (4, 4) for row vectors. One line per point follows: x, y, z, intensity and, optionally, red, green and
+blue. Rays without an echo are points at the origin; they are dropped.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Courtyards with 2- or 4-fold rotational repetition: facades, arcades, passages, one court or several.
 
-A pose wrong by 90° or 180° about the centre of a court fits nearly as well as the right one: equal bays
-differ by some millimetres, and only a few things have no counterpart.
+A pose wrong by 90° or 180° about the centre of a court fits nearly as well as the right one. Equal bays
+differ by some millimetres, and only a few items have no counterpart.
 """
 
 from __future__ import annotations
