@@ -30,8 +30,8 @@ class VoxelMerge:
     Attributes:
         size: Side of a voxel, in the unit of the points.
         cells: Keys of the occupied voxels (V,) int64, ascending.
-        sums: Of the points in each voxel (V, 3), relative to `origin`, which keeps them small.
-        counts: Of the points in each voxel (V,) int64.
+        sums: Sum of the points in each voxel (V, 3), relative to `origin`, which keeps them small.
+        counts: Number of points in each voxel (V,) int64.
         origin: Corner of the grid near the first points (3,); None without points.
     """
 

@@ -23,7 +23,7 @@ def remove_outliers(points: Tensor, resolution: float) -> Tensor:
 
     Args:
         points: (N, 3), downsampled to `resolution`.
-        resolution: In the points' unit.
+        resolution: Working resolution, in the points' unit.
 
     Returns:
         (M, 3), M ≤ N.

@@ -1,4 +1,4 @@
-"""How a file stores a cloud, so that `write_cloud` can write a changed cloud in the same way."""
+"""The storage of a cloud in its file, so that `write_cloud` can write a changed cloud in the same way."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Storage:
     Attributes:
         format: Extension of the file, such as ".ply".
         single: Whether the coordinates are float32.
-        rounding: Of float32 coordinates, in their unit.
+        rounding: Largest rounding error of float32 coordinates, in their unit.
         las: Properties of a LAS file.
         crs: Coordinate system, as records of a LAS file.
     """

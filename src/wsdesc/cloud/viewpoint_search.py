@@ -1,7 +1,8 @@
 """Search for the viewpoint of a scan that was moved.
 
-`detect_viewpoint` tells whether one place is the viewpoint. A scan that was rotated, shifted or georeferenced
-has its viewpoint anywhere. Two properties of the points lead to it, if the scanner looked all around:
+`detect_viewpoint` decides whether one position is the viewpoint. A scan that was rotated, shifted or
+georeferenced has its viewpoint anywhere. Two properties of the points lead to it, if the scanner looked all
+around:
 
 - From the scanner, rays have equal angles, so the density of directions is even. It varies smoothly with the
   place, and the search is fast. Thinned scans lack this property.
@@ -102,7 +103,7 @@ def _least_hidden(points: NDArray[np.float32], places: list[Place], rng: np.rand
 
 
 def _improve(cost: Cost, places: list[Place], level: _Level, rng: np.random.Generator) -> list[Place]:
-    """Displace the best places at random, less in each step, and keep what is better; best first."""
+    """Displace the best places at random, less in each step; keep better ones, best first."""
     best = sorted(((cost(place), k, place) for k, place in enumerate(places)))[: level.starts]
     for step in range(level.steps):
         moved = []

@@ -66,7 +66,7 @@ class Journal:
         Args:
             executor: Runs the jobs.
             task: Function of a module that computes the result of one job.
-            jobs: What to compute.
+            jobs: Arguments of the task.
             identities: Per job, everything its result depends on, as plain values; content hashes instead of
                 paths. Jobs with equal identities run once.
             advance: Called with the number of jobs finished since its last call.

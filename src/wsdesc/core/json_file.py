@@ -15,7 +15,7 @@ def read_object(path: str | Path, *, largest: int, kind: str, invalid: str) -> d
     Args:
         path: The file.
         largest: Largest size in bytes.
-        kind: What the file contains, with its article, for the message about its size.
+        kind: Name of the expected content, with its article, for the message about its size.
         invalid: Message about other content, after the name of the file.
 
     Raises:

@@ -126,7 +126,7 @@ def check_enough(sequences: Iterable[ScanSequence], loaded: Iterable[LoadedScans
 
     Args:
         sequences: The sequences.
-        loaded: What `read_all` returned for each of them; without it, all scans count as readable.
+        loaded: Results of `read_all` for each of them; without them, all scans count as readable.
 
     Raises:
         FileFormatError: No scan can be read.

@@ -102,7 +102,7 @@ def make_scene(
 
     Args:
         name: The scene's name.
-        folder: Where the ground truth was read, for error messages.
+        folder: Folder of the ground truth, for error messages.
         scans: Files by scan number.
         pairs: The ground truth.
         keypoints: Files of official keypoints by scan number.

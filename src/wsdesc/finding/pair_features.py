@@ -57,7 +57,7 @@ def make_table(points: Floats, normals: Floats, spacing: float) -> PairTable:
     Args:
         points: (N, 3), about one `spacing` apart.
         normals: (N, 3), unit vectors of arbitrary sign; points whose normal is zero form no pairs.
-        spacing: In the points' unit.
+        spacing: Distance of neighbouring points, in their unit.
     """
     frames = normal_frames(normals)
     n = len(points)

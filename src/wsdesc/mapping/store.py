@@ -86,7 +86,7 @@ class Manifest:
         data: Name of the folder with the arrays.
         shapes: Shape of each array.
         index_digest: SHA-256 of the index: native code reads it, which no damaged file may reach.
-        version: Of this format.
+        version: Version of the format.
     """
 
     resolution: float

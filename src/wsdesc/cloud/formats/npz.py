@@ -52,7 +52,7 @@ def _content(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytearray:
         raise ValueError(f"the array {info.filename} has an unsupported compression: use numpy.savez")
     with archive.open(info) as member:
         content, at = bytearray(info.file_size), 0
-        while part := member.read(_CHUNK):  # limits what is decompressed at a time
+        while part := member.read(_CHUNK):  # limits the memory of the decompression
             if at + len(part) > len(content):
                 break
             content[at : at + len(part)] = part

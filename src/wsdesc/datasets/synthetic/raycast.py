@@ -117,7 +117,7 @@ def _build(low, high, order, bounds, links):  # type: ignore[no-untyped-def]
 
 @inline
 def _enter(bounds, node, ox, oy, oz, ix, iy, iz, far):  # type: ignore[no-untyped-def]
-    """Where a ray enters a node's box, or infinity if it misses it or enters beyond `far`.
+    """Return the distance at which a ray enters the box of a node; infinity if it misses it before `far`.
 
     Origin and inverse direction come as numbers: read from arrays they would be read anew at every node.
     """

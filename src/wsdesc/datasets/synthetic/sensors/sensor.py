@@ -1,4 +1,4 @@
-"""What all virtual sensors have in common."""
+"""The interface of all virtual sensors."""
 
 from __future__ import annotations
 

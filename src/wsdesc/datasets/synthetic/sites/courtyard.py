@@ -91,7 +91,7 @@ def courtyard(rng: np.random.Generator) -> Site:
         for j in range(counts[1])
     ]
     furniture = _furniture(rng, plan)
-    singles = rng.uniform(0.3, 8)  # mean number of things without a counterpart in each court
+    singles = rng.uniform(0.3, 8)  # mean number of items without a counterpart in each court
     for centre in centres:
         court = _court(rng, plan)
         court.add(*(perturb(rng, item, 3.0) for item in furniture))
@@ -216,7 +216,7 @@ def _gallery(rng: np.random.Generator, plan: _Plan, bays: int, passage: bool) ->
 
 
 def _furniture(rng: np.random.Generator, plan: _Plan) -> list[Triangles]:
-    """Draw what a court holds in 2- or 4-fold repetition."""
+    """Draw the items of a court, in 2- or 4-fold repetition."""
     items = [fountain(rng)] if rng.random() < 0.4 and not plan.core else []
     for _ in range(rng.integers(0, 5)):
         item = _ORBIT[rng.integers(len(_ORBIT))](rng)

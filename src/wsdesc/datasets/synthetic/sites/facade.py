@@ -1,4 +1,4 @@
-"""Facades of equal bays: windows, doors, arches, and what sticks out of them.
+"""Facades of equal bays: windows, doors, arches, and protruding parts.
 
 A bay lies in the plane y = 0, centred at the z axis; the street is at -y and the interior at +y.
 """

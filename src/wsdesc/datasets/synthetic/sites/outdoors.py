@@ -1,4 +1,4 @@
-"""Things that stand outdoors: trees, bushes, cars, persons, lamps and signs. Each stands on z = 0."""
+"""Outdoor items: trees, bushes, cars, persons, lamps and signs. Each stands on z = 0."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all synthetic sites have in common: triangles, positions of sensors, and what repeats."""
+"""The base of all synthetic sites: triangles, positions of sensors, and symmetries."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ class Site:
     spots: NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 3)))  # ground below a sensor
     symmetries: list[NDArray[np.float64]] = field(default_factory=list)  # (4, 4) equal parts to equal parts
     fold: int = 1  # rotational repetition about the middle
-    visitors: Visitors | None = None  # draws what moves; None: nothing moves
-    gaze: NDArray[np.float64] | None = None  # (3,) what all sensors look at; spots are then the sensors
+    visitors: Visitors | None = None  # draws moving items; None: nothing moves
+    gaze: NDArray[np.float64] | None = None  # (3,) target of all sensors; spots are then the sensors
 
     def add(self, *items: Triangles) -> None:
         """Add items; empty ones are left out."""
