@@ -9,6 +9,7 @@ from scipy.spatial.transform import Rotation
 
 from wsdesc.core.errors import InputError
 from wsdesc.core.geometry import (
+    bounding_box,
     cell_keys,
     check_length,
     check_rigid,
@@ -169,3 +170,10 @@ class TestCellKeys:
         packed(cells, keys)
         np.testing.assert_array_equal(keys, cell_keys(cells))
         np.testing.assert_array_equal(keys, cell_keys(torch.from_numpy(cells)).numpy())
+
+
+def test_bounding_box() -> None:
+    points = np.array([[1.0, -2.0, 3.0], [0.0, 5.0, 3.5], [0.5, 0.0, -1.0]], np.float32)
+    low, high = bounding_box(points)
+    assert (low.tolist(), high.tolist()) == ([0.0, -2.0, -1.0], [1.0, 5.0, 3.5])
+    assert low.dtype == high.dtype == np.float32

@@ -12,7 +12,7 @@ from typing import NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from wsdesc.core.geometry import CELL_BITS, Array, Floats, pack_cell
+from wsdesc.core.geometry import CELL_BITS, Array, Floats, bounding_box, pack_cell
 from wsdesc.core.kernels import inline, kernel, run_in_chunks
 
 _POINTS_PER_CELL = 12.0  # wanted points of a cell on a surface; a block then holds about 100 points
@@ -36,8 +36,9 @@ class Cells(NamedTuple):
     @classmethod
     def of(cls, points: Array, size: float) -> Self:
         """Sort finite points (N, 3), N ≥ 1; cells that are too many for their keys grow."""
-        low = points.min(axis=0).astype(np.float64)
-        extent = float((points.max(axis=0) - low).max())
+        low, high = bounding_box(points)
+        low = low.astype(np.float64)
+        extent = float((high - low).max())
         size = max(size, extent / (1 << CELL_BITS - 1), 1e-300)
         low = low - size  # the first cell is 1: all cells have neighbours
         keys = _cell_keys(points, low, size)
@@ -104,11 +105,12 @@ def _search(points: Floats, near: NDArray[np.int64], complete: NDArray[np.bool_]
 
 def _cell_size(points: Floats) -> float:
     """Choose the size of cells from the number of points per cell of a coarser grid on a surface."""
-    low = points.min(axis=0)
-    size = float((points.max(axis=0) - low).max()) / _FIRST_CELLS
+    low, high = bounding_box(points)
+    size = float((high - low).max()) / _FIRST_CELLS
     if size == 0:
         return 1.0
-    occupied = len(np.unique(_cell_keys(points, low, size)))
+    keys = np.sort(_cell_keys(points, low, size))  # faster than np.unique
+    occupied = 1 + np.count_nonzero(keys[1:] != keys[:-1])
     return size * float(np.sqrt(_POINTS_PER_CELL * occupied / len(points)))
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from wsdesc.core.geometry import Floats
+from wsdesc.core.geometry import Floats, bounding_box
 from wsdesc.core.kernels import inline, kernel
 
 RINGS = 6  # largest distance of a query, in cells: 27 spacings
@@ -35,7 +35,7 @@ class NearestGrid(NamedTuple):
     @classmethod
     def of(cls, points: Floats, spacing: float) -> Self:
         """Build the grid of points (N, 3), N ≥ 1, finite, with their typical spacing."""
-        low, high = points.min(axis=0), points.max(axis=0)
+        low, high = bounding_box(points)
         size = max(_SPACINGS * spacing, float((high - low).max()) / 1e5, 1e-300)
         while True:
             shape = np.floor((high - low) / size) + 1 + 2 * RINGS
@@ -82,17 +82,19 @@ class NearestGrid(NamedTuple):
 
 
 def _empty_rings(occupied: NDArray[np.bool_]) -> NDArray[np.uint8]:
-    """Count the rings of cells around each cell (X, Y, Z) without points, up to RINGS + 1."""
-    rings = np.zeros(occupied.shape, np.uint8)
+    """Count the rings of cells around each cell (X, Y, Z) without points, up to RINGS + 1.
+
+    The outer `RINGS` cells must be empty.
+    """
+    _, Y, Z = occupied.shape
+    grown, rings = occupied.ravel().copy(), np.zeros(occupied.size, np.uint8)
     for _ in range(RINGS + 1):
-        rings += ~occupied
-        for axis in range(3):
-            before = np.moveaxis(occupied, axis, 0)
-            grown = before.copy()
-            grown[1:] |= before[:-1]
-            grown[:-1] |= before[1:]
-            occupied = np.moveaxis(grown, 0, axis)
-    return rings
+        rings += ~grown
+        for step in (1, Z, Y * Z):  # to the next cell along an axis; the empty border keeps rows apart
+            before = grown.copy()
+            grown[step:] |= before[:-step]
+            grown[:-step] |= before[step:]
+    return rings.reshape(occupied.shape)
 
 
 @inline
