@@ -16,10 +16,9 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from time import perf_counter
-from typing import Any, cast
+from typing import Any
 
 import numba
-import numpy as np
 import torch
 from numba.core import event, sigutils
 from numba.core.caching import FunctionCache
@@ -102,13 +101,6 @@ class _KernelCache(FunctionCache):  # type: ignore[misc]  # numba has no types
             return self._load_overload(sig, target_context)
 
 
-def _kind(argument: Any) -> Any:
-    """Return what numba's type of an argument depends on; `numba.typeof` takes 20 times as long."""
-    if isinstance(argument, np.ndarray):
-        return argument.dtype, argument.ndim, argument.flags.num
-    return type(argument)
-
-
 class Kernel:
     """A numba function that compiles on its first call and logs a notice if that takes long."""
 
@@ -120,8 +112,8 @@ class Kernel:
         if folder is not None:
             with _numba_cache_in(folder):
                 self.compiled._cache = _KernelCache(function)
+        self.compiled._compile_for_args = self._compile_for  # numba calls it for new types of arguments
         self._lock = threading.Lock()
-        self._ready: set[tuple[Any, ...]] = set()
         self._types = types
         self.name = f"{function.__module__}.{function.__qualname__}"
         self.__doc__ = function.__doc__
@@ -130,22 +122,18 @@ class Kernel:
             _declared.append(self)
 
     def __call__(self, *args: Any) -> Any:
-        return self.ready_for(*args)(*args)
+        return self.compiled(*args)
 
-    def ready_for(self, *args: Any) -> Callable[..., Any]:
-        """Return the function compiled for such arguments; calling it directly saves the type lookup."""
-        kinds = tuple([_kind(a) for a in args])
-        if kinds not in self._ready:
-            signature = tuple(numba.typeof(a) for a in args)
-            with self._lock:
-                listener = _CompileListener()
-                try:
-                    with event.install_listener("numba:compile", listener), compile_lock(self.name):
-                        self.compiled.compile(signature)
-                finally:
-                    listener.stop()
-                self._ready.add(kinds)
-        return cast(Callable[..., Any], self.compiled)
+    def _compile_for(self, *args: Any) -> Any:
+        """Compile for such arguments, or load the result from the cache, and return the function."""
+        signature = tuple(numba.typeof(a) for a in args)
+        with self._lock:
+            listener = _CompileListener()
+            try:
+                with event.install_listener("numba:compile", listener), compile_lock(self.name):
+                    return self.compiled.compile(signature)
+            finally:
+                listener.stop()
 
     def compile_declared(self) -> None:
         """Compile for the declared types of arguments, or load the result from the cache."""
@@ -243,7 +231,7 @@ def single_threaded_torch() -> Iterator[None]:
         torch.set_num_threads(count)
 
 
-def run_in_chunks(compiled: Kernel, items: int, *args: Any, chunk: int = 64) -> None:
+def run_in_chunks(compiled: Callable[..., Any], items: int, *args: Any, chunk: int = 64) -> None:
     """Call `compiled(start, stop, *args)` over [0, items) in chunks, on as many threads as torch may use.
 
     Args:
@@ -255,12 +243,11 @@ def run_in_chunks(compiled: Kernel, items: int, *args: Any, chunk: int = 64) -> 
     starts = range(0, items, chunk)
     if not starts:
         return
-    run = compiled.ready_for(0, 0, *args)
     remaining = iter(starts)  # shared by all threads: each takes the next chunk from it
 
     def work() -> None:
         for start in remaining:
-            run(start, min(start + chunk, items), *args)
+            compiled(start, min(start + chunk, items), *args)
 
     count = _thread_count()
     helpers = min(count, len(starts)) - 1  # beside the calling thread
