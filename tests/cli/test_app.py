@@ -55,6 +55,15 @@ def test_help_of_each_command_begins_with_its_examples(command):
     assert run(command, "--help").stdout.startswith(f"Examples:\n  wsdesc {command} ")
 
 
+def test_usage_names_arguments_as_the_text_of_the_help():
+    help_text = run("register", "--help").stdout
+    usage = next(line for line in help_text.splitlines() if line.startswith("Usage:"))
+    assert "SOURCE" in usage
+    assert "TARGET" in usage
+    assert "pose of SOURCE in the frame of TARGET" in " ".join(help_text.split())
+    assert "Missing argument 'TARGET'" in run("register", "a.ply").stderr
+
+
 def test_module_is_the_command_and_prints_the_version():
     done = run_process("--version")
     assert (done.returncode, done.stdout) == (0, f"wsdesc {__version__}\n")

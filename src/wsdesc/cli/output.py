@@ -31,9 +31,15 @@ class CommandsWithExamples(TyperGroup):
 
 
 class CommandWithExamples(TyperCommand):
-    """A command whose help begins with its own examples."""
+    """A command whose help begins with its own examples, and names arguments in capitals as its text does."""
 
     examples: ClassVar[str]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        for parameter in self.params:
+            if parameter.param_type_name == "argument" and parameter.metavar is None:
+                parameter.metavar = str(parameter.name).upper()
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         name = ctx.command_path.removeprefix(ctx.find_root().command_path)  # the program may be renamed
