@@ -192,14 +192,19 @@ def compare(before: Sequence[PairFigures], after: Sequence[PairFigures]) -> str 
     old, new = summarise(before), summarise(after)
     if new.inlier_ratio < old.inlier_ratio + MIN_GAIN:
         return f"the inlier ratio went from {100 * old.inlier_ratio:.1f} to {100 * new.inlier_ratio:.1f} %"
-    if new.ransac_recall < old.ransac_recall - MAX_LOSS:
+    if new.ransac_recall < old.ransac_recall - _allowed_loss(old.pairs):
         return (
             f"RANSAC registered {100 * new.ransac_recall:.1f} % of the pairs, "
             f"{100 * old.ransac_recall:.1f} % before"
         )
-    if (new.recall or 0.0) < (old.recall or 0.0) - MAX_LOSS:
+    if (new.recall or 0.0) < (old.recall or 0.0) - _allowed_loss(old.registered):
         return f"{100 * (new.recall or 0):.1f} % were registered, {100 * (old.recall or 0):.1f} % before"
     return None
+
+
+def _allowed_loss(pairs: int) -> float:
+    """Return the recall that an adaptation may lose on so many pairs."""
+    return max(MAX_LOSS, 1.001 / max(1, pairs))
 
 
 def measure_synthetic(
