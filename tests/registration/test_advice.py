@@ -53,7 +53,12 @@ def test_a_failure_says_what_may_be_wrong(pose: Any, part: str) -> None:
 
 def test_a_success_with_a_suspicious_scale_has_a_warning() -> None:
     (warning,) = warnings_about(candidate(0.95, scale=RelativeScale(1.04, 0.016)), 0.025)
-    assert "may differ in scale" in warning
+    assert "may differ in scale: the source may be 1.040 ± 0.017 times as large" in warning
+
+
+def test_a_success_whose_scale_is_unchecked_says_so() -> None:
+    (warning,) = warnings_about(candidate(0.95, scale=RelativeScale(1.0, 0.03)), 0.025)
+    assert "does not show whether the scans have the same scale" in warning
 
 
 def test_sentences_start_with_a_capital_and_end_with_a_period() -> None:

@@ -69,7 +69,14 @@ def warnings_about(candidate: Candidate, resolution: float) -> list[str]:
     size = f"{scale.factor:.3f} ± {scale.factor * scale.deviation:.3f}"
     if candidate.confidence >= SUCCESS:
         if scale.suspicious:
-            warnings.append(f"The scans may differ in scale: the source may be {size} times too large.")
+            warnings.append(
+                f"The scans may differ in scale: the source may be {size} times as large as it should be."
+            )
+        elif scale.unchecked:
+            warnings.append(
+                "The overlap does not show whether the scans have the same scale: check the units if the "
+                "scans come from different sources."
+            )
         return warnings
     if candidate.probability >= SCALE_CHECKED and scale.differs:
         warnings.append(

@@ -70,9 +70,7 @@ class Candidate:
     @cached_property
     def scale(self) -> RelativeScale:
         """Size of the source relative to the target."""
-        T, free = self.refined.T_target_source, self.free_space
-        single = free is not None and min(free.source.in_view, free.target.in_view) > 0
-        return estimate_scale(*self.surfaces, T, INDOOR_RESOLUTION, single=single)
+        return estimate_scale(*self.surfaces, self.refined.T_target_source, INDOOR_RESOLUTION)
 
     def with_matches(self, proposals: Proposals) -> Candidate:
         """Count the inliers at the refined pose, for a candidate that no match proposed."""

@@ -2,7 +2,8 @@
 
 A rigid pose can look right although one scan is a few percent too large. The scale is estimated by fitting a
 similarity transformation to the overlap: the point-to-plane problem of the refinement, with the logarithm of
-the scale as a seventh unknown.
+the scale as a seventh unknown. Its uncertainty comes from the differences between parts of the overlap, see
+`parts`, and from the gaps that remain.
 """
 
 from __future__ import annotations
@@ -15,18 +16,18 @@ from typing import NamedTuple
 import numpy as np
 
 from wsdesc.alignment.scale import cpu, cuda
+from wsdesc.alignment.scale.parts import deviation_between_parts
 from wsdesc.alignment.scale.step import Equations, Iterated, Stages, solve_step
 from wsdesc.alignment.surface import CudaSurface, Surface, for_backend
 from wsdesc.core.geometry import Floats
 
 STAGES: Stages = ((8.0, 3, True), (3.0, 3, True), (2.0, 5, False))
-# Chosen on 251 pairs of indoor training scans, whose scale is 1: their errors have a variance of about 1.
-INDEPENDENT = 15  # contact pairs with independent errors
-SYSTEMATIC = 0.015  # deviation of scans that fusion has distorted,
-SYSTEMATIC_SINGLE = 0.01  # and of scans taken from one viewpoint each
+# Chosen on 546 pairs of indoor training scans, whose scale is 1: their errors have a variance of about 1.
+RESIDUAL = 1.2  # systematic gap of all contact pairs, in residual² / resolution, as in the covariance
+SYSTEMATIC = 0.003  # deviation of scans that are not distorted
 TOLERANCE = 3.0  # standard deviations within which a scale may equal 1,
 MAX_DIFFERENCE = 0.05  # but never beyond this logarithm
-SUSPICION = 2.0  # standard deviations from which on a success has a warning
+SUSPICION, NOTICED = 2.0, 0.01  # standard deviations, or logarithm, from which on a success has a warning
 UNDETERMINED = 0.002  # determinacy below which rigid motions imitate a growth: that of noisy normals
 
 
@@ -49,8 +50,13 @@ class RelativeScale(NamedTuple):
 
     @property
     def suspicious(self) -> bool:
-        """True if the factor differs from 1 by more than two standard deviations."""
-        return abs(math.log(self.factor)) > SUSPICION * self.deviation
+        """True if the factor differs from 1 by more than two standard deviations, or 1 %."""
+        return abs(math.log(self.factor)) > min(SUSPICION * self.deviation, NOTICED)
+
+    @property
+    def unchecked(self) -> bool:
+        """True if the overlap cannot show a factor of 5 %."""
+        return not self.determined or TOLERANCE * self.deviation > MAX_DIFFERENCE
 
 
 class SimilarityFit(NamedTuple):
@@ -58,12 +64,13 @@ class SimilarityFit(NamedTuple):
 
     S_target_source: Floats  # (4, 4) similarity: the rotation times the factor, and the translation
     factor: float
+    residual: float  # root mean square of the gaps between both surfaces
     deviation: float  # standard deviation of the factor, relative, if one contact pair alone determined it
     determinacy: float  # mean square motion along normals by unit growth, less what rigid motions imitate
 
 
 def estimate_scale(
-    source: Surface, target: Surface, T_target_source: Floats, resolution: float, *, single: bool = False
+    source: Surface, target: Surface, T_target_source: Floats, resolution: float
 ) -> RelativeScale:
     """Estimate the relative scale of two surfaces near a refined pose.
 
@@ -71,7 +78,6 @@ def estimate_scale(
         source, target: surfaces of one backend.
         T_target_source: (4, 4) rigid pose to start from.
         resolution: point spacing of the surfaces, in their unit.
-        single: both scans were taken from one viewpoint each, so that no fusion has distorted them.
 
     Raises:
         InputError: the surfaces are on two devices.
@@ -79,8 +85,10 @@ def estimate_scale(
     fit = fit_similarity(source, target, T_target_source, resolution)
     if fit is None:
         return RelativeScale(1.0, math.inf, 0.0)
-    systematic = SYSTEMATIC_SINGLE if single else SYSTEMATIC
-    deviation = math.hypot(fit.deviation / math.sqrt(INDEPENDENT), systematic)
+    find_pairs = for_backend(source, target, cpu=cpu.contact_pairs, cuda=cuda.contact_pairs)
+    pairs = find_pairs(source, target, fit.S_target_source, STAGES[-1][0] * resolution)
+    distorted = RESIDUAL * fit.residual / resolution * fit.deviation
+    deviation = math.hypot(deviation_between_parts(pairs), distorted, SYSTEMATIC)
     return RelativeScale(1 / fit.factor, deviation, fit.determinacy)
 
 
@@ -115,7 +123,7 @@ def fit_similarity(
         return None
     step = solve_step(equations)
     factor = math.exp(log_scale + step.log_scale)
-    return SimilarityFit(step.S_target_target @ S, factor, step.deviation, step.determinacy)
+    return SimilarityFit(step.S_target_target @ S, factor, *step[2:])
 
 
 def _run_steps(

@@ -7,8 +7,9 @@ import math
 import numpy as np
 
 from wsdesc.alignment.information.matrix import SAME_SIDE
+from wsdesc.alignment.scale.parts import ContactPairs
 from wsdesc.alignment.scale.step import SUMS, Equations, equations_of
-from wsdesc.alignment.surface.cpu import CpuSurface, load_pair
+from wsdesc.alignment.surface.cpu import CpuSurface, load_pair, move_points
 from wsdesc.core.geometry import Floats
 from wsdesc.core.kernels import kernel
 from wsdesc.core.similarity import factor_of
@@ -35,6 +36,28 @@ def compute_equations(
     _, at_p = source.nearest(q.points, distance / scale, _inverse(S, scale))
     _add_pairs(q.points, q.normals, at_p, source.points, source.normals, S, scale, False, distance, sums)
     return equations_of(sums)
+
+
+def contact_pairs(source: CpuSurface, target: CpuSurface, S: Floats, distance: float) -> ContactPairs:
+    """Return the pairs over which `compute_equations` sums, of the full samples."""
+    scale = factor_of(S)
+    p, q = source.full_sample, target.full_sample
+    _, at_q = target.nearest(p.points, distance, S)
+    _, at_p = source.nearest(q.points, distance / scale, _inverse(S, scale))
+    p_near, q_near = (index < len(x.points) for index, x in ((at_q, target), (at_p, source)))
+    at_q, at_p = at_q[p_near], at_p[q_near]
+    points = move_points(np.concatenate([p.points[p_near], source.points[at_p]]), S)
+    n_p = np.concatenate([p.normals[p_near], source.normals[at_p]])
+    n_p = np.einsum("ij,mj->mi", S[:3, :3] / scale, n_p)
+    gap = np.concatenate([target.points[at_q], q.points[q_near]]) - points
+    n_q = np.concatenate([target.normals[at_q], q.normals[q_near]])
+    cosine = np.einsum("mi,mi->m", n_p, n_q)
+    used = np.abs(cosine) > SAME_SIDE
+    normals = np.sign(cosine[used, None]) * n_p[used] + n_q[used]
+    normals /= np.linalg.norm(normals, axis=1, keepdims=True)
+    along = np.einsum("mi,mi->m", gap[used], normals)
+    weights = np.square(1 - np.minimum(np.square(along / distance), 1.0))
+    return ContactPairs(points[used], normals, along, weights)
 
 
 def _inverse(S: Floats, scale: float) -> Floats:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import torch
 from torch import Tensor
 
 from wsdesc.alignment.information.cuda import twist_responses
 from wsdesc.alignment.information.matrix import SAME_SIDE
+from wsdesc.alignment.scale.parts import ContactPairs
 from wsdesc.alignment.scale.step import Equations, Iterated, Stages, equations_of
 from wsdesc.alignment.surface.cuda import CudaSurface, transform_with_normals
 from wsdesc.core.devices import has_triton
@@ -41,6 +44,15 @@ def run_steps(
     return Iterated(done.S_target_source, done.log_scale, equations_of(done.sums) if done.valid else None)
 
 
+def contact_pairs(source: CudaSurface, target: CudaSurface, S: Floats, distance: float) -> ContactPairs:
+    """See `cpu.contact_pairs`."""
+    poses = torch.from_numpy(np.stack([S, np.linalg.inv(S)])[:, None]).to(source.points.device)
+    found = _find_pairs(source, target, (poses[0], poses[1]), distance, coarse=False)
+    columns = [found.points, found.normals, found.along[:, None], found.weights[:, None]]
+    rows = torch.cat(columns, 1)[found.used].cpu().numpy()  # (M, 8)
+    return ContactPairs(rows[:, :3], rows[:, 3:6], rows[:, 6], rows[:, 7])
+
+
 def sum_plainly(
     source: CudaSurface, target: CudaSurface, poses: tuple[Tensor, Tensor], distance: float, coarse: bool
 ) -> Tensor:
@@ -52,6 +64,34 @@ def sum_plainly(
         distance: within which partners count, in the target's frame.
         coarse: use the coarse samples.
     """
+    pairs = _find_pairs(source, target, poses, distance, coarse)
+    points, along, weights = pairs.points, pairs.along[:, None], pairs.weights
+    responses, at_source, at_target = (
+        torch.cat([twist_responses(points, n), (points * n).sum(1, keepdim=True)], 1)
+        for n in (pairs.normals, pairs.source_normals, pairs.target_normals)
+    )
+    rows = (torch.cat([responses, along], 1), torch.cat([torch.ones_like(along), points], 1))
+    sums = [(weights[:, None] * row).T @ row for row in rows]
+    sums.append((weights[:, None] * at_source).T @ at_target)
+    return torch.cat([*(x.flatten() for x in sums), pairs.used.sum()[None]])
+
+
+class _Pairs(NamedTuple):
+    """Sampled points and their partners, in the target's frame."""
+
+    points: Tensor  # (M, 3) of the source
+    source_normals: Tensor  # (M, 3) on the side of the target's
+    target_normals: Tensor  # (M, 3)
+    normals: Tensor  # (M, 3) mean of both
+    along: Tensor  # (M,) gaps along the mean normals
+    used: Tensor  # (M,) whether the pair is in contact
+    weights: Tensor  # (M,) 0 of pairs that are not used
+
+
+def _find_pairs(
+    source: CudaSurface, target: CudaSurface, poses: tuple[Tensor, Tensor], distance: float, coarse: bool
+) -> _Pairs:
+    """Find the partners of both samples; arguments as in `sum_plainly`."""
     p_sample, q_sample = (
         x.coarse_with_normals if coarse else x.sample_with_normals for x in (source, target)
     )
@@ -67,13 +107,6 @@ def sum_plainly(
     used = (gap.square().sum(1) < distance * distance) & (cosine.abs() > SAME_SIDE)
     n_p = torch.where(cosine[:, None] < 0, -n_p, n_p)
     normals = torch.nn.functional.normalize(n_p + n_q, dim=1)
-    along = (gap * normals).sum(1, keepdim=True)
-    weights = (1 - (along[:, 0] / distance).square().clamp(max=1.0)).square() * used
-    responses, at_source, at_target = (
-        torch.cat([twist_responses(points, n), (points * n).sum(1, keepdim=True)], 1)
-        for n in (normals, n_p, n_q)
-    )
-    rows = (torch.cat([responses, along], 1), torch.cat([torch.ones_like(along), points], 1))
-    sums = [(weights[:, None] * row).T @ row for row in rows]
-    sums.append((weights[:, None] * at_source).T @ at_target)
-    return torch.cat([*(x.flatten() for x in sums), used.sum()[None]])
+    along = (gap * normals).sum(1)
+    weights = (1 - (along / distance).square().clamp(max=1.0)).square() * used
+    return _Pairs(points, n_p, n_q, normals, along, used, weights)

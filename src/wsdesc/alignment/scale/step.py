@@ -47,6 +47,7 @@ class Step(NamedTuple):
 
     S_target_target: Floats  # (4, 4) similarity
     log_scale: float
+    residual: float  # root mean square of the gaps that remain
     deviation: float  # of the logarithm, if one pair alone determined it
     determinacy: float  # as in `SimilarityFit`
 
@@ -78,15 +79,20 @@ def solve_step(equations: Equations) -> Step:
     """Solve the equations; motions that the overlap does not determine stay as they are."""
     centre, extent, matrix, slope, gap_square, product = equations
     values, vectors = np.linalg.eigh(matrix)
-    inverse = np.where(values > WEAK * values[-1], 1 / np.maximum(values, 1e-300), 0.0)
-    x = vectors @ (inverse * (slope @ vectors))
+    x = vectors @ (weak_inverse(values) * (slope @ vectors))
     variance = max(float(gap_square - 2 * x @ slope + x @ matrix @ x), 0.0)
     spread = float((np.square(vectors[6]) / np.maximum(values, 1e-9)).sum())
     log_scale = float(np.clip(x[6] / extent, -MAX_STEP, MAX_STEP))
     S = np.eye(4)
     S[:3, :3] = math.exp(log_scale) * rotation_matrix(x[3:6] / extent)
     S[:3, 3] = centre + x[:3] - S[:3, :3] @ centre
-    return Step(S, log_scale, math.sqrt(variance * spread) / extent, _determinacy(product))
+    deviation = math.sqrt(variance * spread) / extent
+    return Step(S, log_scale, math.sqrt(variance), deviation, _determinacy(product))
+
+
+def weak_inverse(values: Floats) -> Floats:
+    """Invert ascending eigenvalues (…, K); those of motions that the overlap does not determine become 0."""
+    return np.where(values > WEAK * values[..., -1:], 1 / np.maximum(values, 1e-300), 0.0)
 
 
 def _determinacy(product: Floats) -> float:
@@ -96,6 +102,5 @@ def _determinacy(product: Floats) -> float:
     """
     product = (product + product.T) / 2
     values, vectors = np.linalg.eigh(product[:6, :6])
-    inverse = np.where(values > WEAK * values[-1], 1 / np.maximum(values, 1e-300), 0.0)
-    imitated = float((inverse * np.square(product[6, :6] @ vectors)).sum())
+    imitated = float((weak_inverse(values) * np.square(product[6, :6] @ vectors)).sum())
     return max(float(product[6, 6]) - imitated, 0.0)
