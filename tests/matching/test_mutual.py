@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -111,7 +112,8 @@ class LargestTensor(TorchDispatchMode):
         return result
 
 
-def test_memory_is_bounded_by_the_chunk() -> None:
+def test_memory_is_bounded_by_the_chunk(set_threads: Callable[[int], None]) -> None:
+    set_threads(1)  # tensors of other threads are not recorded
     source, target = torch.randn(3000, 4), torch.randn(2500, 4)
     with LargestTensor() as largest:
         mutual_matches(source, target, chunk=105)
@@ -162,3 +164,14 @@ def test_one_sided_matches_of_empty_sets():
     pairs, both = one_sided_matches(torch.empty(0, 8), torch.rand(5, 8))
     assert pairs.shape == (0, 2)
     assert both.shape == (0,)
+
+
+def test_threads_do_not_change_matches(set_threads: Callable[[int], None]) -> None:
+    generator = torch.Generator().manual_seed(0)
+    source, target = (torch.randn(300, 8, generator=generator).round() for _ in range(2))  # many are equal
+    matches = []
+    for threads in (1, 2):
+        set_threads(threads)
+        matches.append(one_sided_matches(source, target, chunk=32))
+    assert torch.equal(matches[0][0], matches[1][0])
+    assert torch.equal(matches[0][1], matches[1][1])

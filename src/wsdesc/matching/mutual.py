@@ -7,11 +7,14 @@ the rounding of the products would distinguish: all copies are replaced by the f
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from wsdesc.core.devices import has_triton
 from wsdesc.core.errors import InputError
+from wsdesc.core.kernels import iterate_each
 
 # Side of a block of the distance matrix: fits into a CPU core's cache, or occupies a GPU (256 MB).
 _CPU_CHUNK, _GPU_CHUNK = 1024, 8192
@@ -118,8 +121,10 @@ def _arg_minima(
     if chunk < 1:
         raise InputError(f"chunk must be at least 1, not {chunk}")
     rows, cols = _Minima(source), _Minima(target)
-    for i in range(0, len(source), chunk):
-        a = source[i : i + chunk]
+
+    def search_rows(i: int) -> _Minima:
+        """Find the minima of some rows, and return those of all columns within them."""
+        a, own_cols = source[i : i + chunk], _Minima(target)
         for j in range(0, len(target), chunk):
             b = target[j : j + chunk]
             squared = torch.addmm(b.square().sum(1), a, b.T, alpha=-2)  # (chunk, chunk), less ‖a‖²
@@ -127,7 +132,12 @@ def _arg_minima(
                 squared.masked_fill_(~allowed[i : i + chunk, j : j + chunk], torch.inf)
             rows.update(i, j, squared, dim=1)
             if columns:
-                cols.update(j, i, squared.add_(a.square().sum(1, keepdim=True)), dim=0)
+                own_cols.update(j, i, squared.add_(a.square().sum(1, keepdim=True)), dim=0)
+        return own_cols
+
+    each: Any = iterate_each if source.device.type == "cpu" else map
+    for own_cols in each(search_rows, range(0, len(source), chunk)):
+        cols.merge(0, own_cols.value, own_cols.index)
     if allowed is not None:  # the first copy of a descriptor may belong to a pair that is not allowed
         return rows.index, cols.index
     to_target = _first_copy(target)[rows.index]
@@ -142,12 +152,16 @@ class _Minima:
         self.index = torch.zeros(len(items), dtype=torch.int64, device=items.device)
 
     def update(self, at: int, other: int, block: Tensor, dim: int) -> None:
+        """Compare the items from `at` on with a block of further values; its first index is `other`."""
         index = block.argmin(dim)  # the first of equal minima
-        value = block.gather(dim, index.unsqueeze(dim)).squeeze(dim)
+        self.merge(at, block.gather(dim, index.unsqueeze(dim)).squeeze(dim), index + other)
+
+    def merge(self, at: int, value: Tensor, index: Tensor) -> None:
+        """Compare the items from `at` on with one further value each, and its index."""
         part = slice(at, at + len(value))
         better = value < self.value[part]
         self.value[part] = torch.where(better, value, self.value[part])
-        self.index[part] = torch.where(better, index + other, self.index[part])
+        self.index[part] = torch.where(better, index, self.index[part])
 
 
 def _first_copy(descriptors: Tensor) -> Tensor:
