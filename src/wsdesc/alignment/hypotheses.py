@@ -217,7 +217,7 @@ def _sum_inliers(
     for s in range(start, stop):
         T = poses[s]
         mean_p, mean_q, product = moments[s, 0], moments[s, 1], moments[s, 2:]
-        total = 0.0
+        total, vote = 0.0, 0.0
         for k in range(p.shape[1]):
             squared = 0.0
             for i in range(3):
@@ -225,7 +225,9 @@ def _sum_inliers(
                 for j in range(3):
                     residual += T[i, j] * p[j, k]
                 squared += residual * residual
-            votes[s] += weights[k] * max(0.0, 1.0 - squared / (threshold * threshold))
+            if squared >= band * band:  # most matches; the band is at least as wide as the threshold
+                continue
+            vote += weights[k] * max(0.0, 1.0 - squared / (threshold * threshold))
             share = weights[k] * (1.0 - squared / (band * band))
             if share > 0:
                 total += share
@@ -234,6 +236,7 @@ def _sum_inliers(
                     mean_q[i] += share * q[i, k]
                     for j in range(3):
                         product[i, j] += share * q[i, k] * p[j, k]
+        votes[s] = vote
         if total > 0:
             for row in range(5):  # an array expression would take 3 s to compile
                 for axis in range(3):

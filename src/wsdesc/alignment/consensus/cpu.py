@@ -169,6 +169,7 @@ def _write_moments(members: Any, p: Any, q: Any, mean_p: Any, mean_q: Any, cross
 @kernel(
     types="int64, int64, float64[:, :, ::1], float64[:, ::1], float64[:, ::1], float64[::1], float64, "
     "float64[::1]",
+    fastmath={"nsz", "reassoc"},  # the compiler can vectorize the sum
 )
 def _vote(
     start: int, stop: int, poses: Any, p: Any, q: Any, weights: Any, threshold_squared: float, votes: Any
