@@ -24,6 +24,12 @@ def turn(quarters):
     return T
 
 
+def shift(x):
+    T = np.eye(4)
+    T[0, 3] = x
+    return T
+
+
 def court(right, wrong, rng):
     """Make pairs in a court with four equal sides: the right pose, and poses after a quarter turn."""
     T = np.stack([turn(0) for _ in range(COUNT)])
@@ -71,5 +77,21 @@ def test_motions_and_their_inverses_are_the_same():
     group = GroupMotions(np.stack([turn(0), turn(1)]), np.full(2, 2.0))
     motions = np.stack([turn(0), turn(1), turn(3), turn(2), turn(1)])
     assert [own.tolist() for own in group.distinct(motions)] == [[1, 2, 4], [3]]
-    assert len(group.with_doubles([turn(1)])) == 2
-    assert len(group.with_doubles([turn(2)])) == 1
+    assert len(group.with_powers([turn(1)])) == 2
+    assert len(group.with_powers([turn(2)])) == 1
+
+
+def test_powers_end_where_they_leave_the_group():
+    group = GroupMotions(np.stack([shift(0), shift(9)]), np.full(2, 1.0))
+    np.testing.assert_allclose([M[0, 3] for M in group.with_powers([shift(4)])], [4, 8])
+
+
+def test_motion_that_most_pairs_have_in_common_comes_first():
+    rng = np.random.default_rng(0)
+    bays = [shift(sign * 4 + rng.normal(0, 0.02)) for sign in (1, -1, 1, 1)]
+    motions = np.stack([turn(1), *bays, turn(2), turn(2), shift(0.1)])
+    owner = np.array([0, 0, 1, 2, 3, 4, 4, 4])
+    group = GroupMotions(np.stack([shift(0), shift(9)]), np.full(2, 1.0))
+    common = group.common(motions, owner, 3)
+    assert len(common) == 1
+    assert abs(common[0][0, 3]) == pytest.approx(4, abs=0.05)

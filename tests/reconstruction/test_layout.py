@@ -151,6 +151,43 @@ def test_place_that_repeats_is_placed_only_if_free_space_contradicts_other_bays(
     assert contradicts or all("the place repeats" in state.rejection for state in verified.edges)
 
 
+def corridor_check(fits_at):
+    """Measure free space: scan 4, of a room, violates nothing at some bays; other wrong poses violate it."""
+
+    def check(poses):
+        found = {}
+        for (i, j), stacked in poses.items():
+            bays = np.round((stacked - inverse(TRUE[i]) @ TRUE[j])[:, 0, 3] / BAY)
+            if 4 in (i, j):
+                found[i, j] = [Visibility(4000, 0 if b in fits_at else 400, 0.0, 0.2) for b in bays]
+            else:
+                found[i, j] = [Visibility(20000, 4000 if b else 0, 0.0, 0.7) for b in bays]
+        return found
+
+    return check
+
+
+@pytest.mark.parametrize("fits_at", [(0,), (-1, 0), (0, 3)])
+def test_room_is_left_out_if_it_fits_at_another_bay_that_none_of_its_candidates_has(fits_at):
+    pairs = [
+        [*own, *(edge(k, k + 1, 1 + b, 0.001, True) for b in (1, 2))] for k, own in enumerate(right_chain())
+    ]
+    pairs[3] = [edge(3, 4, 1, 0.99)]
+    placement = place_scans(pairs, RADII)
+    assert accepted(placement) == [0, 1, 2, 3]
+    verified = verify_layout(placement, pairs, RADII, corridor_check(fits_at))
+    assert accepted(verified) == ([0, 1, 2, 3] if fits_at == (0,) else [0, 1, 2])
+    assert fits_at == (0,) or "fit as well at another position" in verified.edges[3].rejection
+
+
+def test_a_few_stray_points_do_not_separate_scans():
+    def stray(poses):
+        return {pair: [Visibility(1100, 8, 0.007, 0.4)] * len(T) for pair, T in poses.items()}
+
+    edges = [own[0] for own in right_chain()]
+    assert separate(edges, [list(range(COUNT))], TRUE, RADII, stray) == {}
+
+
 @pytest.mark.parametrize("count", [1, 2, 30])
 def test_near_pairs_are_near(count):
     rng = np.random.default_rng(count)

@@ -231,7 +231,7 @@ def test_only_similar_scans_of_many_are_registered(done, paths, folder, monkeypa
     monkeypatch.setattr("wsdesc.reconstruction.pair_selection.ALL_PAIRS", 3)
     counting = Counting()
     result = reconstruct(paths, folder, executor=counting, neighbours=1, **FAST)
-    assert counting.done == {}
+    assert counting.done.keys() <= {"check_poses"}
     assert len(result.edges) < 6
     assert set(result.components[0]) <= set(ROOM)
 

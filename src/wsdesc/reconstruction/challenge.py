@@ -12,31 +12,24 @@ All lengths are in model metres.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence, Set
 
 import numpy as np
-from scipy.sparse import coo_array
 
 from wsdesc.core.geometry import Floats, inverse
-from wsdesc.reconstruction.cuts import cheapest_part
-from wsdesc.reconstruction.disambiguation import MIN_CANDIDATE_CONFIDENCE
-from wsdesc.reconstruction.layout import Checker, Visibility, near_pairs
+from wsdesc.reconstruction.layout import Checker
 from wsdesc.reconstruction.motions import GroupMotions
-from wsdesc.reconstruction.pose_graph import Edge, PoseGraph
-from wsdesc.reconstruction.usual_violation import MIN_VIEW, log_likelihood, usual_share
+from wsdesc.reconstruction.pose_graph import Edge
+from wsdesc.reconstruction.rivals import MIN_MARGIN, Rival, find_rivals
 
-MIN_MARGIN = 3.0  # log odds of a layout against a rival
-# Share of the scans, at a wrong pose of the repetitive structure, that free space does not contradict. Above,
-# free space that is not violated is no evidence.
-MAX_CHANCE, _MIN_CHANCE = 0.3, 0.05
-_MIN_VIEWS = 5  # from which it is measured,
-_MIN_OVERLAP = 0.15  # with this overlap of the scan where it is smaller
-EQUAL_FIT = 0.8  # share of the overlap at which another position fits as well
-_MIN_PAIRS = 3  # whose candidates propose a motion: then the place repeats
+# Share of the poses after a motion that free space does not contradict. Above, equal parts do not differ
+# enough, and a whole layout may be wrong.
+MAX_EQUAL = 0.3
+_MIN_PAIRS = 3  # whose candidates differ by a motion: then the place repeats
 _MIN_SHARE = 0.04  # of the pairs of a group, too
+_MAX_PAIRS = 150  # from which motions are taken
+_DIFFERENT = 6  # candidates of a pair whose differences propose motions
 _MOTIONS = 12  # that are compared, those of most pairs
-_MAX_LOSS = 6.0  # log odds of one pair
 
 REPEATS = "the place may repeat: its scans fit as well at another position"
 
@@ -48,7 +41,6 @@ def challenge(
     T_world_scan: Floats,
     radii: Floats,
     check: Checker,
-    whole: PoseGraph,
 ) -> dict[int, str]:
     """Find accepted edges that connect parts of a group that fit as well at another position.
 
@@ -59,20 +51,16 @@ def challenge(
         T_world_scan: (N, 4, 4) poses of the scans, in the frame of their group.
         radii: (N,) of the scans.
         check: Checks poses by free space.
-        whole: Layout before it was separated into groups: candidates between groups tell how it repeats.
 
     Returns:
         Edges to reject, by the number of their pair, with reasons.
     """
     rejected: dict[int, str] = {}
-    motions_at = _motions_of_scans(pairs, whole, radii)
     for scans in (own for own in components if len(own) > 1):
-        T_group_whole = T_world_scan[scans[0]] @ inverse(whole.T_world_scan[scans[0]])
-        motions = [T_group_whole @ G @ inverse(T_group_whole) for G in motions_at[scans[0]]]
-        rivals = [_Rival.of(motion, scans, T_world_scan, radii, check) for motion in motions]
-        rivals = [rival for rival in rivals if rival.views >= _MIN_VIEWS]
-        equal = max((rival.chance for rival in rivals), default=0.0)
-        if equal > MAX_CHANCE:
+        motions = repeating_motions(pairs, scans, T_world_scan, radii)
+        rivals = find_rivals(motions, scans, T_world_scan, radii, check)
+        equal = max((rival.equal for rival in rivals), default=0.0)
+        if equal > MAX_EQUAL:
             groups = [[scan] for scan in scans]
             reason = f"the place repeats, and {equal:.0%} of its scans fit as well at another position"
         else:
@@ -84,18 +72,7 @@ def challenge(
     return rejected
 
 
-def _motions_of_scans(
-    pairs: Sequence[Sequence[Edge]], whole: PoseGraph, radii: Floats
-) -> dict[int, list[Floats]]:
-    """Return the motions under which the place of each scan repeats, in the frame of its group."""
-    motions: dict[int, list[Floats]] = {}
-    for scans, inside in zip(whole.components, pairs_inside(pairs, whole.components), strict=True):
-        repeating = repeating_motions(inside, list(scans), whole.T_world_scan, radii)
-        motions |= dict.fromkeys(scans, repeating)
-    return motions
-
-
-def _certain_parts(rivals: Sequence[_Rival], scans: Sequence[int]) -> list[list[int]]:
+def _certain_parts(rivals: Sequence[Rival], scans: Sequence[int]) -> list[list[int]]:
     """Cut a group wherever a rival is nearly as good."""
     parts, left = [], [np.array(scans)]
     while left:
@@ -122,76 +99,31 @@ def pairs_inside(
 
 
 def repeating_motions(
-    pairs: Sequence[Sequence[Edge]], scans: list[int], T: Floats, radii: Floats
+    pairs: Sequence[Sequence[Edge]], scans: Sequence[int], T: Floats, radii: Floats
 ) -> list[Floats]:
-    """Find motions (4, 4) under which the place repeats: candidates of several pairs propose them.
+    """Find motions (4, 4) under which the place of a group repeats, and their powers.
 
-    Of a motion and its inverse, one is returned; those of most pairs come first. Twice a motion is another.
+    Two candidates of a pair differ by a motion that moves what one of its scans shows onto something similar.
+    Where the place repeats, candidates of many pairs differ by the same motion, also of pairs with scans that
+    are not placed. Of a motion and its inverse, one is returned; those of most pairs come first.
     """
-    proposed, owner = [], []
-    for number, candidates in enumerate(pairs):
-        for edge in candidates:
-            if edge.confidence >= MIN_CANDIDATE_CONFIDENCE:
-                proposed.append(T[edge.target] @ edge.T_target_source @ inverse(T[edge.source]))
-                owner.append(number)
-    if not proposed:
+    inside = set(scans)
+    touching = [own for own in pairs if own and inside & {own[0].target, own[0].source}]
+    touching = touching[:: max(1, -(-len(touching) // _MAX_PAIRS))]
+    if not touching:
         return []
-    group, motions, owners = GroupMotions(T[scans], radii[scans]), np.stack(proposed), np.array(owner)
-    votes = {int(own[0]): len(set(owners[own].tolist())) for own in group.distinct(motions)}
-    least = max(_MIN_PAIRS, _MIN_SHARE * len(pairs))
-    repeating = sorted((k for k, count in votes.items() if count >= least), key=lambda k: (-votes[k], k))
-    return group.with_doubles([motions[k] for k in repeating[:_MOTIONS]])
+    differences = [_differences(candidates, inside, T) for candidates in touching]
+    owner = np.repeat(np.arange(len(touching)), [len(own) for own in differences])
+    group = GroupMotions(T[list(scans)], radii[list(scans)])
+    least = max(_MIN_PAIRS, _MIN_SHARE * len(touching))
+    return group.with_powers(group.common(np.concatenate(differences), owner, least)[:_MOTIONS])
 
 
-class _Rival(NamedTuple):
-    """What all pairs of a group lose if one of their scans is moved by a motion."""
-
-    views: int  # poses after the motion whose free space is known
-    chance: float  # that a pose after the motion does not violate free space more than is usual
-    losses: dict[tuple[int, int], float]  # by the scan that is moved, and the other one
-
-    @classmethod
-    def of(cls, motion: Floats, scans: Sequence[int], T: Floats, radii: Floats, check: Checker) -> _Rival:
-        """Check all pairs of a group without and with the motion."""
-        poses = {}
-        for i, j in near_pairs(scans, scans, T, radii):
-            T_i = inverse(T[i])
-            poses[i, j] = np.stack([T_i @ T[j], T_i @ inverse(motion) @ T[j], T_i @ motion @ T[j]])
-        visibilities = check(poses)
-        usual = usual_share(
-            [
-                checked[0].violating / checked[0].visible
-                for checked in visibilities.values()
-                if checked[0].visible >= MIN_VIEW
-            ]
-        )
-        odds = [
-            log_likelihood(v.violating, v.visible, usual)
-            for checked in visibilities.values()
-            for v in checked[1:]
-            if v.visible >= MIN_VIEW and v.overlap >= _MIN_OVERLAP
-        ]
-        chance = float(np.exp(odds).mean()) if odds else 0.0
-        losses = {}
-        for (i, j), (now, first, second) in visibilities.items():
-            losses[i, j] = _loss(now, first, usual, max(chance, _MIN_CHANCE))
-            losses[j, i] = _loss(now, second, usual, max(chance, _MIN_CHANCE))
-        return cls(len(odds), chance, losses)
-
-    def cheapest_part(self, scans: np.ndarray) -> tuple[np.ndarray, float]:
-        """Find the part (n,) of scans whose motion loses least, and what it loses."""
-        index = {scan: k for k, scan in enumerate(scans.tolist())}
-        own = [(index[i], index[j], v) for (i, j), v in self.losses.items() if i in index and j in index]
-        rows, columns, values = zip(*own, strict=True) if own else ((), (), ())
-        size = (len(scans), len(scans))
-        return cheapest_part(coo_array((values, (rows, columns)), shape=size).tocsr(), MIN_MARGIN)
-
-
-def _loss(now: Visibility, moved: Visibility, usual: float, chance: float) -> float:
-    """Return the log odds of a pose against the pose after a motion; without free space, by overlap."""
-    visible = max(now.visible, moved.visible)
-    if visible < MIN_VIEW:
-        return 0.0 if moved.overlap >= EQUAL_FIT * now.overlap else MIN_MARGIN
-    odds = [log_likelihood(v.violating, v.visible, usual) for v in (now, moved)]
-    seen = (now.visible - moved.visible) / visible
-    return float(np.clip(odds[0] - odds[1] - seen * np.log(chance), -_MAX_LOSS, _MAX_LOSS))
+def _differences(candidates: Sequence[Edge], inside: Set[int], T: Floats) -> Floats:
+    """Return the motions (M, 4, 4) by which the best candidates of a pair differ, seen from a placed scan."""
+    poses = np.stack([edge.T_target_source for edge in candidates[:_DIFFERENT]])
+    base = candidates[0].target
+    if base not in inside:
+        base, poses = candidates[0].source, inverse(poses)
+    first, second = np.triu_indices(len(poses), 1)
+    return np.asarray(T[base] @ poses[first] @ inverse(poses[second]) @ inverse(T[base]))

@@ -30,6 +30,7 @@ MIN_VISIBLE = 500  # points that must be visible from the other scan; fewer tell
 # and 0.5 % (largest) in a real one, up to 6 % in streets, where things move. At wrong poses in equal bays
 # they start at 0.5 %. So the share is compared with that of the accepted edges of the same scans.
 _MIN_USUAL, _MAX_USUAL = 0.0012, 0.02  # limits of the share that counts as usual
+_STRAY = 10  # violating points that tell nothing: they may be one thin thing
 _UNKNOWN_USUAL = 0.002  # without any accepted edge
 _USUAL_QUANTILE = 0.75  # of the visible points of accepted edges; their share counts twice
 _RATIOS = np.log10([0.5, 1.0, 3.0, 10.0])  # of a share and the usual one
@@ -56,7 +57,8 @@ class Visibility(NamedTuple):
         """
         if self.visible < MIN_VISIBLE:
             return 0.0
-        return float(np.interp(np.log10(max(self.share / usual, 1e-3)), _RATIOS, _LOG_ODDS))
+        share = max(self.violating - _STRAY, 0) / self.visible
+        return float(np.interp(np.log10(max(share / usual, 1e-3)), _RATIOS, _LOG_ODDS))
 
 
 Checks = Mapping[Pair, Sequence[Visibility]]

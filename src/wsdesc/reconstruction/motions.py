@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 from wsdesc.core.geometry import Floats, inverse
 from wsdesc.reconstruction.disambiguation import DRIFT, LOOP_TOLERANCE, displacements
 
+_SIMILAR = 2 * LOOP_TOLERANCE  # metres by which motions that several pairs propose differ
 _LEAST = 3 * DRIFT * LOOP_TOLERANCE  # metres by which two motions differ at the scans
+_POWERS = 8  # of a motion
 
 
 class GroupMotions:
@@ -32,12 +34,16 @@ class GroupMotions:
 
     def same(self, motions: Floats, other: Floats) -> NDArray[np.bool_]:
         """Return which of the motions (M, 4, 4) move the group as another one (4, 4) does, or its inverse."""
+        return np.asarray(self._distances(motions, other) <= _LEAST)
+
+    def _distances(self, motions: Floats, other: Floats) -> Floats:
+        """Return how far the motions (M, 4, 4) are from another one (4, 4), or from its inverse."""
         first = inverse(self.centre) @ motions @ self.centre
-        distance = [
+        distances = [
             displacements(first, inverse(self.centre) @ second @ self.centre, self.reach, self.reach)
             for second in (other, inverse(other))
         ]
-        return np.asarray(np.minimum(*distance) <= _LEAST)
+        return np.asarray(np.minimum(*distances))
 
     def distinct(self, motions: Floats) -> list[NDArray[np.intp]]:
         """Group motions (M, 4, 4) that are the same, without those that hardly move the scans.
@@ -54,10 +60,40 @@ class GroupMotions:
             left &= ~equal
         return groups
 
-    def with_doubles(self, motions: Sequence[Floats]) -> list[Floats]:
-        """Add twice each motion, where that is another one."""
+    def common(self, motions: Floats, owner: NDArray[np.intp], least: float) -> list[Floats]:
+        """Return motions (4, 4) that several owners have in common, those of most owners first.
+
+        Args:
+            motions: (M, 4, 4), which come from different owners.
+            owner: (M,) number of each one's owner, ascending.
+            least: Sum of votes of the owners; an owner with an equal motion votes 1, with a similar one less.
+        """
+        votes = np.zeros(len(motions))
+        for k, motion in enumerate(motions):
+            of_owner = np.zeros(int(owner[-1]) + 1)
+            np.maximum.at(of_owner, owner, np.exp(-np.square(self._distances(motions, motion) / _SIMILAR)))
+            votes[k] = of_owner.sum()
+        votes[self.same(motions, np.eye(4))] = 0.0
+        found: list[Floats] = []
+        while votes.max(initial=0.0) >= least:
+            found.append(motions[int(votes.argmax())])
+            votes[self._distances(motions, found[-1]) < 2 * _SIMILAR] = 0.0
+        return found
+
+    def with_powers(self, motions: Sequence[Floats]) -> list[Floats]:
+        """Add the powers of each motion that are other motions, until they leave the group."""
         all_motions = [np.eye(4), *motions]
         for motion in motions:
-            if not self.same(np.stack(all_motions), motion @ motion).any():
-                all_motions.append(motion @ motion)
+            power = motion
+            for _ in range(_POWERS):
+                power = motion @ power
+                if not self._near(power):
+                    break
+                if not self.same(np.stack(all_motions), power).any():
+                    all_motions.append(power)
         return all_motions[1:]
+
+    def _near(self, motion: Floats) -> bool:
+        """Return whether a motion moves the centre of the group by less than twice its reach."""
+        moved = motion[:3, :3] @ self.centre[:3, 3] + motion[:3, 3]
+        return bool(np.linalg.norm(moved - self.centre[:3, 3]) < 2 * self.reach)

@@ -18,7 +18,7 @@ from wsdesc.reconstruction.placement import (
     agreeing_candidate,
     describe_deviation,
 )
-from wsdesc.reconstruction.pose_graph import OUTLIER, Edge, PoseGraph, connected_scans, solve
+from wsdesc.reconstruction.pose_graph import OUTLIER, Edge, connected_scans, solve
 
 # Of the candidates of a group without known free space. Right groups of synthetic floors have up to 0.23,
 # wrong ones 0.37 to 0.41.
@@ -43,16 +43,16 @@ def verify_layout(
     groups, T = join_groups(pairs, graph.components, graph.T_world_scan, radii, check, usual)
     if len(groups) < len(placed.graph.components):
         placed = _separated(_joined(placed, pairs, radii, groups, T), radii, check)
-    return _without_doubtful(_challenged(placed, pairs, radii, check, placement.graph), pairs, radii, check)
+    return _without_doubtful(_challenged(placed, pairs, radii, check), pairs, radii, check)
 
 
 def _challenged(
-    placement: Placement, pairs: Sequence[Sequence[Edge]], radii: Floats, check: Checker, whole: PoseGraph
+    placement: Placement, pairs: Sequence[Sequence[Edge]], radii: Floats, check: Checker
 ) -> Placement:
-    """Reject edges between parts that fit as well at another position; `whole` is the unverified layout."""
+    """Reject edges between parts that fit as well at another position."""
     graph, states = placement.graph, list(placement.edges)
     accepted = accepted_edges(states)
-    rejected = challenge(pairs, accepted, graph.components, graph.T_world_scan, radii, check, whole)
+    rejected = challenge(pairs, accepted, graph.components, graph.T_world_scan, radii, check)
     for p, reason in rejected.items():
         states[p] = PlacedEdge(accepted[p], reason, None)
     return _solved(placement, states, len(radii)) if rejected else placement
