@@ -53,3 +53,10 @@ def test_exit_code_says_whether_the_weights_are_better(folder, tmp_path, monkeyp
     assert given["steps"] == 7
     assert [path.name for path in given["scans"]] == ["0.ply", "1.ply"]
     assert "report.md" in result.output
+
+
+def test_an_error_leaves_no_folder(folder, tmp_path):
+    result = run(folder / "0.ply", "-o", tmp_path / "out", "--device", "cpu")
+    assert isinstance(result.exception, WSDescError)
+    assert "several different scans" in str(result.exception)
+    assert not (tmp_path / "out").exists()

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from wsdesc.adaptation.options import AdaptOptions
-from wsdesc.cli.checks import check_model_and_device, check_output_folder
+from wsdesc.cli.checks import check_model_and_device
 from wsdesc.cli.options import AsJson, Device, Seed, field_option
 from wsdesc.cli.output import exit_unless, print_written, progress_bars
 
@@ -49,7 +49,6 @@ def adapt(
     from wsdesc.reconstruction.inputs import find_scans
 
     paths = find_scans(scans, out)
-    check_output_folder(out)
     from wsdesc.cli.training_output import printed_messages
 
     with progress_bars() as progress, printed_messages("wsdesc.adaptation"):
