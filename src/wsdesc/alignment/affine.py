@@ -36,7 +36,7 @@ def fit_affine(source: Tensor, target: Tensor, weights: Tensor | None = None) ->
     gradient are zero. All results are finite, and `well_posed` is False in these cases.
 
     Args:
-        source, target: matched points (..., K, 3).
+        source, target: Matched points (..., K, 3).
         weights: (..., K), None for equal ones; only their ratios matter.
     """
     if source.shape != target.shape or source.shape[-1] != 3:

@@ -99,15 +99,15 @@ def estimate_covariance(
     stands for "unknown".
 
     Args:
-        source, target: surfaces of one backend.
-        refined: pose with its information and score.
-        resolution: point spacing of the surfaces, in their unit.
+        source, target: Surfaces of one backend.
+        refined: Pose with its information and score.
+        resolution: Point spacing of the surfaces, in their unit.
 
     Returns:
         The covariance, in the unit of the surfaces; None if they hardly overlap.
 
     Raises:
-        InputError: the surfaces are on two devices.
+        InputError: The surfaces are on two devices.
     """
     if refined.information.pairs < MIN_PAIRS or not refined.information.extent > 0:
         return None

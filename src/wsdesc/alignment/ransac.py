@@ -49,14 +49,14 @@ def ransac(
     """Find the rigid pose with most inliers among matched points source[i] ↔ target[i].
 
     Args:
-        source, target: matched points (M, 3).
-        threshold: distance, in the unit of the points, up to which a match is an inlier.
-        edge_ratio: least ratio of the lengths of each edge of a sample in both scans, shorter over longer;
+        source, target: Matched points (M, 3).
+        threshold: Distance, in the unit of the points, up to which a match is an inlier.
+        edge_ratio: Least ratio of the lengths of each edge of a sample in both scans, shorter over longer;
             other samples are skipped. 0 tries all.
-        iterations: largest number of samples.
-        confidence: stop once a sample of three inliers of the best pose would have been drawn with this
+        iterations: Largest number of samples.
+        confidence: Stop once a sample of three inliers of the best pose would have been drawn with this
             probability; 1 never stops early.
-        seed: the same seed gives the same bits on any number of threads.
+        seed: The same seed gives the same bits on any number of threads.
     """
     p, q = matched_points(source, target)
     _check_options(threshold, edge_ratio, iterations, confidence)

@@ -18,7 +18,7 @@ def fit_rigid(source: Tensor, target: Tensor, weights: Tensor | None = None) -> 
     gradient passes; `fit_affine` is the differentiable fit.
 
     Args:
-        source, target: matched points (..., K, 3).
+        source, target: Matched points (..., K, 3).
         weights: (..., K), None for equal ones; only their ratios matter.
 
     Returns:
@@ -49,8 +49,8 @@ def rigid_from_moments(mean_source: Tensor, mean_target: Tensor, cross: Tensor) 
     """Compute the pose T_target_source (..., 4, 4) of a fit from its moments.
 
     Args:
-        mean_source, mean_target: weighted means (..., 3), float64.
-        cross: weighted mean (..., 3, 3) of the outer products of centred target and source points.
+        mean_source, mean_target: Weighted means (..., 3), float64.
+        cross: Weighted mean (..., 3, 3) of the outer products of centred target and source points.
     """
     R = _nearest_rotation(cross + _identity_bias(mean_source, mean_target, cross))
     T = torch.zeros(*cross.shape[:-2], 4, 4, dtype=torch.float64, device=cross.device)

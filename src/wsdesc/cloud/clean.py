@@ -25,7 +25,7 @@ class Cleaned:
         points: (M, 3) float32, in the local frame.
         T_scan_local: (4, 4) float64, from the local frame to the scan's own coordinates.
         index: (M,) int64, indices of the points in the input, ascending.
-        viewpoint: position of the scanner, in the scan's own coordinates; None if it is not known.
+        viewpoint: Position of the scanner, in the scan's own coordinates; None if it is not known.
     """
 
     points: np.ndarray
@@ -48,7 +48,7 @@ def clean(points: Any) -> Cleaned:
     Their order stays. Points are compared in float64, before the conversion to float32.
 
     Raises:
-        InputError: no finite point is left, or single precision cannot represent the coordinates.
+        InputError: No finite point is left, or single precision cannot represent the coordinates.
     """
     kept = np.ascontiguousarray(as_points(points), np.float64)
     index = None  # of the kept points; large arrays are made only where they are needed
@@ -73,15 +73,15 @@ def clean_cloud(
     """Clean a cloud, and find its viewpoint.
 
     Args:
-        cloud: the cloud.
+        cloud: The cloud.
         viewpoint: None takes the viewpoint from the file, or detects it, except for sampled meshes; three
             numbers give it, in the coordinates of the cloud; "none" uses none.
-        name: what error messages call the viewpoint.
-        search: also search for the viewpoint of a moved scan, which takes about a second; see
+        name: What error messages call the viewpoint.
+        search: Also search for the viewpoint of a moved scan, which takes about a second; see
             `search_viewpoint`.
 
     Raises:
-        InputError: no finite point is left, or the viewpoint is not a position near the scan.
+        InputError: No finite point is left, or the viewpoint is not a position near the scan.
     """
     cleaned = clean(cloud.points)
     if viewpoint is None and cloud.sampled:

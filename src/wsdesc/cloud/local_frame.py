@@ -93,14 +93,14 @@ def in_scan_frames(T_local: Any, T_source_local: Any, T_target_local: Any, facto
         T_local: (4, 4), maps local coordinates of the source to local coordinates of the target.
         T_source_local: (4, 4), `T_scan_local` of the source.
         T_target_local: (4, 4), `T_scan_local` of the target.
-        factor: from lengths of the source to lengths of the target; the source is multiplied by it first.
+        factor: From lengths of the source to lengths of the target; the source is multiplied by it first.
 
     Returns:
         T_target_source (4, 4) float64, a similarity if the factor is not 1. It has the precision of `T_local`
         at the scan, also for geographic coordinates.
 
     Raises:
-        InputError: a matrix is not rigid.
+        InputError: A matrix is not rigid.
     """
     T, source, target = (
         check_rigid(as_array(matrix), name)
@@ -133,7 +133,7 @@ def in_local_frames(T_target_source: Any, T_source_local: Any, T_target_local: A
         (4, 4) float64, maps local coordinates of the source to local coordinates of the target.
 
     Raises:
-        InputError: the pose is not rigid.
+        InputError: The pose is not rigid.
     """
     T = check_rigid(as_array(T_target_source), "T_target_source")
     source, target = as_array(T_source_local), as_array(T_target_local)

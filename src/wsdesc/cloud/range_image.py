@@ -62,7 +62,7 @@ class RangeImage:
         """Check and convert arrays from a file.
 
         Raises:
-            ValueError: the shapes are wrong, or a number is not a position or a range.
+            ValueError: The shapes are wrong, or a number is not a position or a range.
         """
         image = cls(viewpoint.astype(np.float64), np.ascontiguousarray(free, np.float32))
         shape_fits = image.viewpoint.shape == (3,) and image.free.shape == (6, CELLS, CELLS)

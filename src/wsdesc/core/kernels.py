@@ -153,10 +153,10 @@ def kernel(function: Callable[..., Any] | None = None, *, types: str | None = No
     """Decorate a CPU kernel that Python calls.
 
     Args:
-        function: the kernel.
-        types: types of the arguments in `wsdesc register`, in numba's notation, if helper processes should
+        function: The kernel.
+        types: Types of the arguments in `wsdesc register`, in numba's notation, if helper processes should
             compile it at the first start; see `compile_ahead`. Other types are compiled when they occur.
-        options: go to numba, such as `fastmath=True`.
+        options: Go to numba, such as `fastmath=True`.
     """
     if function is None:
         return lambda f: Kernel(f, types, **options)
@@ -235,10 +235,10 @@ def run_in_chunks(compiled: Callable[..., Any], items: int, *args: Any, chunk: i
     """Call `compiled(start, stop, *args)` over [0, items) in chunks, on as many threads as torch may use.
 
     Args:
-        compiled: the kernel.
-        items: number of items.
-        args: further arguments of the kernel.
-        chunk: items per call.
+        compiled: The kernel.
+        items: Number of items.
+        args: Further arguments of the kernel.
+        chunk: Items per call.
     """
     starts = range(0, items, chunk)
     if not starts:

@@ -44,11 +44,11 @@ class Description:
             evenly, for every k.
         descriptors: (K, C) unit vectors, of the first K ≤ L keypoints.
         frames: (K, 3, 3) local frames of these keypoints; the columns are x, y, z.
-        resolution: working resolution, in the scan's unit.
+        resolution: Working resolution, in the scan's unit.
         T_scan_local: (4, 4) float64, from the local frame to the scan's own frame, in the scan's unit.
-        model: name or path of the weights.
-        viewpoint: position of the scanner, in the scan's own coordinates; None if it is not known.
-        range_image: free space around the viewpoint, in metres of the model, in the local frame.
+        model: Name or path of the weights.
+        viewpoint: Position of the scanner, in the scan's own coordinates; None if it is not known.
+        range_image: Free space around the viewpoint, in metres of the model, in the local frame.
     """
 
     points: Tensor

@@ -36,7 +36,7 @@ def load(path: str | Path) -> dict[str, Any]:
     """Read the fields of a `Description`.
 
     Raises:
-        FileFormatError: the file cannot be read, or is not a description.
+        FileFormatError: The file cannot be read, or is not a description.
     """
     try:
         arrays = read_arrays(path, kinds="iufU")

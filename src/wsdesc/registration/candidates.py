@@ -57,22 +57,22 @@ def find_candidates(
     """Propose poses of p in q by matches and structure, verify them on the surfaces, and refine the best.
 
     Args:
-        p, q: descriptions of the source and the target.
-        surfaces: surfaces of the source and the target, both on one device.
-        solver: pose solver, "consensus" or "ransac".
-        hypotheses: number of hypotheses that the solver proposes.
-        refined: number of hypotheses that become candidates, those that fit the surfaces best; at most as
+        p, q: Descriptions of the source and the target.
+        surfaces: Surfaces of the source and the target, both on one device.
+        solver: Pose solver, "consensus" or "ransac".
+        hypotheses: Number of hypotheses that the solver proposes.
+        refined: Number of hypotheses that become candidates, those that fit the surfaces best; at most as
             many structural poses do, too.
         refine: False verifies the candidates without refining them.
-        seed: seed of the solver "ransac".
-        prior: what is known about the pose; candidates that contradict it are dropped.
-        near: candidates from a search around a guess, which matches did not propose.
-        structural: returns poses (K, 4, 4) of the structure search; None for `structural_poses`. It is called
+        seed: Seed of the solver "ransac".
+        prior: What is known about the pose; candidates that contradict it are dropped.
+        near: Candidates from a search around a guess, which matches did not propose.
+        structural: Returns poses (K, 4, 4) of the structure search; None for `structural_poses`. It is called
             unless matches settle the pose.
-        timer: receives the steps "match and solve", "structure" and "verify and refine".
+        timer: Receives the steps "match and solve", "structure" and "verify and refine".
 
     Raises:
-        InputError: the surfaces are on two devices.
+        InputError: The surfaces are on two devices.
     """
     timer = timer or StepTimer()
     with timer("match and solve"):

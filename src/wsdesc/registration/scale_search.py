@@ -92,14 +92,14 @@ def search_scales(
     """Find factors at which the scans fit, best first.
 
     Args:
-        clouds: the cleaned source and target.
-        sizes: their spacings and extents.
-        network: the descriptor.
-        keypoints: number of keypoints of the target; the source has fewer on each step.
-        resolution: working resolution in the target's unit; None derives it.
-        seed: of the choice of keypoints.
-        device: where to compute.
-        timer: receives the step "search scale".
+        clouds: The cleaned source and target.
+        sizes: Their spacings and extents.
+        network: The descriptor.
+        keypoints: Number of keypoints of the target; the source has fewer on each step.
+        resolution: Working resolution in the target's unit; None derives it.
+        seed: Of the choice of keypoints.
+        device: Where to compute.
+        timer: Receives the step "search scale".
     """
     middle = sizes.extents[1] / sizes.extents[0]
     length = resolution or sizes.resolution(middle)

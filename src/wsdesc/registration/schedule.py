@@ -27,10 +27,10 @@ def register_prepared(
     """Register two prepared scans at more and more keypoints, until a round is a success.
 
     Args:
-        p, q: source and target with their keypoints, without descriptors.
-        network: the descriptor.
-        o: options of the registration.
-        timer: receives the steps.
+        p, q: Source and target with their keypoints, without descriptors.
+        network: The descriptor.
+        o: Options of the registration.
+        timer: Receives the steps.
     """
     factor = coarsening(p, q)
     aligned = p.coarser(factor), q.coarser(factor)

@@ -44,9 +44,9 @@ def register_unknown_scale(clouds: Sequence[Cleaned], o: RegisterOptions, timer:
     """Find the similarity of the source in the frame of the target.
 
     Args:
-        clouds: the cleaned source and target.
-        o: options of the registration.
-        timer: receives the steps.
+        clouds: The cleaned source and target.
+        o: Options of the registration.
+        timer: Receives the steps.
 
     Returns:
         The registration. It is no success if several scales are plausible, or if the overlap does not

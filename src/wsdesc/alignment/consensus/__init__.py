@@ -38,18 +38,18 @@ def consensus(
     inverts them.
 
     Args:
-        source, target: matched points (M, 3). Points on a GPU are solved there.
-        weights: weights (M,) of the matches in votes and fits, not negative; None for equal weights.
-        threshold: distance, in the unit of the points, up to which a match is an inlier, and by which the
+        source, target: Matched points (M, 3). Points on a GPU are solved there.
+        weights: Weights (M,) of the matches in votes and fits, not negative; None for equal weights.
+        threshold: Distance, in the unit of the points, up to which a match is an inlier, and by which the
             distances between two matches may differ.
-        hypotheses: largest number of poses.
-        limit: largest number of matches that propose poses: those of largest weight, or evenly spaced ones if
+        hypotheses: Largest number of poses.
+        limit: Largest number of matches that propose poses: those of largest weight, or evenly spaced ones if
             all weights are equal. All matches vote in the end. Time and memory grow with its square.
-        allow: tells which poses T_target_source (H, 4, 4) are allowed: (H,) bool. Others are dropped before
+        allow: Tells which poses T_target_source (H, 4, 4) are allowed: (H,) bool. Others are dropped before
             they are counted. None allows all.
 
     Raises:
-        InputError: an argument has a wrong shape or value.
+        InputError: An argument has a wrong shape or value.
     """
     p, q = matched_points(source, target)
     w = match_weights(weights, p.shape[1])

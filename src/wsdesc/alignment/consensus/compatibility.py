@@ -27,8 +27,8 @@ def compatibility_bits(p: Floats, q: Floats, tolerance: float, min_length: float
     """Build the graph of matches p[:, i] ↔ q[:, i], both (3, M), as bits.
 
     Args:
-        tolerance: largest difference of the two lengths of an edge.
-        min_length: least length of an edge in both scans. Neighbouring matches preserve their distance under
+        tolerance: Largest difference of the two lengths of an edge.
+        min_length: Least length of an edge in both scans. Neighbouring matches preserve their distance under
             any pose and do not determine its rotation.
 
     Returns:

@@ -28,13 +28,13 @@ def fit_cliques(
     """Fit a pose to the best clique of each match, and let all matches vote on it.
 
     Args:
-        p, q: centred matches (M, 3), float64.
-        w: their weights (M,), float64.
-        edge: which matches are compatible, (M, M) bool.
-        stretch: squared changes of lengths, (M, M) float32.
-        partners: best partners of each match, (M, C), C ≤ 64.
-        valid: which of them exist, (M, C) bool.
-        threshold: distance of an inlier.
+        p, q: Centred matches (M, 3), float64.
+        w: Their weights (M,), float64.
+        edge: Which matches are compatible, (M, M) bool.
+        stretch: Squared changes of lengths, (M, M) float32.
+        partners: Best partners of each match, (M, C), C ≤ 64.
+        valid: Which of them exist, (M, C) bool.
+        threshold: Distance of an inlier.
 
     Returns:
         Poses (M, 4, 4), and their votes (M,), −1 where a clique determines no pose.
@@ -55,10 +55,10 @@ def choose_distinct(poses: Tensor, valid: Tensor, means: Tensor, threshold: floa
 
     Args:
         poses: (S, 4, 4) float64, best first.
-        valid: which of them may be chosen, (S,) bool.
+        valid: Which of them may be chosen, (S,) bool.
         means: (2, 3) float64, means of the matches in both scans, where poses are compared.
-        threshold: distance of an inlier.
-        count: largest number of indices.
+        threshold: Distance of an inlier.
+        count: Largest number of indices.
 
     Returns:
         (count,) int64, −1 where there are no more.

@@ -31,18 +31,18 @@ def measure_free_space(
     """Count the points of each scan that lie in the free space of the other one, for each pose.
 
     Args:
-        source, target: surfaces of one backend.
-        images: range images of source and target, in the coordinates and the unit of the surfaces; None for
+        source, target: Surfaces of one backend.
+        images: Range images of source and target, in the coordinates and the unit of the surfaces; None for
             a scan without a viewpoint, whose free space is not known.
         poses: T_target_source (H, 4, 4).
         refined: False for poses that may be wrong by one or two degrees: free space is then measured in wider
             cells, which violates less.
-        dense: count all points, not a sample, and of refined poses also those closer to the surface behind
+        dense: Count all points, not a sample, and of refined poses also those closer to the surface behind
             them, so that small things count, such as a bicycle in a court.
-        resolution: working resolution, in the unit of the surfaces.
+        resolution: Working resolution, in the unit of the surfaces.
 
     Raises:
-        InputError: a pose is not rigid, the resolution is not positive, or the surfaces are on two devices.
+        InputError: A pose is not rigid, the resolution is not positive, or the surfaces are on two devices.
     """
     check_length(resolution, "resolution")
     checked = check_poses(poses)

@@ -19,12 +19,12 @@ def compute_information(
     """Compute the information matrix of each pose.
 
     Args:
-        source, target: surfaces of one backend.
+        source, target: Surfaces of one backend.
         poses: T_target_source (H, 4, 4).
-        distance: overlap distance in the unit of the points, as for `verify`.
+        distance: Overlap distance in the unit of the points, as for `verify`.
 
     Raises:
-        InputError: a pose is not rigid, the distance is not positive, or the surfaces are on two devices.
+        InputError: A pose is not rigid, the distance is not positive, or the surfaces are on two devices.
     """
     check_length(distance, "distance")
     implementation = for_backend(source, target, cpu=cpu.compute_information, cuda=cuda.compute_information)

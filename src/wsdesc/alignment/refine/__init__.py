@@ -19,12 +19,12 @@ def refine(source: Surface, target: Surface, poses: ArrayLike, resolution: float
     surfaces gives the inverse poses within 0.05 resolutions, where the geometry determines them.
 
     Args:
-        source, target: surfaces of one backend.
+        source, target: Surfaces of one backend.
         poses: T_target_source (H, 4, 4).
-        resolution: point spacing of the surfaces, in their unit.
+        resolution: Point spacing of the surfaces, in their unit.
 
     Raises:
-        InputError: a pose is not rigid, the resolution is not positive, or the surfaces are on two devices.
+        InputError: A pose is not rigid, the resolution is not positive, or the surfaces are on two devices.
     """
     check_length(resolution, "resolution")
     implementation = for_backend(source, target, cpu=cpu.refine, cuda=cuda.refine)

@@ -27,8 +27,8 @@ def solve_step(sums: Floats, isotropic: float, weak: float) -> Step | None:
 
     Args:
         sums: (99,), see `gauss_newton.SUMS`.
-        isotropic: weight of distances in all directions, beside those along normals.
-        weak: eigenvalues below this share of the largest leave their motion as it is; noise would move it.
+        isotropic: Weight of distances in all directions, beside those along normals.
+        weak: Eigenvalues below this share of the largest leave their motion as it is; noise would move it.
     """
     total, count = sums[49], sums[98]
     if count < MIN_PAIRS or not total > 0:

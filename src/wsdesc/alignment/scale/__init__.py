@@ -75,12 +75,12 @@ def estimate_scale(
     """Estimate the relative scale of two surfaces near a refined pose.
 
     Args:
-        source, target: surfaces of one backend.
+        source, target: Surfaces of one backend.
         T_target_source: (4, 4) rigid pose to start from.
-        resolution: point spacing of the surfaces, in their unit.
+        resolution: Point spacing of the surfaces, in their unit.
 
     Raises:
-        InputError: the surfaces are on two devices.
+        InputError: The surfaces are on two devices.
     """
     fit = fit_similarity(source, target, T_target_source, resolution)
     if fit is None:
@@ -102,16 +102,16 @@ def fit_similarity(
     """Fit a similarity transformation to the overlap of two surfaces, near a rigid pose.
 
     Args:
-        source, target: surfaces of one backend.
+        source, target: Surfaces of one backend.
         T_target_source: (4, 4) rigid pose to start from.
-        resolution: point spacing of the surfaces, in their unit.
-        stages: search distance in resolutions, number of steps, and whether on the coarse samples.
+        resolution: Point spacing of the surfaces, in their unit.
+        stages: Search distance in resolutions, number of steps, and whether on the coarse samples.
 
     Returns:
         The similarity; None if the surfaces overlap too little.
 
     Raises:
-        InputError: the surfaces are on two devices.
+        InputError: The surfaces are on two devices.
     """
     run_steps = for_backend(
         source, target, cpu=partial(_run_steps, cpu.compute_equations), cuda=_run_steps_on_cuda

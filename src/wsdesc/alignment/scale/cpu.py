@@ -21,10 +21,10 @@ def compute_equations(
     """Sum over the nearest points of both surfaces, searched from both sides.
 
     Args:
-        source, target: the surfaces.
+        source, target: The surfaces.
         S: (4, 4) similarity from the source to the target.
-        distance: within which partners are searched, in the target's frame.
-        coarse: use the coarse samples.
+        distance: Within which partners are searched, in the target's frame.
+        coarse: Use the coarse samples.
 
     Returns:
         The equations; None if there are too few pairs.

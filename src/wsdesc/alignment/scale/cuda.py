@@ -59,10 +59,10 @@ def sum_plainly(
     """Sum the products (130,) over contact pairs, in plain torch.
 
     Args:
-        source, target: the surfaces.
-        poses: similarity (1, 4, 4) from the source to the target, and its inverse.
-        distance: within which partners count, in the target's frame.
-        coarse: use the coarse samples.
+        source, target: The surfaces.
+        poses: Similarity (1, 4, 4) from the source to the target, and its inverse.
+        distance: Within which partners count, in the target's frame.
+        coarse: Use the coarse samples.
     """
     pairs = _find_pairs(source, target, poses, distance, coarse)
     points, along, weights = pairs.points, pairs.along[:, None], pairs.weights

@@ -50,10 +50,10 @@ def run_steps(
     """Do all steps of the stages but the last; sum the equations of the last one.
 
     Args:
-        source, target: the surfaces.
-        S: similarity (4, 4) to start from.
-        resolution: point spacing of the surfaces, in their unit.
-        stages: as in `fit_similarity`.
+        source, target: The surfaces.
+        S: Similarity (4, 4) to start from.
+        resolution: Point spacing of the surfaces, in their unit.
+        stages: As in `fit_similarity`.
     """
     device, start = source.points.device, np.concatenate([S.ravel(), np.linalg.inv(S).ravel(), [0.0, 1.0]])
     sums = np.zeros(SUMS)

@@ -43,11 +43,11 @@ def search_structure(
     """Find poses T_target_source (K, 4, 4), K ≤ `count`, at which the structures of two scans coincide.
 
     Args:
-        source, target: surfaces of one backend.
-        images: range images of source and target; None for a scan without a viewpoint.
-        resolution: working resolution, in the unit of the surfaces.
-        count: largest number of poses.
-        allow: which of poses (K, 4, 4) are possible; None for all.
+        source, target: Surfaces of one backend.
+        images: Range images of source and target; None for a scan without a viewpoint.
+        resolution: Working resolution, in the unit of the surfaces.
+        count: Largest number of poses.
+        allow: Which of poses (K, 4, 4) are possible; None for all.
 
     Returns:
         The poses with the best agreement first, exact to some resolutions; none if a scan does not have three

@@ -34,8 +34,8 @@ def score_rotations(turned: Sequence[Voxels], q: Voxels) -> Tensor:
     """Score all shifts of a source against q, in voxels modulo the shape of the result (B, X, Y, Z).
 
     Args:
-        turned: the source in B rotations, with grids of one shape.
-        q: the target.
+        turned: The source in B rotations, with grids of one shape.
+        q: The target.
     """
     p = turned[0]
     shape = spectrum_shape(p, q)

@@ -42,9 +42,9 @@ def choose_peaks(maxima: Maxima, shape: Sequence[int], limit: int) -> tuple[Floa
     """Choose the best shifts that are no neighbours; return their scores (K,) and the shifts (K, 3).
 
     Args:
-        maxima: of one grid of scores.
-        shape: of the grid of q.
-        limit: largest number of shifts.
+        maxima: Of one grid of scores.
+        shape: Of the grid of q.
+        limit: Largest number of shifts.
     """
     cells, lines = maxima.rows[:3].T.astype(np.intp), maxima.rows[3:].reshape(3, 3, -1)  # axis, step, maximum
     left, period = np.ones(len(cells), dtype=bool), np.array(maxima.size)

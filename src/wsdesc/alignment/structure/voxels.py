@@ -47,11 +47,11 @@ class Voxels:
         """Voxelize a surface and the free space of its range image.
 
         Args:
-            surface: points and normals of the scan.
-            image: its range image; None without a viewpoint.
+            surface: Points and normals of the scan.
+            image: Its range image; None without a viewpoint.
             axes: (3, 3) one per row, in the frame of the surface.
-            voxel: side length of a voxel, in the unit of the surface.
-            resolution: working resolution, in the same unit.
+            voxel: Side length of a voxel, in the unit of the surface.
+            resolution: Working resolution, in the same unit.
         """
         points = torch.as_tensor(surface.points)
         M = torch.from_numpy(axes).to(points)

@@ -35,7 +35,7 @@ def make_surface(points: Any) -> Surface:
         points: (N, 3) array or tensor, N ≥ 1, finite, downsampled to the working resolution; any unit.
 
     Raises:
-        InputError: the shape is wrong or a coordinate is not finite.
+        InputError: The shape is wrong or a coordinate is not finite.
     """
     if not isinstance(points, torch.Tensor):
         return CpuSurface.of(points)

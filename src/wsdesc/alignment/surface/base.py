@@ -106,7 +106,7 @@ def for_backend(
     """Return the implementation that fits both surfaces.
 
     Raises:
-        InputError: one surface is on a GPU and the other is not.
+        InputError: One surface is on a GPU and the other is not.
     """
     if source.backend != target.backend:
         raise InputError(
@@ -120,7 +120,7 @@ def check_poses(poses: ArrayLike) -> Floats:
     """Return rigid poses (H, 4, 4) as float64.
 
     Raises:
-        InputError: the shape is wrong or a matrix is not rigid.
+        InputError: The shape is wrong or a matrix is not rigid.
     """
     checked = check_rigid(poses, "poses", batch=True)
     if checked.ndim != 3:

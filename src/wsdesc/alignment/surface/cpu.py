@@ -76,8 +76,8 @@ class CpuSurface:
         """Find the nearest point of the surface of each of `points` (M, 3), nearer than `max_distance`.
 
         Args:
-            points: the queries.
-            max_distance: in the unit of the surface.
+            points: The queries.
+            max_distance: In the unit of the surface.
             T: (4, 4) from the frame of the queries to that of the surface; the identity if it is not given.
 
         Returns:
@@ -162,11 +162,11 @@ def load_pair(  # type: ignore[no-untyped-def]
     """Load a point of one surface and its partner in the other, in the target's frame.
 
     Args:
-        m: of the point, in points and normals (S, 3) of a sample.
-        j: of the partner, in points and normals (N, 3) of the other surface.
+        m: Of the point, in points and normals (S, 3) of a sample.
+        j: Of the partner, in points and normals (N, 3) of the other surface.
         S: (4, 4) from the source to the target, with this scale.
-        scale: of S, 1 for a rigid pose.
-        from_source: the sample is one of the source.
+        scale: Of S, 1 for a rigid pose.
+        from_source: The sample is one of the source.
         p, q: (3,) receive the points of source and target.
         n_p, n_q: (3,) receive their normals.
 

@@ -36,13 +36,13 @@ def sum_blocks(
     """Launch a kernel that begins with `find_pairs` over the samples of both surfaces.
 
     Args:
-        kernel: the kernel. It writes a row of sums per pose and block of 16 sample points.
-        source, target: the surfaces.
+        kernel: The kernel. It writes a row of sums per pose and block of 16 sample points.
+        source, target: The surfaces.
         poses: T_target_source (H, 4, 4) and their inverses, float64, contiguous.
-        numbers: length of a row.
-        distance: within which partners count, float32 in the kernel.
-        coarse: use the coarse samples.
-        constants: further compile-time constants of the kernel.
+        numbers: Length of a row.
+        distance: Within which partners count, float32 in the kernel.
+        coarse: Use the coarse samples.
+        constants: Further compile-time constants of the kernel.
 
     Returns:
         Rows (H, blocks, numbers) float64, and how many of the blocks are of the source's sample, the first.

@@ -67,8 +67,8 @@ class NearestGrid(NamedTuple):
         """Find the nearest point of each of `points` (M, 3), nearer than `max_distance`.
 
         Args:
-            points: the queries.
-            max_distance: at most `reach`.
+            points: The queries.
+            max_distance: At most `reach`.
             T: (4, 4) from the frame of the queries to that of the grid; the identity if it is not given.
 
         Returns:

@@ -44,7 +44,7 @@ def sample_keys(points: Tensor, variance: Tensor) -> Tensor:
     """Hash the cells of points (N, 3) float64: keys (N,) int64 in the order of `base.sample_order`.
 
     Args:
-        points: the points.
+        points: The points.
         variance: (3,) float64 of their coordinates.
     """
     keys = torch.empty(len(points), dtype=torch.int64, device=points.device)

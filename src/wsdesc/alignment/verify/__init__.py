@@ -18,14 +18,14 @@ def verify(
     """Measure how well two surfaces fit under each pose.
 
     Args:
-        source, target: surfaces of one backend.
+        source, target: Surfaces of one backend.
         poses: T_target_source (H, 4, 4).
-        distance: overlap distance in the unit of the points: points this close are the same place. Twice the
+        distance: Overlap distance in the unit of the points: points this close are the same place. Twice the
             working resolution suits scans downsampled to it.
-        coarse: compare the smaller samples of both surfaces, for a ranking of many poses.
+        coarse: Compare the smaller samples of both surfaces, for a ranking of many poses.
 
     Raises:
-        InputError: a pose is not rigid, the distance is not positive, or the surfaces are on two devices.
+        InputError: A pose is not rigid, the distance is not positive, or the surfaces are on two devices.
     """
     check_length(distance, "distance")
     implementation = for_backend(source, target, cpu=cpu.verify, cuda=cuda.verify)

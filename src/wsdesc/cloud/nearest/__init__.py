@@ -17,7 +17,7 @@ def nearest(points: Tensor, queries: Tensor, distinct: bool = False) -> Tensor:
     Args:
         points: (N, 3), N ≥ 1.
         queries: (M, 3), on the same device.
-        distinct: ignore points that equal the query. A query without any other point gets an arbitrary index.
+        distinct: Ignore points that equal the query. A query without any other point gets an arbitrary index.
 
     Returns:
         Indices (M,) int64 into `points`.

@@ -97,7 +97,7 @@ class NeighbourGrid:
         Args:
             queries: (M, 3) centres of the balls.
             radii: (M,) of the balls.
-            room: the first result may have room for more numbers: their exact count takes a wait for the GPU.
+            room: The first result may have room for more numbers: their exact count takes a wait for the GPU.
 
         Returns:
             The leaf numbers (P,) int32, one query after the other, and where each query's numbers begin,

@@ -26,9 +26,9 @@ def indices_within(grid: NeighbourGrid, queries: Tensor, radius: float, starts: 
     """List the points within `radius` of each of `queries` (M, 3), ascending within a query.
 
     Args:
-        grid: the points.
+        grid: The points.
         queries: (M, 3), of the grid's type.
-        radius: in the points' unit.
+        radius: In the points' unit.
         starts: (M + 1,) int64, where the indices of each query begin.
 
     Returns:

@@ -23,7 +23,7 @@ def voxel_downsample(points: Tensor, size: float) -> Tensor:
 
     Args:
         points: (N, 3) on any device. Memory depends on N, not on the extent.
-        size: side of a cell, in the points' unit.
+        size: Side of a cell, in the points' unit.
 
     Returns:
         (M, 3), M ≤ N, sorted by cell, of the points' type.
@@ -42,9 +42,9 @@ def random_sample(count: int, keep: int, generator: torch.Generator | None = Non
     """Choose `keep` of `count` indices at random without repetition, or all if there are fewer.
 
     Args:
-        count: number of items.
-        keep: number of items to choose.
-        generator: on the CPU; seed 0 by default.
+        count: Number of items.
+        keep: Number of items to choose.
+        generator: On the CPU; seed 0 by default.
 
     Returns:
         (min(keep, count),) int64 on the CPU, ascending.
@@ -59,8 +59,8 @@ def farthest_points(points: Tensor, keep: int, generator: torch.Generator | None
 
     Args:
         points: (N, 3) on any device.
-        keep: number of points to choose.
-        generator: chooses the first point, the nearest one to a random place in the bounding box. Noise
+        keep: Number of points to choose.
+        generator: Chooses the first point, the nearest one to a random place in the bounding box. Noise
             and a few points more or less seldom change it. Seed 0 by default; on the CPU, so that all
             devices start at the same point.
 

@@ -130,8 +130,8 @@ def spacing(points: Any, sample: int = 2000, seed: int = 0) -> float:
 
     Args:
         points: (N, 3), array or tensor. Points that are not finite are ignored, duplicates count once.
-        sample: number of points to measure at.
-        seed: of the choice of these points.
+        sample: Number of points to measure at.
+        seed: Of the choice of these points.
     """
     rng = np.random.default_rng(seed)
     if _on_gpu(points):
@@ -152,8 +152,8 @@ def extent(points: Any, sample: int = _EXTENT_SAMPLE, seed: int = 0) -> float:
 
     Args:
         points: (N, 3), array or tensor. Points that are not finite are ignored, duplicates count once.
-        sample: number of points to measure with.
-        seed: of the choice of these points.
+        sample: Number of points to measure with.
+        seed: Of the choice of these points.
     """
     return cpu.extent(_sampled(points, sample, seed))
 
