@@ -175,3 +175,11 @@ def test_threads_do_not_change_matches(set_threads: Callable[[int], None]) -> No
         matches.append(one_sided_matches(source, target, chunk=32))
     assert torch.equal(matches[0][0], matches[1][0])
     assert torch.equal(matches[0][1], matches[1][1])
+
+
+def test_inference_mode_does_not_change_matches(set_threads: Callable[[int], None]) -> None:
+    set_threads(2)
+    source, target = (torch.randn(count, 32, generator=torch.manual_seed(count)) for count in (1500, 1300))
+    expected = mutual_matches(source, target, chunk=256)
+    with torch.inference_mode():
+        assert torch.equal(mutual_matches(source + 0, target + 0, chunk=256), expected)

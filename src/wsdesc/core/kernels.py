@@ -266,9 +266,12 @@ def run_each(function: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
 def iterate_each(function: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[Any]:
     """Yield `function(item)` of each item in order, computed on as many threads as torch uses.
 
-    The function should release the GIL. Inside of it, torch and kernels use the threads that are left.
+    The function should release the GIL. Inside of it, torch and kernels use the threads that are left, and
+    the inference mode is that of the caller: in torch, each thread has its own.
     """
     count = _thread_count()
     if count == 1 or len(items) < 2:
         return map(function, items)
+    if torch.is_inference_mode_enabled():
+        function = torch.inference_mode()(function)
     return _threads(count, "items", max(1, count // len(items))).map(function, items)
