@@ -178,7 +178,7 @@ def score_shapes(method: Method, pair: ShapePair, options: ShapeOptions, where: 
 def surface_error(target: Any, score: Record) -> float:
     """Return the RMS distance of a target (N, 3), moved by the error of a pose, from itself.
 
-    A symmetric shape has wrong poses with small surface errors, which nothing distinguishes from the right one.
+    A symmetric shape has wrong poses with small surface errors: nothing reveals them.
     """
     error = np.array(score["T_target_source"]) @ inverse(np.array(score["T_true"]))
     points = np.asarray(target, np.float64)
