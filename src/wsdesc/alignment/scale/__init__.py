@@ -123,7 +123,8 @@ def fit_similarity(
         return None
     step = solve_step(equations)
     factor = math.exp(log_scale + step.log_scale)
-    return SimilarityFit(step.S_target_target @ S, factor, *step[2:])
+    S = step.S_target_target @ S
+    return SimilarityFit(S, factor, step.residual, step.deviation, step.determinacy)
 
 
 def _run_steps(
