@@ -12,7 +12,8 @@ import torch
 from poses import largest_difference, perturbed, random_pose
 from wsdesc.alignment.consensus import consensus
 from wsdesc.alignment.covariance import estimate_covariance
-from wsdesc.alignment.free_space import measure_free_space
+from wsdesc.alignment.free_space import DENSE_LIMITS, measure_free_space
+from wsdesc.alignment.free_space import cuda as free_space_cuda
 from wsdesc.alignment.information import compute_information
 from wsdesc.alignment.information import cuda as information_cuda
 from wsdesc.alignment.refine import cuda, gauss_newton, refine
@@ -180,12 +181,26 @@ def test_scores_equal_the_cpu(on_cpu: tuple, on_cuda: tuple, starts: np.ndarray)
         np.testing.assert_allclose(scores, expected, atol=2e-3)
 
 
-def test_free_space_equals_the_cpu(points: Points, on_cpu: tuple, on_cuda: tuple, starts: np.ndarray) -> None:
+@pytest.mark.parametrize("dense", [False, True])
+def test_free_space_equals_the_cpu(
+    points: Points, on_cpu: tuple, on_cuda: tuple, starts: np.ndarray, dense: bool
+) -> None:
     images = tuple(RangeImage.of(x.numpy(), np.zeros(3)) for x in points)
-    expected, counted = (measure_free_space(*s, images, starts) for s in (on_cpu, on_cuda))
+    expected, counted = (measure_free_space(*s, images, starts, dense=dense) for s in (on_cpu, on_cuda))
     assert sum(one.in_view for one in expected) > 0
     for one, other in zip(expected, counted, strict=True):
         np.testing.assert_allclose(np.ravel(other), np.ravel(one), atol=10)
+
+
+def test_counts_in_one_kernel_equal_plain_torch(points: Points, on_cuda: tuple, starts: np.ndarray) -> None:
+    fused = import_module("wsdesc.alignment.free_space.fused")  # needs triton
+    image = RangeImage.of(points[1].numpy(), np.zeros(3))
+    surface = on_cuda[0]
+    tensors = (torch.from_numpy(x).cuda() for x in (starts, image.viewpoint, image.free))
+    arguments = surface.points, surface.neighbours, *tensors, DENSE_LIMITS
+    counts, expected = fused.count_points(*arguments), free_space_cuda.count_plainly(*arguments)
+    assert expected[:, 2].max() > 0
+    torch.testing.assert_close(counts, expected, atol=2, rtol=0)
 
 
 def test_information_equals_the_cpu(on_cpu: tuple, on_cuda: tuple, starts: np.ndarray) -> None:
