@@ -18,6 +18,7 @@ from wsdesc.cloud.units import INDOOR_RESOLUTION, extent, spacing
 from wsdesc.core.devices import choose_device
 from wsdesc.core.errors import InputError, WSDescError
 from wsdesc.core.journal import content_of
+from wsdesc.core.kernels import single_threaded_torch
 from wsdesc.descriptor.describe import load_model
 from wsdesc.descriptor.description import Description
 from wsdesc.descriptor.preparation import cleaned_points, prepare_scan
@@ -46,6 +47,7 @@ class _CannotDescribe(InputError):
     """A scan that can be read but not described."""
 
 
+@single_threaded_torch()
 def survey_scan(file: HashedScan) -> ScanSurvey | FailedScan:
     """Read a scan and measure its scale."""
     try:
@@ -56,6 +58,7 @@ def survey_scan(file: HashedScan) -> ScanSurvey | FailedScan:
         return FailedScan(str(error))
 
 
+@single_threaded_torch()
 def describe_scan(job: DescribeJob) -> DescribedScan | FailedScan:
     """Put the description of a scan into the cache."""
     try:
@@ -66,6 +69,7 @@ def describe_scan(job: DescribeJob) -> DescribedScan | FailedScan:
     return DescribedScan(T_scan_local, float(description.points.double().square().sum(1).mean().sqrt()))
 
 
+@single_threaded_torch()
 def register_pair(job: RegisterJob) -> PairRegistration:
     """Register two described scans; keep all candidates that differ from each other."""
     (p, source), (q, target) = _with_surface(job.source), _with_surface(job.target)
@@ -95,6 +99,7 @@ def register_pair(job: RegisterJob) -> PairRegistration:
     return PairRegistration(tuple(poses))
 
 
+@single_threaded_torch()
 def check_poses(job: CheckJob) -> PoseChecks:
     """Measure the overlap of two scans, and their points in each other's free space, for each pose.
 
