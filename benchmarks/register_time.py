@@ -142,6 +142,9 @@ def time_many(pairs: list[Clouds], arguments: argparse.Namespace) -> bool:
     if len(work) > 2 * warm:
         rate = (len(work) - warm) / (finished[-1] - finished[warm - 1])
         print(f"after the first {warm}: {rate:.1f} pairs/s")
+    later = [result.timings for result in good[warm:]]
+    steps = {name: _ms([t[name] for t in later if name in t]) for name in good[-1].timings}
+    print("median ms beside other pairs:", ", ".join(f"{name} {ms}" for name, ms in steps.items()))
     return len(good) == len(work)
 
 

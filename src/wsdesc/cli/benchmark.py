@@ -98,7 +98,7 @@ def _run_pairwise(
     jobs: int,
     scheduler: str | None,
 ) -> None:
-    with open_executor(jobs, scheduler) as executor:
+    with open_executor(jobs, scheduler, methods[3]) as executor:
         evaluate_and_print(run, root, options, find_methods(*methods), out, fresh=fresh, executor=executor)
 
 

@@ -38,11 +38,11 @@ def evaluate_and_print(
     print(f"written: {out / results.name}")
 
 
-def open_executor(jobs: int, scheduler: str | None) -> closing[Executor]:
-    """Open the executor of the jobs: this process, several processes, or a Dask cluster."""
+def open_executor(jobs: int, scheduler: str | None, device: str) -> closing[Executor]:
+    """Open the executor of jobs on a device: this process, several processes, or a Dask cluster."""
     from wsdesc.core.executors import choose_executor
 
-    return closing(choose_executor(jobs, scheduler))
+    return closing(choose_executor(jobs, scheduler, device))
 
 
 def find_methods(

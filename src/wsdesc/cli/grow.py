@@ -47,7 +47,7 @@ def change_model(
         from wsdesc.reconstruction.runner import open_runner
 
         with (
-            closing(choose_executor(jobs, scheduler)) as executor,
+            closing(choose_executor(jobs, scheduler, "auto")) as executor,
             open_runner(folder, executor, progress) as runner,
         ):
             result = change(runner)

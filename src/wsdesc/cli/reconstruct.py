@@ -151,7 +151,7 @@ def reconstruct(
             check_outputs({save: (".html",), write_e57: (".e57",)}, paths)
         from wsdesc.reconstruction import pipeline
 
-        with closing(choose_executor(jobs, scheduler)) as executor:
+        with closing(choose_executor(jobs, scheduler, device)) as executor:
             result = pipeline.reconstruct(
                 paths, out, fixed=fixed, executor=executor, progress=progress, **options
             )

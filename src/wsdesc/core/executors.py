@@ -7,6 +7,7 @@ and content hashes instead of scans. Results arrive as jobs finish, each with it
 from __future__ import annotations
 
 import os
+import pickle
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -15,7 +16,9 @@ from multiprocessing import get_context, parent_process
 from threading import Thread
 from typing import Protocol, TypeVar
 
+from wsdesc.core.devices import choose_device
 from wsdesc.core.errors import InputError, MissingExtraError, WSDescError
+from wsdesc.core.gpu_sharing import GpuSharing, share_gpu
 
 JobT = TypeVar("JobT")
 ResultT = TypeVar("ResultT")
@@ -59,23 +62,28 @@ class Processes:
 
     Args:
         workers: Number of processes.
+        device: Device of the jobs. Processes on a GPU compute at the same time, where the driver allows it.
     """
 
-    def __init__(self, workers: int) -> None:
+    def __init__(self, workers: int, device: str = "cpu") -> None:
         if workers < 1:
             raise InputError(f"the number of processes must be at least 1, not {workers}")
-        self.workers = workers
+        self.workers, self.device = workers, device
         self.pool: ProcessPoolExecutor | None = None
+        self._sharing: GpuSharing | None = None
 
     def run(self, task: Callable[[JobT], ResultT], jobs: Sequence[JobT]) -> Iterator[tuple[int, ResultT]]:
         if self.pool is None:
             threads = max(1, (os.cpu_count() or 1) // self.workers)
-            self.pool = ProcessPoolExecutor(self.workers, get_context("spawn"), _start_worker, (threads,))
+            self._sharing = share_gpu() if self.device.startswith("cuda") else None
+            start = threads, self._sharing.environment if self._sharing else {}
+            self.pool = ProcessPoolExecutor(self.workers, get_context("spawn"), _start_worker, start)
         finished = False
         try:
-            numbers = {self.pool.submit(task, job): number for number, job in enumerate(jobs)}
+            calls = (pickle.dumps((task, job)) for job in jobs)
+            numbers = {self.pool.submit(_run_pickled, call): number for number, call in enumerate(calls)}
             for future in as_completed(numbers):
-                yield numbers[future], future.result()
+                yield numbers[future], pickle.loads(future.result())
             finished = True
         except BrokenProcessPool as error:
             raise WSDescError(
@@ -90,6 +98,9 @@ class Processes:
         if self.pool is not None:
             self.pool.shutdown(cancel_futures=True)
             self.pool = None
+        if self._sharing is not None:
+            self._sharing.close()
+            self._sharing = None
 
 
 class Dask:
@@ -142,11 +153,11 @@ class Dask:
         self.client.close()
 
 
-def choose_executor(jobs: int = 1, scheduler: str | None = None) -> Executor:
-    """Return the executor for a number of parallel jobs, or for the address of a Dask scheduler."""
+def choose_executor(jobs: int = 1, scheduler: str | None = None, device: str = "cpu") -> Executor:
+    """Return the executor for parallel jobs on a device, or for the address of a Dask scheduler."""
     if scheduler is not None:
         return Dask(scheduler)
-    return Serial() if jobs == 1 else Processes(jobs)
+    return Serial() if jobs == 1 else Processes(jobs, choose_device(device))
 
 
 def end_with_parent() -> None:
@@ -161,8 +172,24 @@ def end_with_parent() -> None:
     Thread(target=wait, daemon=True).start()
 
 
-def _start_worker(threads: int) -> None:
-    """Limit a new worker's threads to its share of the cores, unless the user set the variables."""
+def _run_pickled(call: bytes) -> bytes:
+    """Run a task in a worker; call and result are pickled here.
+
+    A pool would pass tensors by shared files, one by one, and a busy worker answers each request late: 50 ms
+    for the result of a registration instead of 3.
+    """
+    task, job = pickle.loads(call)
+    return pickle.dumps(task(job))
+
+
+def _start_worker(threads: int, environment: dict[str, str]) -> None:
+    """Limit a new worker's threads to its share of the cores, unless the user set the variables.
+
+    Args:
+        threads: Number of threads.
+        environment: Further variables.
+    """
+    os.environ.update(environment)
     for name in _THREAD_VARIABLES:  # libraries read them when they are imported
         os.environ.setdefault(name, str(threads))
     end_with_parent()

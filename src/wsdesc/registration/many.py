@@ -66,7 +66,7 @@ def register_many(
     options = options | {"device": choose_device(o.device)}
     work = [_PairJob(*_two(pair, number), options) for number, pair in enumerate(pairs)]
     results: list[Registration | WSDescError | _OutOfMemory] = [_OutOfMemory()] * len(work)
-    executor = choose_executor(_workers(jobs, len(work), options["device"]))
+    executor = choose_executor(_workers(jobs, len(work), options["device"]), device=options["device"])
     try:
         with (progress or no_progress)("register pairs", len(work)) as advance:
             for number, result in executor.run(_register_pair, work):
