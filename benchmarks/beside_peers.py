@@ -2,10 +2,11 @@
 
     python -m benchmarks.beside_peers DATA --pairs 8
 
-DATA has the folders indoor/test, tls and objects. Each scan is rotated at random. On each pair the tools run
-one after the other, after a first pair that is not counted. Peers receive the working resolution that
-WSDesc derives. Times are without reading files. Prints, for each set: the median time of each tool and its
-ratio to that of the first peer, the share of right poses (R1), and how many poses WSDesc calls a success.
+DATA has the folders indoor/test, tls, objects and wild. Each scan is rotated at random. On each pair the
+tools run one after the other, after a first pair that is not counted. Peers receive the working resolution
+that WSDesc derives. Times are without reading files. Prints, for each set: the median time of each tool and
+its ratio to that of the first peer, the share of right poses (R1), and how many poses each tool calls a
+success. Of wild/, poses are right as in `benchmarks.wild`, if anything is known of the pair.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,12 +29,15 @@ from benchmarks.common import (
     percent,
     print_machine,
     print_rows,
+    random_rotation,
     read_truth,
     run_command,
     show_progress,
 )
-from benchmarks.registration import read_rotated
-from wsdesc import peers, register
+from benchmarks.registration import read_rotated, rotate
+from benchmarks.wild import judge
+from benchmarks.wild_peers import PAIRS
+from wsdesc import peers, read_points, register
 from wsdesc.cloud.units import INDOOR_RESOLUTION, measure
 from wsdesc.core.geometry import Floats
 from wsdesc.evaluation import r1_success
@@ -56,11 +61,19 @@ SETS = {
 OWN = "WSDesc"
 
 
+class Case(NamedTuple):
+    """A pair of rotated scans, and what is known of its pose."""
+
+    source: Floats  # (N, 3)
+    target: Floats  # (M, 3)
+    is_right: Callable[[Floats, float], bool | None]  # of a pose and the resolution; None if it is unknown
+
+
 class Outcome(NamedTuple):
     """Result of one tool on one pair."""
 
     seconds: float
-    right: bool
+    right: bool | None
     called: bool  # the tool says that the pose is right
 
 
@@ -86,44 +99,75 @@ def make_tools(arguments: argparse.Namespace) -> dict[str, Tool]:
     return {OWN: own, **{name: peer(name) for name in arguments.peer}}
 
 
-def run_pair(tools: dict[str, Tool], data: Path, place: ScanSet, pair: PairTruth) -> dict[str, Outcome]:
-    """Register a pair by each tool."""
+def cases_of(data: Path, place: ScanSet, count: int, seed: int) -> list[Callable[[], Case]]:
+    """Choose pairs of a set at random; their scans are read when they are called."""
+    pairs = [pair for pair in read_truth(data / place.truth) if pair.information is not None]
+    chosen = np.random.default_rng(seed).permutation(len(pairs))[:count]
+    return [partial(_read_pair, data, place, pairs[k]) for k in chosen]
+
+
+def _read_pair(data: Path, place: ScanSet, pair: PairTruth) -> Case:
     (p, T_p), (q, T_q) = (
         read_rotated(fragment_path(data / place.scans, number), seed)
         for seed, number in enumerate((pair.j, pair.i))
     )
-    resolution = measure(torch.from_numpy(p), torch.from_numpy(q)).resolution
+
+    def is_right(T: Floats, resolution: float) -> bool:
+        return bool(r1_success(np.linalg.inv(T_q) @ T @ T_p, pair.T_i_j, pair.information, place.unit))
+
+    return Case(p, q, is_right)
+
+
+def _read_wild_pair(folder: Path, name: str) -> Case:
+    rng = np.random.default_rng(0)
+    T_p, T_q = random_rotation(rng), random_rotation(rng)
+    p, q = (read_points(folder / file, nonfinite="drop") for file in PAIRS[name])
+
+    def is_right(T: Floats, resolution: float) -> bool | None:
+        return judge(folder, name, np.linalg.inv(T_q) @ T @ T_p, resolution)[0]
+
+    return Case(rotate(p, T_p), rotate(q, T_q), is_right)
+
+
+def run_pair(tools: dict[str, Tool], case: Case) -> dict[str, Outcome]:
+    """Register a pair by each tool."""
+    resolution = measure(torch.from_numpy(case.source), torch.from_numpy(case.target)).resolution
     outcomes = {}
     for name, tool in tools.items():
         start = time.perf_counter()
-        T, called = tool(p, q, resolution)
+        T, called = tool(case.source, case.target, resolution)
         seconds = time.perf_counter() - start
-        T_i_j = None if T is None else np.linalg.inv(T_q) @ T @ T_p
-        right = T_i_j is not None and r1_success(T_i_j, pair.T_i_j, pair.information, place.unit)
-        outcomes[name] = Outcome(seconds, bool(right), called)
+        outcomes[name] = Outcome(seconds, False if T is None else case.is_right(T, resolution), called)
     return outcomes
+
+
+def rows_of(name: str, outcomes: Sequence[dict[str, Outcome]], base: str) -> list[list[str]]:
+    """Return one table row for each tool; `base` is the tool that others are compared with."""
+    medians = {tool: np.median([o[tool].seconds for o in outcomes]) for tool in outcomes[0]}
+    rows = []
+    for tool in outcomes[0]:
+        results = [o[tool] for o in outcomes]
+        known = [r.right for r in results if r.right is not None]
+        called = [r.right for r in results if r.called]
+        rows.append([
+            name, str(len(results)), tool, f"{1e3 * medians[tool]:.0f}",
+            f"{medians[tool] / medians[base]:.2f}", percent(np.mean(known)), str(len(called)),
+            str(sum(map(bool, called))),
+        ])  # fmt: skip
+    return rows
 
 
 def main(arguments: argparse.Namespace) -> None:
     """Print one table row for each set and tool."""
     tools = make_tools(arguments)
     table = [["set", "pairs", "tool", "median ms", "ratio", "R1", "called", "of these right"]]
-    for name, place in SETS.items():
-        pairs = [pair for pair in read_truth(arguments.data / place.truth) if pair.information is not None]
-        chosen = np.random.default_rng(arguments.seed).permutation(len(pairs))[: arguments.pairs]
-        run_pair(tools, arguments.data, place, pairs[chosen[0]])  # compiles and warms up
-        outcomes = [
-            run_pair(tools, arguments.data, place, pairs[k]) for k in show_progress(list(chosen), name)
-        ]
-        medians = {tool: np.median([o[tool].seconds for o in outcomes]) for tool in tools}
-        base = medians[arguments.peer[0] if arguments.peer else OWN]
-        for tool in tools:
-            results = [o[tool] for o in outcomes]
-            called = [r.right for r in results if r.called]
-            table.append([
-                name, str(len(results)), tool, f"{1e3 * medians[tool]:.0f}", f"{medians[tool] / base:.2f}",
-                percent(np.mean([r.right for r in results])), str(len(called)), str(sum(called)),
-            ])  # fmt: skip
+    data, count = arguments.data, arguments.pairs
+    sets = {name: cases_of(data, place, count, arguments.seed) for name, place in SETS.items()}
+    sets["wild"] = [partial(_read_wild_pair, data / "wild", name) for name in PAIRS]
+    for name, cases in sets.items():
+        run_pair(tools, cases[0]())  # compiles and warms up
+        outcomes = [run_pair(tools, read()) for read in show_progress(cases, name)]
+        table += rows_of(name, outcomes, arguments.peer[0] if arguments.peer else OWN)
     print_machine()
     print_rows(table)
 
