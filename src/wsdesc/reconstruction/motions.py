@@ -9,13 +9,15 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.spatial.distance import cdist
 
 from wsdesc.core.geometry import Floats, inverse
-from wsdesc.reconstruction.disambiguation import DRIFT, LOOP_TOLERANCE, displacements
+from wsdesc.reconstruction.disambiguation import DRIFT, LOOP_TOLERANCE
 
 _SIMILAR = 2 * LOOP_TOLERANCE  # metres by which motions that several pairs propose differ
 _LEAST = 3 * DRIFT * LOOP_TOLERANCE  # metres by which two motions differ at the scans
 _POWERS = 8  # of a motion
+_ROWS = 256  # motions that are compared with all others at once
 
 
 class GroupMotions:
@@ -34,14 +36,19 @@ class GroupMotions:
 
     def same(self, motions: Floats, other: Floats) -> NDArray[np.bool_]:
         """Return which of the motions (M, 4, 4) move the group as another one (4, 4) does, or its inverse."""
-        return np.asarray(self._distances(motions, other) <= _LEAST)
+        return np.asarray(self._distances(motions, other[None])[:, 0] <= _LEAST)
 
-    def _distances(self, motions: Floats, other: Floats) -> Floats:
-        """Return how far the motions (M, 4, 4) are from another one (4, 4), or from its inverse."""
+    def _distances(self, motions: Floats, others: Floats) -> Floats:
+        """Return how far motions (M, 4, 4) are from others (K, 4, 4), or from their inverses: (M, K).
+
+        This is `displacements` with the reach of the group, for all pairs at once.
+        """
         first = inverse(self.centre) @ motions @ self.centre
+        second = inverse(self.centre) @ others @ self.centre
         distances = [
-            displacements(first, inverse(self.centre) @ second @ self.centre, self.reach, self.reach)
-            for second in (other, inverse(other))
+            np.maximum(_gaps(first, other), _gaps(inverse(first), inverse(other)))
+            + self.reach * _chords(first, other)
+            for other in (second, inverse(second))
         ]
         return np.asarray(np.minimum(*distances))
 
@@ -69,15 +76,16 @@ class GroupMotions:
             least: Sum of votes of the owners; an owner with an equal motion votes 1, with a similar one less.
         """
         votes = np.zeros(len(motions))
-        for k, motion in enumerate(motions):
-            of_owner = np.zeros(int(owner[-1]) + 1)
-            np.maximum.at(of_owner, owner, np.exp(-np.square(self._distances(motions, motion) / _SIMILAR)))
-            votes[k] = of_owner.sum()
+        starts = np.flatnonzero(np.diff(owner, prepend=-1))
+        for first in range(0, len(motions), _ROWS):
+            rows = slice(first, first + _ROWS)
+            similar = np.exp(-np.square(self._distances(motions[rows], motions) / _SIMILAR))
+            votes[rows] = np.maximum.reduceat(similar, starts, axis=1).sum(axis=1)
         votes[self.same(motions, np.eye(4))] = 0.0
         found: list[Floats] = []
         while votes.max(initial=0.0) >= least:
             found.append(motions[int(votes.argmax())])
-            votes[self._distances(motions, found[-1]) < 2 * _SIMILAR] = 0.0
+            votes[self._distances(motions, found[-1][None])[:, 0] < 2 * _SIMILAR] = 0.0
         return found
 
     def with_powers(self, motions: Sequence[Floats]) -> list[Floats]:
@@ -97,3 +105,14 @@ class GroupMotions:
         """Return whether a motion moves the centre of the group by less than twice its reach."""
         moved = motion[:3, :3] @ self.centre[:3, 3] + motion[:3, 3]
         return bool(np.linalg.norm(moved - self.centre[:3, 3]) < 2 * self.reach)
+
+
+def _gaps(first: Floats, second: Floats) -> Floats:
+    """Return the distances between the shifts of motions (M, 4, 4) and (K, 4, 4): (M, K)."""
+    return np.asarray(cdist(first[:, :3, 3], second[:, :3, 3]))
+
+
+def _chords(first: Floats, second: Floats) -> Floats:
+    """Return the chords 2 sin(angle / 2) between the rotations of motions (M, 4, 4) and (K, 4, 4): (M, K)."""
+    traces = first[:, :3, :3].reshape(-1, 9) @ second[:, :3, :3].reshape(-1, 9).T
+    return np.asarray(np.sqrt(np.maximum(3 - traces, 0)))
