@@ -10,7 +10,7 @@ from wsdesc.cloud.clean import clean_cloud
 from wsdesc.cloud.cloud import Cloud
 from wsdesc.cloud.files import read_cloud
 from wsdesc.cloud.viewpoint import Viewpoint, check_viewpoint
-from wsdesc.cloud.viewpoint_detection import detect_viewpoint
+from wsdesc.cloud.viewpoint_detection import detect_viewpoint, view_filled
 from wsdesc.core.errors import InputError
 from wsdesc.datasets.synthetic import room_scans
 from wsdesc.datasets.synthetic.floor import floor_scans
@@ -162,3 +162,20 @@ def test_detection_does_not_depend_on_the_axes():
 def test_text():
     assert str(Viewpoint(np.zeros(3), "detected")) == "detected at the origin"
     assert str(Viewpoint(np.array([1.0, 2.5, -3.0]), "file")) == "file at (1, 2.5, -3)"
+
+
+def test_rays_fill_the_view_of_a_camera():
+    rng = np.random.default_rng(0)
+    image = rng.uniform(-1, 1, (20_000, 2)) * [0.6, 0.4]
+    points = np.c_[image, np.ones(len(image))] * rng.uniform(1, 3, (len(image), 1))
+    assert view_filled(points.astype(np.float32)) == pytest.approx(1, abs=0.1)
+    turned = points @ Rotation.random(random_state=2).as_matrix().T
+    assert view_filled(turned.astype(np.float32)) == pytest.approx(1, abs=0.1)
+
+
+def test_corridors_seen_from_above_leave_gaps():
+    rng = np.random.default_rng(0)
+    first, second = rng.uniform(-1, 1, (2, 9000, 3)) * [10, 1, 0.05]
+    floor = np.concatenate([first, second[:, [1, 0, 2]]]) - [0, 0, 20]
+    assert view_filled(floor.astype(np.float32)) < 0.6
+    assert not detect_viewpoint(floor)

@@ -38,6 +38,11 @@ _NARROW = 0.6  # mean direction from which on a field of view is narrow,
 _MIN_PRODUCT_NARROW = 1.82  # with limits of its own: of the ratios,
 _MIN_EVENNESS_NARROW = 0.9
 _MAX_GROWTH = 0.7  # of the density with the range: thinned depth images look like fused ones
+_MIN_VIEW_FILLED = 0.65  # share of the field of view with points: a floor seen from above has gaps and arms
+
+_VIEW_SAMPLE = 20_000  # points that measure the field of view,
+_VIEW_POINTS = 8  # so many per cell if they fill it
+_VIEW_SIDES = 64  # of the polygon around it
 
 
 def detect_viewpoint(points: NDArray[Any], origin: NDArray[Any] | None = None) -> bool:
@@ -62,7 +67,8 @@ def detect_viewpoint(points: NDArray[Any], origin: NDArray[Any] | None = None) -
         return False
     if evidence.direction >= _NARROW:
         even = evidence.evenness >= _MIN_EVENNESS_NARROW
-        return sharp and near * far >= _MIN_PRODUCT_NARROW and even and rays
+        narrow = sharp and near * far >= _MIN_PRODUCT_NARROW and even and rays
+        return narrow and view_filled(local) >= _MIN_VIEW_FILLED
     if rays and evidence.evenness >= 1 and near * far >= _MIN_PRODUCT_EVEN:
         return True
     return sharp and near * far >= _MIN_PRODUCT and evidence.evenness >= _MIN_EVENNESS
@@ -175,6 +181,29 @@ def _count_cells(points, place, cells, counts):  # type: ignore[no-untyped-def]
         x, y, z = points[k, 0] - place[0], points[k, 1] - place[1], points[k, 2] - place[2]
         if x != 0 or y != 0 or z != 0:
             counts[cell_of(x, y, z, cells)] += 1
+
+
+def view_filled(points: NDArray[np.float32]) -> float:
+    """Measure the share of a narrow field of view, a convex polygon around all directions, that has points.
+
+    Directions (M, 3) are projected so that areas are solid angles.
+    """
+    sample = points[:: -(-len(points) // _VIEW_SAMPLE)].astype(np.float64)
+    directions = sample / np.maximum(np.linalg.norm(sample, axis=1, keepdims=True), 1e-30)
+    middle = directions.mean(axis=0)
+    across = np.linalg.svd(middle[None])[2][1:]  # two directions perpendicular to the middle
+    cosine = directions @ middle / max(float(np.linalg.norm(middle)), 1e-30)
+    flat = directions @ across.T * np.sqrt(2 / np.maximum(1 + cosine, 1e-6))[:, None]  # (M, 2)
+    angles = 2 * np.pi * np.arange(_VIEW_SIDES) / _VIEW_SIDES
+    sides = np.stack([np.cos(angles), np.sin(angles)])  # normals (2, sides) of the polygon
+    reach = (flat @ sides).max(axis=0)
+    step = angles[1]
+    along = (np.roll(reach, -1) - reach * np.cos(step)) / np.sin(step)  # from a side's foot to its end
+    before = (np.roll(reach, 1) - reach * np.cos(step)) / np.sin(step)
+    area = float((reach * (along + before)).sum()) / 2
+    cell = np.sqrt(area * _VIEW_POINTS / len(flat))
+    filled = len(np.unique(np.floor(flat / max(cell, 1e-12)).astype(np.int64), axis=0))
+    return filled * cell**2 / area if area > 0 else 0.0
 
 
 def _density(points: NDArray[np.float32]) -> tuple[float, float]:
