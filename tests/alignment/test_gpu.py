@@ -197,7 +197,8 @@ def test_counts_in_one_kernel_equal_plain_torch(points: Points, on_cuda: tuple, 
     image = RangeImage.of(points[1].numpy(), np.zeros(3))
     surface = on_cuda[0]
     tensors = (torch.from_numpy(x).cuda() for x in (starts, image.viewpoint, image.free))
-    arguments = surface.points, surface.neighbours, *tensors, DENSE_LIMITS
+    limits = DENSE_LIMITS._replace(margin=0.0, relative_margin=0.0)
+    arguments = surface.points, surface.neighbours, *tensors, limits
     counts, expected = fused.count_points(*arguments), free_space_cuda.count_plainly(*arguments)
     assert expected[:, 2].max() > 0
     torch.testing.assert_close(counts, expected, atol=2, rtol=0)
