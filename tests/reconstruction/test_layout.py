@@ -97,6 +97,18 @@ def test_nothing_is_joined_without_free_space():
     assert accepted(verify_layout(placement, pairs, RADII, blind)) == accepted(placement) == [0, 1, 2]
 
 
+def test_uncertain_edges_connect_a_scan_only_if_free_space_verified_them():
+    """A wrong pose of scan 3 in a symmetric place would agree with all three scans of the group, too."""
+    group = [[edge(0, 1, 1, 0.97)], [edge(1, 2, 1, 0.97)], [edge(0, 2, 2, 0.97)]]
+    pairs = [*group, *([edge(k, 3, 3 - k, 0.6)] for k in range(3))]
+    placement = place_scans(pairs, RADII)
+    assert accepted(placement) == [0, 1, 2, 3, 4, 5]
+    assert accepted(verify_layout(placement, pairs, RADII, check)) == [0, 1, 2, 3, 4, 5]
+    unverified = verify_layout(placement, pairs, RADII, blind)
+    assert accepted(unverified) == [0, 1, 2]
+    assert "no edge with a confidence" in unverified.edges[3].rejection
+
+
 def test_doubtful_group_is_not_placed():
     """Without free space, confident edges are not enough if the other candidates disagree."""
     pairs = [[edge(i, i + 1, 0, 0.92)] for i in range(3)]

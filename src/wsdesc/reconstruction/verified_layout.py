@@ -8,7 +8,7 @@ import numpy as np
 
 from wsdesc.core.geometry import Floats, inverse
 from wsdesc.reconstruction.challenge import challenge, pairs_inside
-from wsdesc.reconstruction.disambiguation import DRIFT, LOOP_TOLERANCE, displacements
+from wsdesc.reconstruction.disambiguation import DRIFT, LOOP_TOLERANCE, MIN_CONFIDENCE, displacements
 from wsdesc.reconstruction.joining import join_groups
 from wsdesc.reconstruction.layout import Checker, edges_in_view, separate, usual_violation
 from wsdesc.reconstruction.placement import (
@@ -24,6 +24,7 @@ from wsdesc.reconstruction.pose_graph import OUTLIER, Edge, connected_scans, sol
 # wrong ones 0.37 to 0.41.
 MAX_DISAGREEMENT = 0.3
 _ROUNDS = 5  # of separating groups, at most
+_WEAK = f"no edge with a confidence of {MIN_CONFIDENCE} connects its scans with each other"
 
 
 def verify_layout(
@@ -43,7 +44,8 @@ def verify_layout(
     groups, T = join_groups(pairs, graph.components, graph.T_world_scan, radii, check, usual)
     if len(groups) < len(placed.graph.components):
         placed = _separated(_joined(placed, pairs, radii, groups, T), radii, check)
-    return _without_doubtful(_challenged(placed, pairs, radii, check), pairs, radii, check)
+    placed = _without_doubtful(_challenged(placed, pairs, radii, check), pairs, radii, check)
+    return _without_weak_links(placed, len(radii), check)
 
 
 def _challenged(
@@ -84,6 +86,26 @@ def _without_doubtful(
                     reason = f"the place may repeat: {share:.0%} of the candidates of its group disagree"
                     states[p] = PlacedEdge(edge, reason, None)
     return _solved(placement, states, len(radii)) if changed else placement
+
+
+def _without_weak_links(placement: Placement, count: int, check: Checker) -> Placement:
+    """Reject uncertain edges between scans that no confident or verified edges connect.
+
+    All pairs between a scan and a group test one relative pose. Where a place is symmetric, a wrong pose
+    agrees with all of them, so many uncertain edges are no better than one, unless free space verified them.
+    """
+    accepted, states = accepted_edges(placement.edges), list(placement.edges)
+    verified = edges_in_view(list(accepted.values()), check)
+    strong = [
+        edge
+        for edge, in_view in zip(accepted.values(), verified, strict=True)
+        if in_view or edge.confidence >= MIN_CONFIDENCE
+    ]
+    group = {scan: n for n, scans in enumerate(connected_scans(count, strong)) for scan in scans}
+    weak = {p: edge for p, edge in accepted.items() if group[edge.source] != group[edge.target]}
+    for p, edge in weak.items():
+        states[p] = PlacedEdge(edge, _WEAK, None)
+    return _solved(placement, states, count) if weak else placement
 
 
 def disagreement(pairs: Sequence[Sequence[Edge]], T_world_scan: Floats, radii: Floats) -> float:
