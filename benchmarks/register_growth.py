@@ -122,24 +122,28 @@ def draw(records: list[dict[str, Any]], path: Path) -> None:
     from matplotlib import pyplot
 
     figure, panels = pyplot.subplots(1, 3, figsize=(11, 3.6))
-    axes_of = {"ms": panels[0], "gib": panels[1]}
+    colours: dict[str, str] = {}
     for record in records:
-        tools = {f"{OWN}, {record['device']}": record["points"], **record.get("peers", {})}
-        for tool, rows in tools.items():
+        own = f"{OWN}, {record['device']}"
+        curves = [(own, record["points"]), *record.get("peers", {}).items()]
+        for tool, rows in curves:
+            style = {"color": colours.setdefault(tool, f"C{len(colours)}"), "marker": "o", "markersize": 4}
             counts = [int(count) for count in rows]
-            for field, axes in axes_of.items():
-                values = [row.get(field) for row in rows.values()]
-                if None not in values:
-                    axes.loglog(counts, values, "o-", markersize=4, label=tool)
+            panels[0].loglog(counts, [row["ms"] for row in rows.values()], label=tool, **style)
+            if all("gib" in row for row in rows.values()):
+                panels[1].semilogx(counts, [row["gib"] for row in rows.values()], label=tool, **style)
         keypoints = [int(count) for count in record["keypoints"]]
         times = [row["ms"] for row in record["keypoints"].values()]
-        panels[2].loglog(keypoints, times, "o-", markersize=4, label=f"{OWN}, {record['device']}")
-    labels = (
+        panels[2].loglog(keypoints, times, "o-", markersize=4, label=own, color=colours[own])
+    panels[1].set_ylim(bottom=0)
+    panels[2].set_xticks(KEYPOINTS, map(str, KEYPOINTS))
+    panels[2].tick_params(axis="x", which="minor", labelbottom=False)
+    titles = (
         ("points per scan", "ms"),
         ("points per scan", "peak memory, GiB"),
         ("keypoints per scan", "ms"),
     )
-    for axes, (along, up) in zip(panels, labels, strict=True):
+    for axes, (along, up) in zip(panels, titles, strict=True):
         axes.set_xlabel(along)
         axes.set_ylabel(up)
         axes.grid(visible=True, which="both", alpha=0.3)
