@@ -1,7 +1,8 @@
 """Measure how well free space separates right from wrong poses, and how well viewpoints are detected.
 
     python -m benchmarks.free_space [SITE…] [--sensors SENSOR…] [--seeds 2]     poses of synthetic scans
-    python -m benchmarks.free_space [SITE…] --detection [--files SCAN…]         viewpoints
+    python -m benchmarks.free_space [SITE…] --detection                         viewpoints
+    python -m benchmarks.free_space --detection --files SCAN… [--motions 40]    viewpoints of files
     python -m benchmarks.free_space --scene SCENE --evaluation FOLDER           poses of real scans
 
 The first table has the share of violating points, in percent, per site and sensor: at the true poses (median
@@ -11,7 +12,8 @@ wrong by about 2° and two resolutions, measured as unrefined (95 % quantile), a
 of wrong poses with more violation than every true pose.
 
 With `--detection`, scans of each sensor are tried as they are, thinned to 1 % and 2 % of the median range,
-shifted by 0.25, 1 and 3 median ranges, centred, and merged with a second scan. FILES are tried as they are.
+shifted by 0.25, 1 and 3 median ranges, centred, and merged with a second scan. FILES are tried as they are,
+and after so many random motions, shifted by up to three times their size: then none should be detected.
 
 With `--scene`, the pairs of gt.log are measured at their true poses, and at the best candidates of a
 registration, right or wrong (0.2 of the extent, 15°).
@@ -32,14 +34,22 @@ import torch
 from scipy.spatial.transform import Rotation
 
 import wsdesc
-from benchmarks.common import fragment_path, make_parser, print_rows, read_truth, run_command, show_progress
+from benchmarks.common import (
+    fragment_path,
+    make_parser,
+    print_rows,
+    random_pose,
+    read_truth,
+    run_command,
+    show_progress,
+)
 from wsdesc.alignment.free_space import measure_free_space
 from wsdesc.alignment.surface import Surface, make_surface
 from wsdesc.cloud.range_image import RangeImage
 from wsdesc.cloud.sampling import voxel_downsample
 from wsdesc.cloud.units import INDOOR_RESOLUTION, measure
 from wsdesc.cloud.viewpoint_detection import detect_viewpoint
-from wsdesc.core.geometry import Floats, inverse
+from wsdesc.core.geometry import Floats, inverse, transform
 from wsdesc.datasets.synthetic.scanning import SyntheticScan
 from wsdesc.datasets.synthetic.sites import SITES, SUITABLE
 from wsdesc.datasets.synthetic.survey import site_scans
@@ -142,11 +152,22 @@ def variants(scans: list[SyntheticScan], rng: np.random.Generator) -> Iterator[t
     yield "merged", np.concatenate([a.points, b.points @ T[:3, :3].T + T[:3, 3]])
 
 
+def detect_in_files(files: list[Path], motions: int) -> None:
+    """Print which files have a viewpoint at the origin, and how often moved ones seem to have one."""
+    rng, detected = np.random.default_rng(1), 0
+    for path in files:
+        points = wsdesc.read_points(path, nonfinite="drop")
+        print(f"{'yes' if detect_viewpoint(points) else 'no':<4}{path}")
+        size = float(np.linalg.norm(points.std(axis=0)))
+        poses = (random_pose(rng, 3 * size) for _ in range(motions))
+        detected += sum(detect_viewpoint(transform(points, T)) for T in poses)
+    if motions:
+        print(f"moved: {detected} of {motions * len(files)} detected")
+
+
 def measure_detection(arguments: argparse.Namespace) -> None:
-    for path in arguments.files or ():
-        answer = detect_viewpoint(wsdesc.read_points(path, nonfinite="drop"))
-        print(f"{'yes' if answer else 'no':<4}{path}")
     if arguments.files:
+        detect_in_files(arguments.files, arguments.motions)
         return
     counts: dict[str, dict[str, list[bool]]] = defaultdict(lambda: defaultdict(list))
     for site in arguments.sites or SITES:
@@ -214,6 +235,7 @@ if __name__ == "__main__":
     parser.add_argument("--seed", type=int, default=500, help="first seed of the sites")
     parser.add_argument("--detection", action="store_true", help="table of detected viewpoints")
     parser.add_argument("--files", type=Path, nargs="+", help="scans whose viewpoints are detected")
+    parser.add_argument("--motions", type=int, default=0, help="random motions of each file")
     parser.add_argument("--scene", type=Path, help="folder of cloud_bin_k.ply with viewpoints at the origins")
     parser.add_argument("--evaluation", type=Path, help="folder of gt.log")
     parser.add_argument("--pairs", type=int, help="first pairs of gt.log only")
