@@ -2,8 +2,9 @@
 
     python -m benchmarks.site_time [--scans 45] [--points 40000] [--jobs 8] [--device cuda] [--repeats 2]
 
-Makes laser scans of a building with 64 lines, thins each to so many points, and reconstructs them in new
-folders. The first run compiles kernels and starts the processes, which the following runs use again.
+Makes scans of a building by a laser scanner with 64 lines, chooses so many points of each, and reconstructs
+them. No run uses results of another one. The first run compiles kernels and starts the processes, which the
+following runs use again.
 Prints, for each run: seconds of all steps and of the whole call, placed scans, and wrong edges.
 """
 
@@ -16,6 +17,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -38,6 +40,14 @@ def make_scans(count: int, points: int) -> list[PlacedScan]:
     return [(SITE, scan.T_world_scan, scan.points[rows]) for scan, rows in zip(made, chosen, strict=True)]
 
 
+@contextmanager
+def add_time(seconds: dict[str, float], step: str, total: int = 0) -> Iterator[Advance]:
+    """Progress hook that adds the time of a step to `seconds`."""
+    start = time.perf_counter()
+    yield lambda items: None
+    seconds[step] += time.perf_counter() - start
+
+
 def main(arguments: argparse.Namespace) -> None:
     """Reconstruct the scans repeatedly, and print one column per run."""
     columns: list[dict[str, str]] = []
@@ -48,16 +58,9 @@ def main(arguments: argparse.Namespace) -> None:
         truth = write_shuffled(Path(folder), make_scans(arguments.scans, arguments.points), SEED, moved=False)
         for _ in range(arguments.repeats):
             seconds: dict[str, float] = defaultdict(float)
-
-            @contextmanager
-            def hook(step: str, total: int, times: dict[str, float] = seconds) -> Iterator[Advance]:
-                start = time.perf_counter()
-                yield lambda items: None
-                times[step] += time.perf_counter() - start
-
-            start = time.perf_counter()
-            result = reconstruct(folder, device=arguments.device, executor=executor, progress=hook)
-            seconds["all"] = time.perf_counter() - start
+            measure = partial(add_time, seconds)
+            with measure("all"):
+                result = reconstruct(folder, device=arguments.device, executor=executor, progress=measure)
             accepted = [edge for edge in result.edges if edge.rejection is None]
             columns.append({step: f"{value:.1f}" for step, value in seconds.items()})
             columns[-1] |= {"placed": str(len(result.T_world_scan)), "accepted edges": str(len(accepted))}

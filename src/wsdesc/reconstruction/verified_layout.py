@@ -24,7 +24,7 @@ from wsdesc.reconstruction.pose_graph import OUTLIER, Edge, connected_scans, sol
 # wrong ones 0.37 to 0.41.
 MAX_DISAGREEMENT = 0.3
 _ROUNDS = 5  # of separating groups, at most
-_WEAK = f"no edge with a confidence of {MIN_CONFIDENCE} connects its scans with each other"
+_WEAK = f"no edge with a confidence of {MIN_CONFIDENCE} or verified by free space connects its scans"
 
 
 def verify_layout(
