@@ -16,6 +16,7 @@ from wsdesc.alignment.free_space import DENSE_LIMITS, measure_free_space
 from wsdesc.alignment.free_space import cuda as free_space_cuda
 from wsdesc.alignment.information import compute_information
 from wsdesc.alignment.information import cuda as information_cuda
+from wsdesc.alignment.patch_gaps import measure_patch_gap
 from wsdesc.alignment.refine import cuda, gauss_newton, refine
 from wsdesc.alignment.scale import cuda as scale_cuda
 from wsdesc.alignment.scale import fit_similarity
@@ -211,6 +212,12 @@ def test_information_equals_the_cpu(on_cpu: tuple, on_cuda: tuple, starts: np.nd
         np.testing.assert_allclose(information.centre, expected.centre, atol=2e-3)
         assert information.extent == pytest.approx(expected.extent, rel=2e-3)
         assert information.pairs == pytest.approx(expected.pairs, rel=2e-3)
+
+
+def test_patch_gaps_equal_the_cpu(on_cpu: tuple, on_cuda: tuple, starts: np.ndarray) -> None:
+    for T in starts:
+        expected, gap = (measure_patch_gap(*surfaces, T) for surfaces in (on_cpu, on_cuda))
+        assert gap == pytest.approx(expected, rel=0.02)
 
 
 def test_refined_poses_equal_the_cpu(

@@ -39,16 +39,17 @@ def test_scan_results_survive_json(result):
     assert through_json(result) == result
 
 
-@pytest.mark.parametrize("rmse", [1 / 7, None])
-def test_candidates_keep_their_bits_in_json(rmse):
+@pytest.mark.parametrize(("rmse", "gap"), [(1 / 7, 1e-3 / 3), (None, None)])
+def test_candidates_keep_their_bits_in_json(rmse, gap):
     rng = np.random.default_rng(0)
     information = Information(rng.normal(size=(6, 6)), rng.normal(size=3), 1 / 3, 0.1, 77)
-    candidate = CandidatePose(rng.normal(size=(4, 4)), 1 / 3, True, 0.7, rmse, information)
+    candidate = CandidatePose(rng.normal(size=(4, 4)), 1 / 3, True, 0.7, rmse, information, 5, 3, gap)
     (back,) = through_json(PairRegistration((candidate,))).candidates
     np.testing.assert_array_equal(back.T_target_source, candidate.T_target_source)
     for a, b in zip(back.information, information, strict=True):
         np.testing.assert_array_equal(a, b)
     assert (back.confidence, back.ambiguous, back.overlap, back.rmse) == (1 / 3, True, 0.7, rmse)
+    assert (back.visible, back.violating, back.patch_gap) == (5, 3, gap)
 
 
 def test_pair_without_candidates():

@@ -100,6 +100,7 @@ class CandidatePose:
     information: Information
     visible: int = 0  # points of both scans that the other scanner could see
     violating: int = 0  # of these, in space that it saw through
+    patch_gap: float | None = None  # between patches of both scans; None if unknown
 
     def to_plain(self) -> PlainResult:
         """Return JSON values."""

@@ -31,7 +31,8 @@ MODEL = "model.npz"
 FORMAT = 1
 
 _CANDIDATE = {"T_target_source": (4, 4), "confidence": (), "ambiguous": (), "overlap": (), "rmse": ()}
-_FREE_SPACE = ("visible", "violating")  # of a candidate; 0 in older models
+# Of a candidate, with the values in older models.
+_LATER = {"visible": 0.0, "violating": 0.0, "patch_gap": np.nan}
 _INFORMATION = {"matrix": (6, 6), "centre": (3,), "extent": (), "height": (), "pairs": ()}
 
 
@@ -185,13 +186,13 @@ def _pair_arrays(state: ModelState) -> dict[str, np.ndarray]:
     """Return all pairs and their candidates as columns."""
     index = {name: k for k, name in enumerate(state.scans)}
     candidates = [candidate for pair in state.pairs for candidate in pair.candidates]
-    rows = [vars(c) | {"rmse": np.nan if c.rmse is None else c.rmse} for c in candidates]
+    rows = [{name: np.nan if value is None else value for name, value in vars(c).items()} for c in candidates]
     columns = {name: _column([row[name] for row in rows], shape) for name, shape in _CANDIDATE.items()}
     columns |= {
         f"information_{name}": _column([getattr(c.information, name) for c in candidates], shape)
         for name, shape in _INFORMATION.items()
     }
-    columns |= {name: _column([row[name] for row in rows], ()) for name in _FREE_SPACE}
+    columns |= {name: _column([row[name] for row in rows], ()) for name in _LATER}
     ends = [(index[pair.source], index[pair.target]) for pair in state.pairs]
     return columns | {
         "pair_scans": np.array(ends, dtype=np.int64).reshape(-1, 2),
@@ -204,11 +205,15 @@ def _column(values: Sequence[Any], shape: tuple[int, ...]) -> np.ndarray:
     return np.array(values, dtype=np.float64).reshape(-1, *shape)
 
 
+def _optional(value: float) -> float | None:
+    return None if np.isnan(value) else float(value)
+
+
 def _read_pairs(arrays: Mapping[str, np.ndarray], names: Sequence[str]) -> list[ModelPair]:
     columns = {name: arrays[name] for name in _CANDIDATE}
     information = {name: arrays[f"information_{name}"] for name in _INFORMATION}
     counts = arrays["pair_candidates"].tolist()
-    columns |= {name: arrays.get(name, np.zeros(sum(counts))) for name in _FREE_SPACE}
+    columns |= {name: arrays.get(name, np.full(sum(counts), value)) for name, value in _LATER.items()}
     lengths = {len(column) for column in (*columns.values(), *information.values())}
     if lengths != {sum(counts)} or not is_rigid(columns["T_target_source"]).all():
         raise ValueError("the candidates of the pairs do not fit")
@@ -218,7 +223,7 @@ def _read_pairs(arrays: Mapping[str, np.ndarray], names: Sequence[str]) -> list[
             confidence=float(columns["confidence"][k]),
             ambiguous=bool(columns["ambiguous"][k]),
             overlap=float(columns["overlap"][k]),
-            rmse=None if np.isnan(columns["rmse"][k]) else float(columns["rmse"][k]),
+            rmse=_optional(columns["rmse"][k]),
             information=Information(
                 information["matrix"][k],
                 information["centre"][k],
@@ -228,6 +233,7 @@ def _read_pairs(arrays: Mapping[str, np.ndarray], names: Sequence[str]) -> list[
             ),
             visible=int(columns["visible"][k]),
             violating=int(columns["violating"][k]),
+            patch_gap=_optional(columns["patch_gap"][k]),
         )
         for k in range(sum(counts))
     ]

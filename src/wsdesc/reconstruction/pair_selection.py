@@ -56,6 +56,7 @@ class RegisteredPair:
                 candidate.information,
                 candidate.rmse or INDOOR_RESOLUTION,
                 candidate.ambiguous,
+                candidate.patch_gap,
             )
             for candidate in candidates
         ]

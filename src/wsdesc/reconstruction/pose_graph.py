@@ -39,6 +39,7 @@ class Edge(NamedTuple):
     information: Information  # in the target's frame
     rmse: float  # point to plane, in the overlap
     ambiguous: bool = False  # another candidate of the pair is also plausible
+    patch_gap: float | None = None  # between patches of both scans; None if unknown
 
 
 class PoseGraph(NamedTuple):

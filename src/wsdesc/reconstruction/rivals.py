@@ -26,8 +26,9 @@ MIN_MARGIN = 3.0  # log odds of a layout against a rival
 # 2 000 visible points, 2 % with 4 000 to 8 000. But a registration chooses the best of many bays.
 _MIN_POINTS, _MAX_POINTS = 3000.0, 1e6
 _EXPECTED, _EXPECTED_POSES = 7000.0, 3  # points of poses that violate free space, before any is measured
-_MIN_VIEWS = 5  # poses from which the share of those that fit is measured,
-_MIN_OVERLAP = 0.15  # with this overlap of the scan where it is smaller
+_MIN_OVERLAP = 0.15  # of the scan where it is smaller, of poses that show how much equal parts differ
+# Poses, and their overlap, from which the share of those that fit is measured.
+_MIN_VIEWS, _MUCH_OVERLAP = 10, 0.4
 _OVERLAP = 10.0  # log odds that a loss of all overlap costs
 KEPT_OVERLAP = 0.7  # share of the overlap of a single scan at which another position fits as well
 EQUAL_FIT, _MIN_FIT = 0.8, 0.05  # the same without free space, and the least overlap that tells something
@@ -55,7 +56,7 @@ class Rival(NamedTuple):
     """All pairs of a group, and what they lose if one of their scans is moved by a motion."""
 
     pairs: list[_MovedPair]  # both directions of each pair
-    equal: float  # share of the poses after the motion that do not violate free space more than is usual
+    equal: float  # share of the poses with much overlap after the motion that fit free space as usual
 
     @classmethod
     def of(cls, checked: Mapping[Pair, tuple[Visibility, Visibility, Visibility]], usual: float) -> Rival:
@@ -65,6 +66,7 @@ class Rival(NamedTuple):
         visible = np.array([v.visible for v in seen])
         fits = np.exp(log_likelihood(np.array([v.violating for v in seen]), visible, usual))
         points = points_per_log_odds(visible, float(fits.sum()))
+        fits = fits[[v.overlap >= _MUCH_OVERLAP for v in seen]]
         pairs = []
         for (i, j), (now, first, second) in checked.items():
             pairs.append(_MovedPair.of(i, j, now, first, usual, points))

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from wsdesc.alignment.free_space import FreeSpace, measure_free_space
+from wsdesc.alignment.patch_gaps import measure_patch_gap
 from wsdesc.alignment.surface import Surface, make_surface
 from wsdesc.alignment.verify import verify
 from wsdesc.cloud.units import INDOOR_RESOLUTION, extent, spacing
@@ -22,6 +23,7 @@ from wsdesc.core.kernels import single_threaded_torch
 from wsdesc.descriptor.describe import load_model
 from wsdesc.descriptor.description import Description
 from wsdesc.descriptor.preparation import cleaned_points, prepare_scan
+from wsdesc.reconstruction.disambiguation import MIN_CANDIDATE_CONFIDENCE
 from wsdesc.reconstruction.jobs import (
     CandidatePose,
     CheckJob,
@@ -82,6 +84,9 @@ def register_pair(job: RegisterJob) -> PairRegistration:
         refined=refined,
         seed=job.source.settings.seed,
     )
+    # Scans that were fused from several positions are bent: gaps between them tell nothing about the pose.
+    # They have no viewpoint.
+    rigid = p.range_image is not None or q.range_image is not None
     poses = [
         CandidatePose(
             T_target_source=candidate.refined.T_target_source,
@@ -92,6 +97,9 @@ def register_pair(job: RegisterJob) -> PairRegistration:
             information=candidate.refined.information,
             visible=free.visible,
             violating=free.violating,
+            patch_gap=measure_patch_gap(source, target, candidate.refined.T_target_source)
+            if rigid and candidate.confidence >= MIN_CANDIDATE_CONFIDENCE
+            else None,
         )
         for candidate in found.ranked
         for free in [candidate.dense_free_space or FreeSpace()]

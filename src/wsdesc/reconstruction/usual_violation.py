@@ -17,7 +17,7 @@ from wsdesc.core.geometry import Floats
 from wsdesc.reconstruction.pair_selection import Pair, RegisteredPair
 from wsdesc.registration.candidate import AMBIGUOUS
 
-_MIN_USUAL, _MAX_USUAL = 0.0007, 0.02  # limits of the usual share
+_MIN_USUAL, _MAX_USUAL = 0.0003, 0.02  # limits of the usual share
 _UNKNOWN_USUAL = 0.002  # without any plausible candidate in view
 _PLAUSIBLE = 0.05  # confidence of candidates from which the usual share is measured
 MIN_VIEW = 1000  # visible points of these

@@ -1,4 +1,4 @@
-"""Check placed scans by free space, by how the place repeats, and by how far their candidates agree."""
+"""Check placed scans by free space, by how the place repeats, by their candidates and by their gaps."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 from wsdesc.core.geometry import Floats, inverse
 from wsdesc.reconstruction.challenge import challenge, pairs_inside
 from wsdesc.reconstruction.disambiguation import DRIFT, LOOP_TOLERANCE, MIN_CONFIDENCE, displacements
+from wsdesc.reconstruction.gaps import separate_by_gaps
 from wsdesc.reconstruction.joining import join_groups
 from wsdesc.reconstruction.layout import Checker, edges_in_view, separate, usual_violation
 from wsdesc.reconstruction.placement import (
@@ -24,6 +25,7 @@ from wsdesc.reconstruction.pose_graph import OUTLIER, Edge, connected_scans, sol
 # wrong ones 0.37 to 0.41.
 MAX_DISAGREEMENT = 0.3
 _ROUNDS = 5  # of separating groups, at most
+_LARGE_GAPS = "the place may repeat: other scans fit its scans more tightly"
 _WEAK = f"no edge with a confidence of {MIN_CONFIDENCE} or verified by free space connects its scans"
 
 
@@ -45,7 +47,7 @@ def verify_layout(
     if len(groups) < len(placed.graph.components):
         placed = _separated(_joined(placed, pairs, radii, groups, T), radii, check)
     placed = _without_doubtful(_challenged(placed, pairs, radii, check), pairs, radii, check)
-    return _without_weak_links(placed, len(radii), check)
+    return _without_weak_links(_without_large_gaps(placed, len(radii)), len(radii), check)
 
 
 def _challenged(
@@ -86,6 +88,17 @@ def _without_doubtful(
                     reason = f"the place may repeat: {share:.0%} of the candidates of its group disagree"
                     states[p] = PlacedEdge(edge, reason, None)
     return _solved(placement, states, len(radii)) if changed else placement
+
+
+def _without_large_gaps(placement: Placement, count: int) -> Placement:
+    """Reject the edges between parts that do not fit as tightly as the scans inside them."""
+    accepted, states = accepted_edges(placement.edges), list(placement.edges)
+    groups = separate_by_gaps(list(accepted.values()), count)
+    number = {scan: n for n, scans in enumerate(groups) for scan in scans}
+    rejected = {p: edge for p, edge in accepted.items() if number[edge.source] != number[edge.target]}
+    for p, edge in rejected.items():
+        states[p] = PlacedEdge(edge, _LARGE_GAPS, None)
+    return _solved(placement, states, count) if rejected else placement
 
 
 def _without_weak_links(placement: Placement, count: int, check: Checker) -> Placement:
