@@ -291,22 +291,24 @@ def test_poses_are_read_from_json_and_text(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "text"),
+    ("name", "text", "reason"),
     [
-        ("T.json", '{"confidence": 1}'),
-        ("T.json", "null"),
-        ("T.json", "[[1, 2], [3]]"),
-        ("T.json", "[[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0]]"),
-        ("T.json", '{"T_target_source": "here"}'),
-        ("T.json", json.dumps((3 * np.eye(4)).tolist())),
-        ("T.txt", "1 0 0 0\n0 1 0 0\n0 0 one 0\n0 0 0 1\n"),
-        ("T.txt", ""),
+        ("T.json", '{"confidence": 1}', "the key T_target_source is missing"),
+        ("T.json", "null", "T_target_source must be a 4 × 4 matrix"),
+        ("T.json", "[[1, 2], [3]]", "T_target_source must be a 4 × 4 matrix"),
+        ("T.json", "[[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0]]", "T_target_source must be a 4 × 4 matrix"),
+        ("T.json", '{"T_target_source": "here"}', "T_target_source must be a 4 × 4 matrix"),
+        ("T.json", json.dumps((3 * np.eye(4)).tolist()), "T_target_source must be a rotation"),
+        ("T.json", "[[1, 0,\n0", "invalid JSON in line 2"),
+        ("T.json", "", "the file is empty"),
+        ("T.txt", "1 0 0 0\n0 1 0 0\n0 0 one 0\n0 0 0 1\n", "line 3 has words that are not numbers"),
+        ("T.txt", "# a comment\n", "the file has no numbers"),
     ],
 )
-def test_file_without_a_pose_is_refused(tmp_path, name, text):
+def test_file_without_a_pose_is_refused(tmp_path, name, text, reason):
     (tmp_path / name).write_text(text)
-    with pytest.raises(FileFormatError, match=f"{name}: contains no pose"):
+    with pytest.raises(FileFormatError, match=f"{name}: contains no pose: {reason}"):
         read_pose(tmp_path / name)
     (tmp_path / name).write_bytes(b"\xff\xfe\x00\x81")
-    with pytest.raises(FileFormatError, match="contains no pose"):
+    with pytest.raises(FileFormatError, match="contains no pose: it is not a text file"):
         read_pose(tmp_path / name)

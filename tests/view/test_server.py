@@ -55,6 +55,12 @@ def test_impossible_addresses_are_refused(pair, host, port):
             attempt()
 
 
+@pytest.mark.parametrize(("host", "port"), [(None, 8080), ("localhost", "8080"), ("localhost", True)])
+def test_wrong_types_of_the_address_are_refused(host, port):
+    with pytest.raises(InputError, match=r"host must be text|port must be a whole number"):
+        check_server(host, port)
+
+
 def test_serve_ends_with_ctrl_c(pair, monkeypatch):
     def interrupt():
         raise KeyboardInterrupt

@@ -99,7 +99,9 @@ def test_matches_are_computed_on_request():
         ((SOURCE,), {"pose": np.eye(4)}, "a pose needs two scans, source and target, found 1"),
         ((SOURCE, TARGET), {"pose": np.eye(3)}, "pose must be a 4 × 4 matrix"),
         ((SOURCE, TARGET), {"matches": True}, "matches need a pose"),
-        ((SOURCE,), {"max_points": 0}, "max_points must be at least 1"),
+        ((SOURCE,), {"max_points": 0}, "max_points must be a whole number of at least 1, not 0"),
+        ((SOURCE,), {"max_points": True}, "max_points must be a whole number of at least 1, not True"),
+        ((SOURCE,), {"max_points": None}, "max_points must be a whole number of at least 1, not None"),
         ((SOURCE,), {"up": "north"}, "up must be one of"),
         ((np.full((9, 3), np.nan),), {}, "none of the 9 points is finite"),
         ((None,), {}, "NoneType"),
@@ -110,8 +112,25 @@ def test_bad_input_is_explained(items, options, message):
         open_scene(*items, **options)
 
 
-def test_a_result_is_shown_alone(result):
-    with pytest.raises(InputError, match="a result is shown alone"):
+def test_a_pair_is_drawn_with_one_point_requested():
+    assert all(len(scan.points) for scan in open_scene(SOURCE, TARGET, max_points=1).scans)
+
+
+def test_text_of_an_invalid_pose_is_not_drawn_as_a_scan(tmp_path):
+    np.savetxt(tmp_path / "T.txt", np.full((4, 4), np.nan))
+    with pytest.raises(FileFormatError, match=r"T\.txt: contains no pose: .* NaN"):
+        open_scene(SOURCE, TARGET, tmp_path / "T.txt")
+
+
+def test_a_map_is_no_folder_of_scans(tmp_path):
+    (tmp_path / "map.json").write_text("{}")
+    np.save(tmp_path / "points.npy", SOURCE)
+    with pytest.raises(InputError, match="a map cannot be shown: give the scans"):
+        open_scene(tmp_path)
+
+
+def test_a_result_is_not_shown_with_scans(result):
+    with pytest.raises(InputError, match="a result cannot be shown with other items"):
         open_scene(result, SOURCE)
     with pytest.raises(InputError, match="neither a pose nor the scans"):
         open_scene(result)

@@ -77,7 +77,7 @@ def pair_scene(
     """
     T = np.eye(4) if T_target_source is None else check_similarity(T_target_source, "T_target_source")
     clouds = [as_cloud(cloud) for cloud in (source, target)]
-    drawn = [DrawnCloud.of(cloud, max_points // 2) for cloud in clouds]
+    drawn = [DrawnCloud.of(cloud, points_per_scan(max_points, 2)) for cloud in clouds]
     if side_by_side:
         T = _beside({"source": drawn[0].points, "target": drawn[1].points}, [["target"], ["source"]])[
             "source"

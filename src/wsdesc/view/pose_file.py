@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from wsdesc.core.errors import FileFormatError, InputError, WSDescError
+from wsdesc.core.file_parts import as_path
 from wsdesc.core.geometry import Floats
 from wsdesc.core.similarity import check_similarity
 
@@ -24,7 +25,7 @@ def read_pose(path: str | Path) -> Floats:
     Raises:
         FileFormatError: The file cannot be read, or holds no rotation and translation, perhaps with a scale.
     """
-    path = Path(path)
+    path = as_path(path, "the file of a pose")
     values = _read_values(path)
     if isinstance(values, dict):
         if "T_target_source" not in values:
@@ -47,10 +48,10 @@ def is_pose_file(path: str | os.PathLike[str]) -> bool:
     try:
         if path.suffix.lower() not in ("", ".txt", ".mat") or path.stat().st_size > _LARGEST_TEXT:
             return False
-        read_pose(path)
+        rows = _read_values(path)
     except (OSError, WSDescError):
         return False
-    return True
+    return [len(row) for row in rows] == [4, 4, 4, 4]
 
 
 def _read_values(path: Path) -> Any:
@@ -60,16 +61,26 @@ def _read_values(path: Path) -> Any:
         return json.loads(text) if path.suffix.lower() == ".json" else _parse_rows(text)
     except OSError as error:
         raise FileFormatError(f"{path}: cannot be read: {error.strerror or error}") from error
-    except (ValueError, RecursionError) as error:  # of JSON, of numbers, of the text's encoding
+    except UnicodeDecodeError as error:
+        raise FileFormatError(f"{path}: contains no pose: it is not a text file") from error
+    except json.JSONDecodeError as error:
+        problem = f"invalid JSON in line {error.lineno}" if text.strip() else "the file is empty"
+        raise FileFormatError(f"{path}: contains no pose: {problem}") from error
+    except (ValueError, RecursionError) as error:
         raise FileFormatError(f"{path}: contains no pose: {error}") from error
 
 
 def _parse_rows(text: str) -> list[list[float]]:
     rows: list[list[float]] = []
-    for line in text.splitlines():
+    for number, line in enumerate(text.splitlines(), 1):
         if line.lstrip().startswith("#"):
             if rows:  # the next matrix
                 break
         elif line.strip():
-            rows.append([float(word) for word in line.split()])
+            try:
+                rows.append([float(word) for word in line.split()])
+            except ValueError as error:
+                raise ValueError(f"line {number} has words that are not numbers") from error
+    if not rows:
+        raise ValueError("the file has no numbers")
     return rows

@@ -23,6 +23,10 @@ def check_server(host: str = HOST, port: int | None = None) -> None:
     Raises:
         InputError: The port is in use, or the host is not an address of this machine.
     """
+    if not isinstance(host, str):
+        raise InputError(f"host must be text, not {host!r}")
+    if port is not None and (isinstance(port, bool) or not isinstance(port, int)):
+        raise InputError(f"port must be a whole number, not {port!r}")
     try:
         with socket.socket(_family(host)) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -19,6 +19,7 @@ from wsdesc.core.errors import FileFormatError, InputError, WSDescError
 from wsdesc.core.file_parts import split_part
 from wsdesc.core.geometry import Floats
 from wsdesc.core.similarity import check_similarity
+from wsdesc.mapping.store import MANIFEST
 from wsdesc.view.build import multi_scan_scene, pair_scene
 from wsdesc.view.drawn import DrawnCloud, dropped_warnings, points_per_scan, scan_facts, unit_warnings
 from wsdesc.view.frame import Up
@@ -97,8 +98,8 @@ def open_scene(
     from wsdesc.reconstruction.result import Reconstruction
     from wsdesc.registration.result import Registration
 
-    if max_points < 1:
-        raise InputError(f"max_points must be at least 1, not {max_points}")
+    if isinstance(max_points, bool) or not isinstance(max_points, int) or max_points < 1:
+        raise InputError(f"max_points must be a whole number of at least 1, not {max_points!r}")
     options: dict[str, Any] = {"up": up, "unit": unit, "max_points": max_points}
     items = tuple(_folder_of_poses(item) for item in items)
     scans, pose = _take_pose(items, pose)
@@ -110,9 +111,11 @@ def open_scene(
     folder = Path(scans[0]) if len(scans) == 1 and _is_path(scans[0]) else None
     if folder is not None and (folder / _POSES).is_file():
         results = [Reconstruction.load(folder)]
+    if folder is not None and (folder / MANIFEST).is_file():
+        raise InputError(f"{folder}: a map cannot be shown: give the scans that it was built from")
     if results:
         if len(items) > 1:
-            raise InputError("a result is shown alone: pass one result, or scans, not both")
+            raise InputError("a result cannot be shown with other items: pass one result, or scans")
         if isinstance(results[0], Reconstruction):
             return reconstruction_scene(results[0], **options)
         return _scene_of_registration(results[0], options)
@@ -146,7 +149,7 @@ def _take_pose(items: Sequence[Any], pose: Any) -> tuple[list[Any], Path | Float
 
 
 def _load_registration(path: Path, *, required: bool) -> Registration | None:
-    """Load a registration; None if the file holds a pose alone."""
+    """Load a registration; None if the file holds only a pose."""
     from wsdesc.registration.result import Registration
 
     try:
