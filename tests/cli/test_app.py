@@ -91,9 +91,30 @@ def test_info_names_the_install_command_of_a_missing_extra(monkeypatch):
     assert "dev" not in rows
 
 
-@pytest.mark.parametrize("arguments", [["nonsense"], ["demo", "--seed", "-1"], ["demo", "--sed", "1"]])
-def test_wrong_usage_exits_with_2(arguments):
-    assert run(*arguments).exit_code == 2
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["nonsense"], "No such command 'nonsense'. Help: wsdesc --help"),
+        (["--nonsense"], "No such option: --nonsense. Help: wsdesc --help"),
+        (["demo", "--seed", "-1"], "--seed"),
+        (["demo", "--sed", "1"], "No such option: --sed"),
+        (["demo", "--out"], "Option '--out' requires an argument. Help: wsdesc"),
+        (["register", "a.ply"], "Missing argument 'TARGET'. Help: wsdesc register --help"),
+        (["register", "a.ply", "b.ply", "--keypoints", "2"], "--keypoints: "),
+        (["register", "a.ply", "b.ply", "--solver", "best"], "--solver: 'best' is not one of"),
+        (["benchmark", "3dmatch"], "Missing argument 'ROOT'. Help: wsdesc benchmark 3dmatch --help"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_exits_with_2(arguments, line):
+    result = run(*arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith(f"error: {line}")
+    assert len(result.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, "benchmark"])
+def test_help_has_no_types_of_python(command):
+    assert "list[" not in run(command, "--help").stdout
 
 
 def test_folder_that_cannot_be_written_is_reported(tmp_path, monkeypatch):

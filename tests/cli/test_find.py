@@ -51,7 +51,7 @@ def test_object_larger_than_the_scene_is_one_line(files):
 def test_instances_are_a_number_or_all(files, value):
     result = run("find", files / "object.ply", files / "scene.ply", "--instances", value)
     assert result.exit_code == 2
-    assert "--instances must be" in result.output
+    assert 'instances: must be a whole number of at least 1, or "all", not ' in result.output
 
 
 def test_missing_file_is_named(files):

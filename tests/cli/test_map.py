@@ -51,9 +51,10 @@ def test_bad_input_is_one_line_and_exit_code_2(tmp_path):
         (("map", tmp_path / "empty", "-o", tmp_path / "m"), "no scans"),
         (("map", scan, "-o", scan), "it is a file"),
         (("map", scan, "-o", tmp_path / "m", "--resolution", "-1"), "resolution"),
+        (("map", scan, "-o", tmp_path / "m", "--resolution", "100"), "scan.ply: too few points"),
         (("map", scan, "-o", tmp_path / "m", "--model", "none"), "none"),
         (("locate", scan, tmp_path / "m"), "no such map"),
-        (("locate", scan, scan), "a map, which is a folder"),
+        (("locate", scan, scan), "scan.ply: is a file; a map is a folder"),
         (("locate", tmp_path / "none.ply", tmp_path / "m"), "no such file"),
         (("locate", scan, tmp_path / "m", "-o", tmp_path / "T.ply"), "must end in"),
         (("locate", scan, tmp_path / "m", "--viewpoint", "1,2"), "viewpoint"),
@@ -62,4 +63,4 @@ def test_bad_input_is_one_line_and_exit_code_2(tmp_path):
         assert done.exit_code == 2, (arguments, done.output)
         assert message in done.stderr
         assert len(done.stderr.strip().splitlines()) == 1
-    assert not (tmp_path / "m" / "map.json").exists()
+    assert not (tmp_path / "m").exists()

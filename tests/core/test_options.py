@@ -19,12 +19,19 @@ class Training(Options):
     seed: int = Field(0, description="Seed of all random choices.")
     loss: Loss = Field(default_factory=Loss, description="Options of the loss.")
     teacher: Loss | None = Field(None, description="Options of the teacher's loss.")
+    rate: float | None = Field(None, gt=0, description="Learning rate.")
+    rounds: tuple[int, ...] = Field((1,), min_length=1, description="Steps of each round.")
+    resume: bool | None = Field(None, description="Whether to continue.")
 
 
 def test_defaults_and_values():
     assert Training.read({}) == Training()
     options = Training.read({"steps": 3, "loss": {"weight": 2}})
     assert (options.steps, options.loss.weight, options.loss.margin) == (3, 2.0, 0.5)
+
+
+def test_truth_values_are_accepted_where_they_are_meant():
+    assert Training.read({"resume": True}).resume is True
 
 
 def test_paths_are_accepted_for_names():
@@ -46,7 +53,10 @@ def test_options_cannot_be_changed():
     ("values", "message"),
     [
         ({"stepz": 3}, r"^unknown option 'stepz': did you mean 'steps'\?$"),
-        ({"init": 3}, "^unknown option 'init'; options are: steps, seed, loss, teacher$"),
+        (
+            {"init": 3},
+            "^unknown option 'init'; options are: steps, seed, loss, teacher, rate, rounds, resume$",
+        ),
         ({"loss": {"wieght": 3}}, r"^unknown option 'loss\.wieght': did you mean 'weight'\?$"),
         ({"loss": {"x": 3}}, r"^unknown option 'loss\.x'; options are: weight, margin$"),
         ({"teacher": {"x": 3}}, r"^unknown option 'teacher\.x'; options are: weight, margin$"),
@@ -57,6 +67,11 @@ def test_options_cannot_be_changed():
         ({"seed": 10**30}, "^seed: .*too large"),
         ({"seed": -(10**30)}, "^seed: .*too large"),
         ({"loss": None}, "^loss: "),
+        ({"steps": True}, "^steps: must be a number, not True$"),
+        ({"loss": {"weight": False}}, r"^loss\.weight: must be a number, not False$"),
+        ({"rate": True}, "^rate: must be a number, not True$"),
+        ({"rounds": ()}, "^rounds: must not be empty$"),
+        ({"rounds": "many"}, "^rounds: must be a sequence, not 'many'$"),
     ],
 )
 def test_wrong_values_are_reported_in_one_line(values, message):

@@ -117,7 +117,7 @@ def test_object_without_a_surface_gives_a_warning_and_no_instance():
     "options", [{"instances": 0}, {"instances": "some"}, {"resolution": -1}, {"keypoints": 3}]
 )
 def test_invalid_options_are_refused(options):
-    with pytest.raises(WSDescError):
+    with pytest.raises(WSDescError, match=next(iter(options))):
         wsdesc.find(OBJECT, OBJECT, **options)
 
 

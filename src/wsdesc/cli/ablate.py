@@ -28,7 +28,9 @@ def ablate(
         Path | None,
         typer.Option(help="Folder of test scenes in the layout of 3DMatch, to evaluate all rows on."),
     ] = None,
-    out: Annotated[Path, typer.Option(help="Folder of the runs and the tables.")] = Path("runs/ablation"),
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the runs and the tables.")] = Path(
+        "runs/ablation"
+    ),
     only: Annotated[
         list[str] | None,
         typer.Option(

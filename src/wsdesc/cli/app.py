@@ -9,6 +9,8 @@ import atexit
 import gc
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
@@ -27,7 +29,7 @@ from wsdesc.cli.locate import locate
 from wsdesc.cli.map import build_map
 from wsdesc.cli.match import match
 from wsdesc.cli.merge import merge
-from wsdesc.cli.output import BAD_INPUT, CommandsWithExamples, CommandWithExamples
+from wsdesc.cli.output import BAD_INPUT, CommandsWithExamples, CommandWithExamples, usage_error_line
 from wsdesc.cli.pairs import pairs
 from wsdesc.cli.reconstruct import reconstruct
 from wsdesc.cli.register import register
@@ -80,9 +82,14 @@ class _Commands(CommandsWithExamples):
 
     examples = EXAMPLES
 
+    def make_context(self, *args: Any, **kwargs: Any) -> Any:
+        with _one_line_usage_errors():
+            return super().make_context(*args, **kwargs)
+
     def invoke(self, ctx: Any) -> Any:
         try:
-            return super().invoke(ctx)
+            with _one_line_usage_errors():
+                return super().invoke(ctx)
         except WSDescError as error:
             print("error:", " ".join(str(error).split()), file=sys.stderr)
             sys.exit(BAD_INPUT)
@@ -93,6 +100,17 @@ class _Commands(CommandsWithExamples):
             sys.exit(BAD_INPUT)
         except KeyboardInterrupt:
             sys.exit(130)
+
+
+@contextmanager
+def _one_line_usage_errors() -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        if (line := usage_error_line(error)) is None:
+            raise
+        print("error:", line, file=sys.stderr)
+        sys.exit(BAD_INPUT)
 
 
 class _Command(CommandWithExamples):

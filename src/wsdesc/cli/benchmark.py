@@ -76,7 +76,7 @@ PeerWeights = Annotated[
     Path | None,
     typer.Option("--peer-weights", metavar="DIR", help="Folder of the weights of learned peers."),
 ]
-Out = Annotated[Path, typer.Option(help="Folder of results; each benchmark has a subfolder.")]
+Out = Annotated[Path, typer.Option("--out", "-o", help="Folder of results; each benchmark has a subfolder.")]
 Device = Annotated[str, typer.Option(help="Device of the models and learned peers: cpu, cuda or auto.")]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Existing results are discarded.")]
 Seed = Annotated[int, field_option(PairwiseOptions, "seed")]
@@ -127,7 +127,7 @@ def _pairwise_command(module: str, runner: str, default_unit: float | None, text
         check_arguments(root, model, register, device)
         options = PairwiseOptions.read(
             {
-                "keypoints": read_counts(keypoints),
+                "keypoints": read_counts(keypoints, "--keypoints"),
                 "rotated": rotated,
                 "low_overlap": low_overlap,
                 "unit": unit,
@@ -191,7 +191,7 @@ def eth(
     """
     check_arguments(root, model, register, device)
     options = EthOptions.read(
-        {"keypoints": read_counts(keypoints), "solver": solver, "voxel": voxel, "seed": seed}
+        {"keypoints": read_counts(keypoints, "--keypoints"), "solver": solver, "voxel": voxel, "seed": seed}
     )
     from wsdesc.evaluation.eth import run_eth
 
@@ -248,8 +248,8 @@ def timing(
             "pairs": pairs,
             "keypoints": keypoints,
             "repeats": repeats,
-            "sizes": read_counts(sizes),
-            "counts": read_counts(counts),
+            "sizes": read_counts(sizes, "--sizes"),
+            "counts": read_counts(counts, "--counts"),
             "unit": unit,
             "seed": seed,
         }

@@ -76,8 +76,8 @@ def check_arguments(root: Path, models: list[str] | None, pipelines: list[str] |
         pretrained.find(source)
 
 
-def read_counts(text: str) -> tuple[int, ...]:
-    """Parse positive numbers separated by commas."""
+def read_counts(text: str, option: str) -> tuple[int, ...]:
+    """Parse the value of an option: positive whole numbers separated by commas."""
     from wsdesc.core.errors import InputError
 
     try:
@@ -85,7 +85,7 @@ def read_counts(text: str) -> tuple[int, ...]:
     except ValueError:
         counts = ()
     if not counts or min(counts) < 1:
-        raise InputError(f"expected numbers above 0, separated by commas, not {text!r}")
+        raise InputError(f"{option} must be whole numbers above 0, separated by commas, not {text!r}")
     return counts
 
 

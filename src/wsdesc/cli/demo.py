@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for the picture, the scans and the pose.")] = Path("demo"),
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="Folder for the picture, the scans and the pose.")
+    ] = Path("demo"),
     seed: Annotated[int, typer.Option(min=0, help="Seed of the synthetic room.")] = 0,
 ) -> None:
     """Register two partial scans of a synthetic room. This takes about ten seconds.

@@ -28,7 +28,7 @@ from wsdesc.learning.options import STUDENT_WIDTH
 def distill(
     teacher: Annotated[str, typer.Argument(help="Weights of the teacher: a name, a file or a run's folder.")],
     scans: Scans = None,
-    out: Annotated[Path, typer.Option(help="Folder of the run.")] = Path("runs/fast"),
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the run.")] = Path("runs/fast"),
     width: Annotated[
         float | None,
         typer.Option(min=0.03, max=4, help=f"Factor on the network's channels (default: {STUDENT_WIDTH})."),

@@ -11,7 +11,6 @@ import typer
 from wsdesc.cli.checks import check_inputs, check_outputs, read_viewpoint
 from wsdesc.cli.options import AsJson, ScanFile, field_option
 from wsdesc.cli.output import exit_unless, print_table, print_warnings, print_written, progress_bars
-from wsdesc.core.errors import InputError
 from wsdesc.finding.options import FindOptions
 
 if TYPE_CHECKING:
@@ -47,7 +46,7 @@ def find(
     Exit code: 0 if an instance was found (confidence of at least 0.9), 1 if none was, 2 for bad input.
     """
     options: dict[str, Any] = {
-        "instances": _read_instances(instances),
+        "instances": int(instances) if instances.isdecimal() else instances,
         "resolution": resolution,
         "viewpoint": read_viewpoint(viewpoint),
         "hypotheses": hypotheses,
@@ -88,14 +87,6 @@ def find(
         print_written(written)
     print_warnings(result.warnings)
     exit_unless(result.success)
-
-
-def _read_instances(text: str) -> int | str:
-    if text == "all":
-        return text
-    if not text.isdecimal() or int(text) < 1:
-        raise InputError(f"--instances must be a whole number from 1 on, or all, not {text!r}")
-    return int(text)
 
 
 def _numbered(path: Path, count: int) -> list[Path]:

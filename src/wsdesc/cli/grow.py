@@ -62,7 +62,10 @@ def load_model(folder: Path) -> Reconstruction:
     from wsdesc.reconstruction.result import Reconstruction
 
     if not folder.is_dir():
-        raise FileFormatError(f"{folder}: no such folder")
+        problem = (
+            "is a file, not a folder that `wsdesc reconstruct` wrote" if folder.exists() else "no such folder"
+        )
+        raise FileFormatError(f"{folder}: {problem}")
     return Reconstruction.load(folder)
 
 

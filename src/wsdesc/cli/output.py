@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -10,6 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import typer
 from typer.core import TyperCommand, TyperGroup
+
+from wsdesc.core.errors import one_line
 
 if TYPE_CHECKING:
     from wsdesc.core.progress import Advance, ProgressHook
@@ -46,6 +49,29 @@ class CommandWithExamples(TyperCommand):
         own = [line for line in self.examples.splitlines() if line.startswith(f"  wsdesc{name} ")]
         formatter.write("\n".join(["Examples:", *own, "", ""]))
         super().format_help(ctx, formatter)
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        write = formatter.write_dl
+
+        def write_without_python_types(rows: Any, *args: Any, **kwargs: Any) -> None:
+            rows = [(re.sub(r"list\[(\w+)\]", lambda m: m[1].lower(), name), text) for name, text in rows]
+            write(rows, *args, **kwargs)
+
+        formatter.write_dl = write_without_python_types
+        super().format_options(ctx, formatter)
+
+
+def usage_error_line(error: Exception) -> str | None:
+    """Return one line for an error of typer about the command line; None for other errors and for help."""
+    if not hasattr(error, "format_message") or "\n" in error.format_message():
+        return None
+    from wsdesc.core.options import rephrase
+
+    text = one_line(error.format_message())
+    if invalid := re.fullmatch(r"Invalid value for '(.+?)'(?: / '.+?')*: (.+)", text):
+        text = f"{invalid[1]}: {rephrase(invalid[2])}"
+    context = getattr(error, "ctx", None)
+    return f"{text.rstrip('.')}. Help: {'wsdesc' if context is None else context.command_path} --help"
 
 
 def print_table(title: str, rows: Rows) -> None:

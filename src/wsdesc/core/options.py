@@ -6,9 +6,18 @@ import difflib
 import math
 import re
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, get_args
+from types import UnionType
+from typing import Annotated, Any, Literal, Self, Union, get_args, get_origin
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainValidator, ValidationError, field_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    PlainValidator,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 
 from wsdesc.core.atomic import atomic_write
 from wsdesc.core.errors import InputError
@@ -35,18 +44,39 @@ Position = Annotated[Literal["none"] | tuple[float, float, float] | None, PlainV
 """Type of an option that takes a position (x, y, z), as numbers or as an array, "none", or None."""
 
 
-def _reason(message: str, value: Any) -> str:
+def rephrase(message: str, value: Any = None) -> str:
     """Rephrase a message of pydantic: "must be …, not VALUE"; messages of our own stay as they are."""
+    if message.startswith("Tuple should have at least "):
+        return "must not be empty"
     if not message.startswith("Input should be "):
         return message.removeprefix("Value error, ")
     requirement = re.sub(", (unable|got) .*", "", message.replace("Input should be ", "must be ", 1))
+    requirement = requirement.replace("a valid tuple", "a sequence").replace("a valid string", "text")
     return f"{requirement}, not {value!r}" if isinstance(value, str | int | float) else requirement
+
+
+def _alternatives(annotation: Any) -> list[Any]:
+    """Return the types of a union, without their constraints."""
+    if get_origin(annotation) is Annotated:
+        return _alternatives(get_args(annotation)[0])
+    if get_origin(annotation) in (Union, UnionType):
+        return [one for member in get_args(annotation) for one in _alternatives(member)]
+    return [annotation]
 
 
 class Options(BaseModel):
     """Options of one subject. Every field has a default and a description; unknown names are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _refuse_bool(cls, value: Any, info: ValidationInfo) -> Any:
+        if isinstance(value, bool) and info.field_name is not None:
+            types = _alternatives(cls.model_fields[info.field_name].annotation)
+            if bool not in types and (int in types or float in types):
+                raise ValueError(f"must be a number, not {value}")
+        return value
 
     @field_validator("*")
     @classmethod
@@ -70,7 +100,7 @@ class Options(BaseModel):
             name = ".".join(map(str, location)) or "options"
             if problem["type"] == "extra_forbidden":
                 raise InputError(f"unknown option {name!r}{cls._suggestion(location)}") from error
-            raise InputError(f"{name}: {_reason(problem['msg'], problem['input'])}") from error
+            raise InputError(f"{name}: {rephrase(problem['msg'], problem['input'])}") from error
 
     @classmethod
     def load(cls, path: str | Path, **changes: Any) -> Self:

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from numbers import Integral
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, PlainValidator
 
 from wsdesc.core.options import Options, Position
 
-Instances = Literal["all"] | Annotated[int, Field(ge=1)]
+
+def _check_instances(value: Any) -> Any:
+    if isinstance(value, str) and value == "all":
+        return value
+    if isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 1:
+        return int(value)
+    raise ValueError(f'must be a whole number of at least 1, or "all", not {value!r}')
+
+
+Instances = Annotated[Literal["all"] | int, PlainValidator(_check_instances)]
 
 
 class FindOptions(Options):
