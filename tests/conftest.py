@@ -88,7 +88,7 @@ def set_threads() -> Iterator[Callable[[int], None]]:
 
 @pytest.fixture
 def ordinary_user() -> Iterator[None]:
-    """Root may read and write everywhere: be somebody else for a test."""
+    """Root may read and write everywhere: become another user for a test."""
     if not hasattr(os, "geteuid") or os.geteuid() != 0:
         yield
         return

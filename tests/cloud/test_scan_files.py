@@ -34,8 +34,8 @@ def test_scans_below_a_folder_are_in_natural_order(folder):
 
 
 def test_each_file_is_listed_once(folder):
-    places = [folder / "scan_10.ply", folder, folder / "b" / ".." / "scan_10.ply"]
-    assert names(find_scan_files(places), folder) == ["scan_10.ply", "scan_2.ply", "b/1.xyz"]
+    paths = [folder / "scan_10.ply", folder, folder / "b" / ".." / "scan_10.ply"]
+    assert names(find_scan_files(paths), folder) == ["scan_10.ply", "scan_2.ply", "b/1.xyz"]
 
 
 def test_text_files_are_scans_if_there_are_no_others(tmp_path):
@@ -61,7 +61,7 @@ def test_errors_name_the_place(folder):
     with pytest.raises(FileFormatError, match="missing: no such file or folder"):
         find_scan_files(folder / "missing")
     (folder / "a.jpg").touch()
-    with pytest.raises(FileFormatError, match=r"a\.jpg: not a scan; readable are \.ply"):
+    with pytest.raises(FileFormatError, match=r"a\.jpg: not a scan; readable formats: \.ply"):
         find_scan_files(folder / "a.jpg")
     (folder / "empty").mkdir()
     with pytest.raises(InputError, match="empty: no scans"):

@@ -189,7 +189,7 @@ def test_progress_reports_every_keypoint(network: wsdesc.WSDesc, points: np.ndar
         ({"seed": -1}, "seed"),
         ({"device": "tpu"}, "tpu"),
         ({"model": "kitchen-sink"}, "kitchen-sink: unknown model"),
-        ({"resolution": 5.0}, "points are left at the resolution 5"),
+        ({"resolution": 5.0}, "1 point is left at the resolution 5"),
     ],
 )
 def test_invalid_options(option: dict[str, object], message: str, points: np.ndarray) -> None:

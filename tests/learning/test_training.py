@@ -59,6 +59,9 @@ def test_resume_uses_the_options_and_scans_of_the_run(coarse_scene, tmp_path):
 
 
 def test_nothing_to_resume(tmp_path):
+    with pytest.raises(InputError, match="no training to resume"):
+        wsdesc.distill("indoor-fast", out=tmp_path / "none", resume=True, device="cpu")
+    assert not (tmp_path / "none").exists()
     with pytest.raises(WSDescError, match=r"options\.yaml is missing"):
         wsdesc.train(out=tmp_path / "none", resume=True)
     with pytest.raises(WSDescError, match="not both"):

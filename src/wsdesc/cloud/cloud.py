@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ class Cloud:
         storage: How the file stores the cloud, for `write_cloud`; None if it is not from a file.
         viewpoint: (3,) float64, position of the scanner as the file states it; None if it does not.
         sampled: Whether the points were sampled on the surface of a mesh, which no scanner saw.
+        file: Path of the file, for messages; None if the cloud is not from a file.
     """
 
     points: np.ndarray
@@ -33,6 +35,7 @@ class Cloud:
     storage: Storage | None = None
     viewpoint: np.ndarray | None = None
     sampled: bool = False
+    file: Path | None = None
 
     def __len__(self) -> int:
         return len(self.points)

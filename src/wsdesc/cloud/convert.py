@@ -76,6 +76,12 @@ def as_cloud(scan: Scan) -> Cloud:
     return Cloud(content.points, content.attributes, dropped)
 
 
+def scan_name(scan: Scan, default: str) -> str:
+    """Return the path of a scan for messages, or `default` if the scan is not from a file."""
+    file = scan.file if isinstance(scan, Cloud) else scan
+    return str(file) if isinstance(file, str | os.PathLike) else default
+
+
 def _triangles(faces: np.ndarray | None, vertices: int) -> np.ndarray | None:
     """Return triangles (F, 3) of polygons (F, k), or None without any."""
     if faces is None or faces.size == 0:

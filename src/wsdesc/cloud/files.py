@@ -30,7 +30,7 @@ from wsdesc.cloud.mesh import sample_surface, scan_points
 from wsdesc.cloud.storage import Storage
 from wsdesc.core.atomic import atomic_write
 from wsdesc.core.errors import FileFormatError, InputError, WSDescError, one_line
-from wsdesc.core.file_parts import split_part
+from wsdesc.core.file_parts import as_path, split_part
 
 AnyPath = str | os.PathLike[str]
 NonFinite = Literal["raise", "drop"]
@@ -71,7 +71,7 @@ def read_cloud(
     Attributes keep their names in the file; columns without a name are called column_3, column_4, … Points
     that are sampled on a surface have no attributes.
     """
-    path = Path(path)
+    path = as_path(path, "path")
     if isinstance(sample, str):
         if sample != "auto":
             raise InputError(f'sample must be an integer or "auto", not {sample!r}')
@@ -85,14 +85,14 @@ def read_cloud(
         return _read_scan(path, nonfinite)
     content, dropped = _finite(path, _read(path, faces=sample is not None), nonfinite)
     if sample is None:
-        return Cloud(content.points, content.attributes, dropped, _storage(path, content), content.viewpoint)
+        return _to_cloud(path, content, dropped)
     if content.faces is None or len(content.faces) == 0:
         raise InputError(f"{path}: has no faces to sample points from; omit `sample` to read the points")
     try:
         points = sample_surface(content.points, content.faces, int(sample), seed)
     except ValueError as error:
         raise FileFormatError(f"{path}: {error}; omit `sample` to read the vertices") from error
-    return Cloud(points, dropped=dropped, sampled=True)
+    return Cloud(points, dropped=dropped, sampled=True, file=path)
 
 
 def _read_scan(path: Path, nonfinite: NonFinite) -> Cloud:
@@ -104,12 +104,17 @@ def _read_scan(path: Path, nonfinite: NonFinite) -> Cloud:
     content, dropped = _finite(path, content, nonfinite)
     sampled = scan_points(content.points, content.faces)
     if sampled is not None:
-        return Cloud(sampled, dropped=dropped, storage=_storage(path, content), sampled=True)
+        return Cloud(sampled, dropped=dropped, storage=_storage(path, content), sampled=True, file=path)
     if content.sampled:
-        return Cloud(content.points, content.attributes, dropped, _storage(path, content), sampled=True)
+        return _to_cloud(path, content._replace(viewpoint=None), dropped, sampled=True)
     if path.suffix.lower() == ".stl":  # each triangle repeats its vertices
         content, dropped = _finite(path, _read(path, faces=False), nonfinite)
-    return Cloud(content.points, content.attributes, dropped, _storage(path, content), content.viewpoint)
+    return _to_cloud(path, content, dropped)
+
+
+def _to_cloud(path: Path, content: FileContent, dropped: int, *, sampled: bool = False) -> Cloud:
+    storage = _storage(path, content)
+    return Cloud(content.points, content.attributes, dropped, storage, content.viewpoint, sampled, path)
 
 
 def _storage(path: Path, content: FileContent) -> Storage:
@@ -148,7 +153,7 @@ def write_points(
         InputError: The points or attributes are invalid.
         FileFormatError: The file cannot be written.
     """
-    path = Path(path)
+    path = as_path(path, "path")
     extension = _extension(path, WRITABLE, "written")
     array = as_points(points)
     if array.dtype not in (np.float32, np.float64):

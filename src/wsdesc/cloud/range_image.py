@@ -98,8 +98,8 @@ def known_ranges(nearest: NDArray[np.float32]) -> NDArray[np.float32]:
     """Find the smallest range around each cell (6, n, n); 0 where too few of its neighbours have returns."""
     around = neighbourhoods(nearest)  # (9, 6, n, n)
     filled = np.isfinite(around)
-    known = filled[4] & (filled.sum(axis=0) >= _MIN_FILLED)
-    return np.where(known, around.min(axis=0), np.float32(0))
+    measured = filled[4] & (filled.sum(axis=0) >= _MIN_FILLED)
+    return np.where(measured, around.min(axis=0), np.float32(0))
 
 
 def neighbourhoods(image: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -14,25 +14,25 @@ from wsdesc.core.file_parts import split_part
 _AMBIGUOUS = (".txt", ".csv", ".bin")
 
 
-def find_scan_files(places: str | Path | Iterable[str | Path]) -> list[Path]:
+def find_scan_files(paths: str | Path | Iterable[str | Path]) -> list[Path]:
     """List the scans among files and in folders, folder by folder in natural order, each file once.
 
     Raises:
-        FileFormatError: A place does not exist, or is a file that is not a scan.
+        FileFormatError: A path does not exist, or is a file that is not a scan.
         InputError: A folder has no scans.
     """
     files: dict[Path, Path] = {}  # by real path
-    for place in map(Path, [places] if isinstance(places, str | Path) else places):
-        if is_folder(place):
-            inside = [file for folder in folders_below(place) for file in scans_among(visible_files(folder))]
+    for path in map(Path, [paths] if isinstance(paths, str | Path) else paths):
+        if is_folder(path):
+            inside = [file for folder in folders_below(path) for file in scans_among(visible_files(folder))]
             if not inside:
-                raise InputError(f"{place}: no scans in this folder; readable are {' '.join(READABLE)}")
-        elif not split_part(place)[0].exists():
-            raise FileFormatError(f"{place}: no such file or folder")
-        elif split_part(place)[0].suffix.lower() in READABLE:
-            inside = [place]
+                raise InputError(f"{path}: no scans in this folder; readable formats: {' '.join(READABLE)}")
+        elif not split_part(path)[0].exists():
+            raise FileFormatError(f"{path}: no such file or folder")
+        elif split_part(path)[0].suffix.lower() in READABLE:
+            inside = [path]
         else:
-            raise FileFormatError(f"{place}: not a scan; readable are {' '.join(READABLE)}")
+            raise FileFormatError(f"{path}: not a scan; readable formats: {' '.join(READABLE)}")
         for file in inside:
             files.setdefault(file.resolve(), file)
     return list(files.values())
@@ -45,29 +45,29 @@ def natural_order(path: Path) -> tuple[list[str | int], str]:
     return parts, path.name
 
 
-def folders_below(place: Path) -> list[Path]:
+def folders_below(folder: Path) -> list[Path]:
     """List a folder and all visible folders in it, in natural order, each once."""
-    return _folders_below(place, set())
+    return _folders_below(folder, set())
 
 
-def _folders_below(place: Path, seen: set[Path]) -> list[Path]:
-    if place.resolve() in seen:  # a link that leads back
+def _folders_below(folder: Path, seen: set[Path]) -> list[Path]:
+    if folder.resolve() in seen:  # a link that leads back
         return []
-    seen.add(place.resolve())
+    seen.add(folder.resolve())
     try:
-        inside = [path for path in place.iterdir() if path.is_dir() and not path.name.startswith(".")]
+        inside = [path for path in folder.iterdir() if path.is_dir() and not path.name.startswith(".")]
     except OSError as error:
-        raise FileFormatError(f"{place}: the folder cannot be read ({error.strerror})") from error
+        raise FileFormatError(f"{folder}: the folder cannot be read ({error.strerror})") from error
     inside.sort(key=natural_order)
-    return [place, *(below for path in inside for below in _folders_below(path, seen))]
+    return [folder, *(below for path in inside for below in _folders_below(path, seen))]
 
 
-def is_folder(place: Path) -> bool:
+def is_folder(path: Path) -> bool:
     """Return whether a path is a folder; refuse a path in a folder that cannot be read."""
     try:
-        return place.is_dir()
+        return path.is_dir()
     except OSError as error:
-        raise FileFormatError(f"{place}: the folder cannot be read ({error.strerror})") from error
+        raise FileFormatError(f"{path}: the folder cannot be read ({error.strerror})") from error
 
 
 def visible_files(folder: Path) -> list[Path]:

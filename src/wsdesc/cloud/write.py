@@ -15,6 +15,7 @@ from wsdesc.cloud.formats import WITHOUT_ATTRIBUTES
 from wsdesc.cloud.formats.attributes import las_attributes, narrow_colors, pcd_attributes
 from wsdesc.cloud.formats.columns import plain_name
 from wsdesc.cloud.storage import Storage
+from wsdesc.core.file_parts import as_path
 
 _FLOATS = (".ply", ".pcd", ".npy", ".npz")  # formats that store float32 and float64
 _LAS = (".las", ".laz")
@@ -43,7 +44,7 @@ def write_cloud(path: str | os.PathLike[str], cloud: Scan, *, frame_of: Cloud | 
         InputError: The points are invalid.
         FileFormatError: The file cannot be written.
     """
-    path, cloud = Path(path), as_cloud(cloud)
+    path, cloud = as_path(path, "path"), as_cloud(cloud)
     extension, storage = path.suffix.lower(), cloud.storage or Storage()
     attributes, notes = _attributes(path, cloud, storage)
     points, note = _coordinates(path, cloud.points, storage)

@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from wsdesc.core.errors import FileFormatError
+from wsdesc.core.file_parts import as_path
 
 _PREFIX = ".wsdesc-"
 
@@ -29,8 +30,9 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
 
     Raises:
         FileFormatError: The file system refuses, or the block writes nothing. Other errors pass through.
+        InputError: `path` is not a path.
     """
-    target = Path(path)
+    target = as_path(path, "the file to write")
     real = Path(os.path.realpath(target))  # replace the target of a link, not the link
     try:
         if real.exists() and not real.is_file():

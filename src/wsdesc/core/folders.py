@@ -26,6 +26,8 @@ def make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         check_links(folder)
+    except FileExistsError as error:
+        raise FileFormatError(f"{folder}: is a file, not a folder; choose another name") from error
     except OSError as error:
         raise FileFormatError(f"{folder}: cannot create the folder: {error.strerror or error}") from error
 

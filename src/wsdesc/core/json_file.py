@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from wsdesc.core.errors import FileFormatError
+from wsdesc.core.file_parts import as_path
 
 
 def read_object(path: str | Path, *, largest: int, kind: str, invalid: str) -> dict[str, Any]:
@@ -15,13 +16,14 @@ def read_object(path: str | Path, *, largest: int, kind: str, invalid: str) -> d
     Args:
         path: The file.
         largest: Largest size in bytes.
-        kind: Name of the expected content, with its article, for the message about its size.
+        kind: Name of the expected content, with its article, for messages.
         invalid: Message about other content, after the name of the file.
 
     Raises:
+        InputError: `path` is not a path.
         FileFormatError: The file cannot be read, is too large, or contains something else.
     """
-    path = Path(path)
+    path = as_path(path, f"the file of {kind}")
     try:
         if path.stat().st_size > largest:
             raise FileFormatError(f"{path}: too large for {kind}")

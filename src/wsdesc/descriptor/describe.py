@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from wsdesc.cloud.convert import Scan
+from wsdesc.cloud.convert import Scan, scan_name
 from wsdesc.cloud.units import working_resolution
 from wsdesc.cloud.viewpoint import ViewpointOption
 from wsdesc.core.devices import choose_device
@@ -17,7 +17,7 @@ from wsdesc.descriptor import pretrained
 from wsdesc.descriptor.description import Description
 from wsdesc.descriptor.model import WSDesc
 from wsdesc.descriptor.options import DEFAULT_MODEL, DescribeOptions
-from wsdesc.descriptor.preparation import cleaned_points, prepare_scan
+from wsdesc.descriptor.preparation import check_count, cleaned_points, prepare_scan
 
 _DEFAULTS = DescribeOptions()
 
@@ -69,11 +69,13 @@ def describe(
     step = StepTimer(progress)
     with step("read"):
         cleaned = cleaned_points(scan, o.viewpoint)
+        file = scan_name(scan, "the scan")
+        check_count(cleaned, file)
     with step("prepare"):
         network, name = load_model(model, o.device)
         on_device = next(network.parameters()).device
         length = o.resolution or working_resolution(torch.from_numpy(cleaned.points).to(on_device))
-        prepared = prepare_scan(cleaned, length, name, o.seed, o.keypoints, on_device)
+        prepared = prepare_scan(cleaned, length, name, o.seed, o.keypoints, on_device, file)
     with step("describe", prepared.missing(o.keypoints)) as advance:
         return prepared.extend(network, o.keypoints, advance).to("cpu")
 

@@ -31,6 +31,16 @@ def cleaned_points(
     return clean_cloud(as_cloud(scan), viewpoint, name, search=search)
 
 
+def check_count(cloud: Cleaned, name: str) -> None:
+    """Raise an `InputError` if a scan has too few points at any resolution; `name` is that of the scan."""
+    count = len(cloud.points)  # without duplicates
+    if count < MIN_POINTS:
+        state = "all points are equal" if count == 1 else f"{count} different points are left"
+        raise InputError(
+            f"{name}: {state}, at least {MIN_POINTS} are needed: check that the scan is complete"
+        )
+
+
 def prepare_scans(
     clouds: Sequence[Cleaned],
     resolutions: Sequence[float],
@@ -94,10 +104,10 @@ def _downsample(cloud: Cleaned, resolution: float, device: str | torch.device, n
     points = remove_outliers(points, resolution) / (resolution / INDOOR_RESOLUTION)
     if len(points) < MIN_POINTS:
         prefix = f"{name}: " if name else ""
+        count = "1 point is" if len(points) == 1 else f"{len(points)} points are"
         raise InputError(
-            f"{prefix}{len(points)} points are left at the resolution {resolution:.3g}, at least "
-            f"{MIN_POINTS} are needed: check that the scan is complete and that the resolution is in the "
-            "scan's unit"
+            f"{prefix}{count} left at the resolution {resolution:.3g}, at least {MIN_POINTS} are "
+            "needed: check that the scan is complete and that the resolution is in the scan's unit"
         )
     return points
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from wsdesc.core.errors import FileFormatError, InputError
+from wsdesc.core.file_parts import as_path
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -42,7 +43,7 @@ def find(name_or_path: str | Path) -> Path:
     """
     if str(name_or_path) in available():
         return _FOLDER / f"{name_or_path}.safetensors"
-    path = Path(name_or_path)
+    path = as_path(name_or_path, "model")
     # os.path does not raise for a folder without permission, pathlib does.
     if os.path.isdir(path):  # noqa: PTH112
         if os.path.isfile(path / RUN_WEIGHTS):  # noqa: PTH113

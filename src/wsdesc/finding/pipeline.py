@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from wsdesc.cloud.convert import Scan
+from wsdesc.cloud.convert import Scan, scan_name
 from wsdesc.cloud.local_frame import in_scan_frames
 from wsdesc.cloud.units import INDOOR_RESOLUTION
 from wsdesc.cloud.viewpoint import ViewpointOption
@@ -83,13 +83,14 @@ def find(
     with timer("read"):
         scans: list[tuple[Scan, ViewpointOption]] = [(object, "none"), (scene, o.viewpoint)]
         clouds = run_each(lambda scan: cleaned_points(*scan), scans)
+        names = (_name("the object", object), _name("the scene", scene))
     with timer("prepare"):
         sizes = [diameter(cloud.points) for cloud in clouds]
-        warnings = _check_sizes(*sizes)
+        warnings = _check_sizes(names, *sizes)
         length = o.resolution or choose_resolution(sizes[0], clouds[1].points)
         unit = length / INDOOR_RESOLUTION
-        p = prepare_object(clouds[0], length)
-        q = prepare_scene(clouds[1], length, p.diameter)
+        p = prepare_object(clouds[0], length, names[0])
+        q = prepare_scene(clouds[1], length, p.diameter, names[1])
         viewpoint_local = clouds[1].local_viewpoint
         view = View(q.points, viewpoint_local / unit) if viewpoint_local is not None else None
     with timer("search"):
@@ -114,13 +115,18 @@ def find(
     return Finding(accepted, others, sizes[0], length, clouds[1].viewpoint, warnings, timer.seconds)
 
 
-def _check_sizes(size: float, scene_size: float) -> list[str]:
+def _name(role: str, scan: Scan) -> str:
+    """Return the role of a scan and, if it is from a file, the path."""
+    return f"{role} {scan_name(scan, '')}".rstrip()
+
+
+def _check_sizes(names: tuple[str, str], size: float, scene_size: float) -> list[str]:
     """Raise an error if the object is larger than the scene; return a warning if it is very small."""
     if not size > 0:
-        raise InputError("the object has no extent: all its points are in one place")
+        raise InputError(f"{names[0]} has no extent: all its points are equal")
     if size > _MAX_OBJECT * scene_size:
         raise InputError(
-            f"the object (diameter {size:.3g}) is larger than the scene (diameter {scene_size:.3g}): check "
+            f"{names[0]} (diameter {size:.3g}) is larger than {names[1]} (diameter {scene_size:.3g}): check "
             "that both have the same unit, and that the object is the first argument"
         )
     if scene_size > _MAX_SCENE * size:

@@ -128,26 +128,26 @@ def choose_resolution(size: float, scene: NDArray[Any]) -> float:
     return float(f"{min(max(spacing(scene), _FINEST * size), _COARSEST * size):.3g}")
 
 
-def prepare_object(cloud: Cleaned, resolution: float) -> SearchObject:
-    """Downsample the object and compute its normals.
+def prepare_object(cloud: Cleaned, resolution: float, name: str = "the object") -> SearchObject:
+    """Downsample the object and compute its normals; `name` is that of the object in errors.
 
     Raises:
         InputError: Too few points are left.
     """
-    points = _downsample(cloud.points, resolution, "object")
+    points = _downsample(cloud.points, resolution, name)
     size = diameter(points)
     tree = cKDTree(points)
     normals = ball_normals(points, _NORMAL_RADIUS * INDOOR_RESOLUTION, _MAX_CURVATURE)
     return SearchObject(points, normals, tree, _coarse(points, tree, normals, SPACING * size), size)
 
 
-def prepare_scene(cloud: Cleaned, resolution: float, size: float) -> SearchScene:
+def prepare_scene(cloud: Cleaned, resolution: float, size: float, name: str = "the scene") -> SearchScene:
     """Downsample the scene and compute normals where an object of diameter `size` can be.
 
     Raises:
         InputError: Too few points are left.
     """
-    points = _downsample(cloud.points, resolution, "scene")
+    points = _downsample(cloud.points, resolution, name)
     means, normals = make_surfels(points, _SURFEL * INDOOR_RESOLUTION, _MAX_CURVATURE)
     planes = find_large_planes(means, size)
     kept = normals.any(axis=1) & ~planes.contain(means, normals)
@@ -162,8 +162,8 @@ def _downsample(points: NDArray[Any], resolution: float, name: str) -> Floats:
     thinned = voxel_downsample(tensor, resolution).numpy() * (INDOOR_RESOLUTION / resolution)
     if len(thinned) < MIN_POINTS:
         raise InputError(
-            f"the {name} has {len(thinned)} points at the resolution {resolution:.3g}, at least {MIN_POINTS} "
-            "are needed: check that object and scene are complete and have the same unit"
+            f"{name} has too few points at the resolution {resolution:.3g}: {len(thinned)}, at least "
+            f"{MIN_POINTS} are needed: check that object and scene are complete and have the same unit"
         )
     return np.asarray(thinned)
 

@@ -22,7 +22,7 @@ from wsdesc.learning.run_folder import OPTIONS_FILE
 from wsdesc.learning.sources import PairSource
 from wsdesc.learning.student_pairs import student_source
 from wsdesc.learning.trainer import Trainer
-from wsdesc.learning.training import Scans, change, resolve_options
+from wsdesc.learning.training import Scans, change, resolve_options, scan_list
 from wsdesc.learning.validation import compare_with_teacher
 
 
@@ -107,7 +107,8 @@ def _resolve(
     resume: bool,
 ) -> TrainOptions:
     """Return the given options, those of the run to resume, or those of a student of this width."""
-    if options is None and not (resume and (out / OPTIONS_FILE).is_file()):
+    resumed = resume and ((out / OPTIONS_FILE).is_file() or not scan_list(scans))
+    if options is None and not resumed:
         options = student_options(teacher, width or STUDENT_WIDTH, distill={"teacher": name})
     changes: dict[str, Any] = {"descriptor": {"width": width}}
     return resolve_options(scans, out, options=options, resume=resume, changes=changes)

@@ -23,6 +23,7 @@ from wsdesc.core.journal import content_key
 from wsdesc.core.progress import ProgressHook, StepTimer
 from wsdesc.descriptor import pretrained
 from wsdesc.descriptor.describe import load_model
+from wsdesc.descriptor.preparation import MIN_POINTS
 from wsdesc.mapping.index import DescriptorIndex, load_library
 from wsdesc.mapping.inputs import MapInputs, MapScan, derive_resolution
 from wsdesc.mapping.options import MapOptions
@@ -61,6 +62,7 @@ def build(inputs: MapInputs, out: Path, o: MapOptions, progress: ProgressHook | 
         if inputs.cut:
             grid = TileGrid(_origin(inputs.scans[0], resolution), resolution)
             _cut(inputs.scans[0], grid, data, timer)
+            _check_points(inputs.scans[0], data, resolution)
             pieces, warnings = _describe_tiles(grid, data, describer, timer)
         else:
             pieces, warnings = _describe_scans(inputs.scans, data, describer, timer)
@@ -139,6 +141,17 @@ def _cut(scan: MapScan, grid: TileGrid, data: Path, timer: StepTimer) -> None:
             advance(len(chunk))
     for name, array in grid.arrays().items():
         _save(data, name, array)
+
+
+def _check_points(scan: MapScan, data: Path, resolution: float) -> None:
+    """Raise an error, and remove the arrays, if a cloud has too few merged points."""
+    count = len(_load(data, "points"))
+    if count < MIN_POINTS:
+        shutil.rmtree(data, ignore_errors=True)
+        raise InputError(
+            f"{scan.source.file}: too few points at the resolution {resolution:.3g}: {count}, at least "
+            f"{MIN_POINTS} are needed: check that the cloud is complete and the resolution is in its unit"
+        )
 
 
 def _merge(pieces: Sequence[Path], grid: TileGrid, data: Path, timer: StepTimer) -> None:

@@ -19,7 +19,7 @@ import torch
 from wsdesc.alignment.consensus import consensus
 from wsdesc.alignment.hypotheses import Hypothesis
 from wsdesc.alignment.surface import Surface, make_surface
-from wsdesc.cloud.convert import Scan
+from wsdesc.cloud.convert import Scan, scan_name
 from wsdesc.cloud.units import working_resolution
 from wsdesc.core import kernels
 from wsdesc.core.devices import choose_device
@@ -29,7 +29,7 @@ from wsdesc.core.progress import ProgressHook, StepTimer
 from wsdesc.descriptor import pretrained
 from wsdesc.descriptor.describe import load_model
 from wsdesc.descriptor.description import Description
-from wsdesc.descriptor.preparation import cleaned_points, prepare_scan
+from wsdesc.descriptor.preparation import check_count, cleaned_points, prepare_scan
 from wsdesc.mapping.options import LocateOptions
 from wsdesc.mapping.places import Place, centre_and_radius, vote
 from wsdesc.mapping.result import Location
@@ -67,11 +67,13 @@ def locate(site: StoredMap, scan: Scan, o: LocateOptions, progress: ProgressHook
     timer = StepTimer(progress)
     with timer("read"):
         cleaned = cleaned_points(scan, o.viewpoint)
+        file = scan_name(scan, "the scan")
+        check_count(cleaned, file)
     with timer("prepare"):
         network, name = load_model(site.model, o.device)
         _check_weights(site)
         device = choose_device(o.device)
-        p = prepare_scan(cleaned, site.resolution, name, o.seed, o.keypoints[0], device)
+        p = prepare_scan(cleaned, site.resolution, name, o.seed, o.keypoints[0], device, file)
         surface = make_surface(p.points.cpu())
     result: Registration | None = None
     for number, count in enumerate(o.keypoints):

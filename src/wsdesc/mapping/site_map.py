@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from wsdesc.cloud.convert import Scan
 from wsdesc.cloud.viewpoint import ViewpointOption
+from wsdesc.core.file_parts import as_path
 from wsdesc.core.progress import ProgressHook
 from wsdesc.descriptor.options import DEFAULT_MODEL
 from wsdesc.mapping.index import DescriptorIndex
@@ -87,8 +88,9 @@ class Map(StoredMap):
                 **unknown,
             }
         )
-        warnings = build(collect(scans, Path(out), poses), Path(out), o, progress)
-        built = cls.open(out)
+        folder = as_path(out, "out")
+        warnings = build(collect(scans, folder, poses), folder, o, progress)
+        built = cls.open(folder)
         built.warnings = warnings
         return built
 
@@ -99,7 +101,7 @@ class Map(StoredMap):
         Raises:
             FileFormatError: It is not a complete map of this version, or a file of it is damaged.
         """
-        folder = Path(path)
+        folder = as_path(path, "the map")
         manifest = Manifest.read(folder)
         return cls(folder, manifest, read_arrays(folder, manifest), read_index(folder, manifest))
 

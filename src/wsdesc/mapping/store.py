@@ -145,8 +145,11 @@ def _read_json(folder: Path) -> dict[str, Any]:
     path = folder / MANIFEST
     try:
         if not folder.is_dir():
-            what = "is not a map, which is a folder" if folder.exists() else "no such map"
-            raise FileFormatError(f"{folder}: {what}; build one with: wsdesc map scans/ -o {folder.name}")
+            if folder.exists():
+                raise FileFormatError(f"{folder}: is a file; a map is a folder that `wsdesc map` wrote")
+            raise FileFormatError(
+                f"{folder}: no such map; build one with: wsdesc map scans/ -o {folder.name}"
+            )
         if not path.exists():
             unfinished = any(folder.glob(f"{_DATA}*"))
             reason = (

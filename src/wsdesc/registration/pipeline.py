@@ -14,7 +14,7 @@ import torch
 from numpy.typing import ArrayLike
 
 from wsdesc.alignment.surface import Surface, make_surfaces
-from wsdesc.cloud.convert import Scan
+from wsdesc.cloud.convert import Scan, scan_name
 from wsdesc.cloud.units import Scale as ScanScale
 from wsdesc.cloud.units import different_units, measure_each
 from wsdesc.cloud.viewpoint import ViewpointOption
@@ -25,7 +25,7 @@ from wsdesc.core.progress import ProgressHook, StepTimer
 from wsdesc.descriptor.describe import load_model
 from wsdesc.descriptor.description import Description
 from wsdesc.descriptor.options import DEFAULT_MODEL
-from wsdesc.descriptor.preparation import cleaned_points, prepare_scans
+from wsdesc.descriptor.preparation import check_count, cleaned_points, prepare_scans
 from wsdesc.registration.advice import as_sentence, suggest_find
 from wsdesc.registration.local_search import search_near
 from wsdesc.registration.options import RegisterOptions, Scale, Solver
@@ -153,6 +153,9 @@ def register(
             (target, o.target_viewpoint, "target_viewpoint"),
         ]
         clouds = run_each(lambda scan: cleaned_points(*scan), scans)
+        names = (scan_name(source, "source"), scan_name(target, "target"))
+        for cloud, file in zip(clouds, names, strict=True):
+            check_count(cloud, file)
     if not isinstance(o.scale, float):
         return register_unknown_scale(clouds, o, timer).of_files(source, target)
     with timer("prepare"):
@@ -169,17 +172,11 @@ def register(
                 return failed_result(resolution, advice, timer, viewpoints).of_files(source, target)
         network, name = load_model(o.model, o.device)
         resolutions = (resolution / o.scale, resolution)
-        names = (_name(source, "source"), _name(target, "target"))
         p, q = prepare_scans(clouds, resolutions, name, o.seed, o.keypoints[0], where, names)
     result = register_prepared(p, q, network, o, timer)
     if not result.success:
         result.warnings.extend(suggest_find(*points))
     return result.of_files(source, target)
-
-
-def _name(scan: Scan, role: str) -> str:
-    """Return the path of a scan, or its role if it is not a file."""
-    return str(scan) if isinstance(scan, str | Path) else role
 
 
 @single_threaded_torch()
