@@ -45,7 +45,7 @@ def whole(container: dict[str, Any], key: str, default: int | None = None) -> in
 
 
 class Buffers:
-    """Reader of accessors. Buffers are loaded once, when they are first used."""
+    """Reader of accessors. Buffers and accessors are loaded once, when they are first used."""
 
     def __init__(self, document: dict[str, Any], folder: Path, chunk: bytes, size: int) -> None:
         """Prepare for a file of `size` bytes in `folder` with the binary chunk of a GLB."""
@@ -53,9 +53,20 @@ class Buffers:
         self.size = size  # bytes of the file and of the buffers beside it
         self.unpacked = 0  # bytes of all accessors so far
         self.loaded: dict[str | None, bytes] = {None: chunk}  # by URI
+        self.unpacked_accessors: dict[int, np.ndarray] = {}
 
     def accessor(self, index: Any) -> np.ndarray:
-        """Read the numbers (count, components) of an accessor; normalised integers become float32."""
+        """Read the numbers (count, components) of an accessor; normalised integers become float32.
+
+        Parts that share an accessor get the same read-only array.
+        """
+        array = self.unpacked_accessors.get(index) if isinstance(index, int) else None
+        if array is None:
+            array = self.unpacked_accessors[index] = self._unpack(index)
+            array.flags.writeable = False
+        return array
+
+    def _unpack(self, index: Any) -> np.ndarray:
         accessor = item(listed(self.document, "accessors"), index)
         kind, width = _COMPONENTS.get(accessor.get("componentType", 0)), _WIDTHS.get(accessor.get("type", ""))
         if kind is None or width is None:
