@@ -142,9 +142,10 @@ class ReconstructionRun(NamedTuple):
     gigabytes: float  # peak memory of the largest process
 
 
-def run(scans: Path, out: Path, jobs: int) -> ReconstructionRun:
+def run(scans: Path, out: Path, jobs: int, *options: str) -> ReconstructionRun:
     """Run the command in a new process."""
     command = [sys.executable, "-m", "wsdesc", "reconstruct", str(scans), "-o", str(out), "--jobs", str(jobs)]
+    command += options
     start, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     seconds, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -1,6 +1,6 @@
 """Reconstruct places with repetitive structure, and count wrong edges and placed scans.
 
-    python -m benchmarks.repetition --work DIR [CASE…] [--viewpoints kept|lost|both] [--processes 2]
+    python -m benchmarks.repetition --work DIR [CASE…] [--viewpoints kept|lost|both] [--distinct]
 
 A CASE is a kind and a seed: floor:31 (9 laser scans of a synthetic floor with equal bays), courtyard:62 (20
 scans of courtyards that repeat by 90° or 180°), street:2 (8 scans, as in the gallery), or building:0 (13 real
@@ -97,7 +97,8 @@ def run_condition(
         scans = rotated(scans, seed)
     truth = write_shuffled(folder / "scans", scans, seed, moved=viewpoints == "lost")
     save_truth(folder / TRUTH, truth)
-    done = run(folder / "scans", folder / "model", 1)
+    options = ["--distinct"] if arguments.distinct else []
+    done = run(folder / "scans", folder / "model", 1, *options)
     result = done.result
     accepted = [edge for edge in result.edges if edge.accepted]
     record: dict[str, Any] = {"case": case, "viewpoints": viewpoints, "scans": len(truth)}
@@ -188,6 +189,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("cases", nargs="*", metavar="CASE", help="kind:seed (default: the reported ones)")
     parser.add_argument("--viewpoints", choices=("kept", "lost", "both"), default="both")
     parser.add_argument("--processes", type=int, default=2, help="cases at a time (default: %(default)s)")
+    parser.add_argument("--distinct", action="store_true", help="no checks for repetitive structure")
     parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="has tls/building")
     parser.add_argument("--work", type=Path, required=True, help="folder of records and models")
     parser.add_argument("--keep", action="store_true", help="keep scans and descriptions, too")

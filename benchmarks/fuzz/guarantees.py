@@ -9,8 +9,7 @@ from pathlib import Path
 from benchmarks.fuzz.readers import Reader
 from wsdesc.core.errors import WSDescError
 
-# Of processor time, for a file of up to 1 MB. The slowest takes a quarter of it; slow, busy machines need more.
-MAX_SECONDS = 4.0
+MAX_SECONDS = 4.0  # of processor time for a file of up to 1 MB; a fast, idle machine needs a quarter of it
 MAX_MEMORY = 2**30  # bytes in addition to those before
 MAX_MESSAGE = 1000  # characters
 

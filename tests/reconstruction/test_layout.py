@@ -6,6 +6,7 @@ import pytest
 from wsdesc.alignment.information import Information
 from wsdesc.core.geometry import inverse
 from wsdesc.reconstruction.challenge import pairs_inside
+from wsdesc.reconstruction.edge_result import MAY_REPEAT
 from wsdesc.reconstruction.layout import Visibility, near_pairs, separate
 from wsdesc.reconstruction.placement import place_scans
 from wsdesc.reconstruction.pose_graph import Edge
@@ -160,7 +161,9 @@ def test_place_that_repeats_is_placed_only_if_free_space_contradicts_other_bays(
     assert accepted(placement) == [0, 1, 2, 3]
     verified = verify_layout(placement, pairs, RADII, weak_check(contradicts))
     assert accepted(verified) == ([0, 1, 2, 3] if contradicts else [])
-    assert contradicts or all("the place repeats" in state.rejection for state in verified.edges)
+    assert contradicts or all(state.rejection.startswith(MAY_REPEAT) for state in verified.edges)
+    distinct = verify_layout(placement, pairs, RADII, weak_check(contradicts), distinct=True)
+    assert accepted(distinct) == [0, 1, 2, 3]
 
 
 def corridor_check(fits_at):

@@ -52,6 +52,9 @@ def reconstruct(
         int, field_option(ReconstructOptions, "more_keypoints")
     ] = _DEFAULTS.more_keypoints,
     neighbours: Annotated[int, field_option(ReconstructOptions, "neighbours")] = _DEFAULTS.neighbours,
+    distinct: Annotated[
+        bool, field_option(ReconstructOptions, "distinct", "--distinct")
+    ] = _DEFAULTS.distinct,
     fixed: Fixed = False,
     voxel: Voxel = None,
     merged: Annotated[
@@ -114,7 +117,8 @@ def reconstruct(
     Exit code: 0 if all scans are placed in one frame, 1 if not, 2 for bad input.
     """
     options: dict[str, Any] = {"model": model, "resolution": resolution, "keypoints": keypoints}
-    options |= {"more_keypoints": more_keypoints, "neighbours": neighbours, "device": device, "seed": seed}
+    options |= {"more_keypoints": more_keypoints, "neighbours": neighbours, "distinct": distinct}
+    options |= {"device": device, "seed": seed}
     ReconstructOptions.read(options)
     sigmas: dict[str, Any] = {"prior_sigma": prior_sigma, "prior_angle": prior_angle}
     sigmas |= {"control_sigma": control_sigma, "up_angle": up_angle}

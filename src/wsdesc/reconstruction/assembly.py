@@ -143,7 +143,10 @@ class Assembly:
         jobs = [member.job for member in self.members]
         radii = np.array([member.scan.radius for member in self.members])
         edges = [pair.edges for pair in registered.values()]
-        return verify_layout(placement, edges, radii, lambda poses: runner.check(poses, jobs))
+        distinct = self.options.distinct
+        return verify_layout(
+            placement, edges, radii, lambda poses: runner.check(poses, jobs), distinct=distinct
+        )
 
     def _rigid_frames(
         self, registered: Mapping[Pair, RegisteredPair]

@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence, Set
 import numpy as np
 
 from wsdesc.core.geometry import Floats, inverse
+from wsdesc.reconstruction.edge_result import MAY_REPEAT
 from wsdesc.reconstruction.layout import Checker
 from wsdesc.reconstruction.motions import GroupMotions
 from wsdesc.reconstruction.pose_graph import Edge
@@ -31,7 +32,7 @@ _MAX_PAIRS = 150  # from which motions are taken
 _DIFFERENT = 6  # candidates of a pair whose differences propose motions
 _MOTIONS = 12  # that are compared, those of most pairs
 
-REPEATS = "the place may repeat: its scans fit as well at another position"
+REPEATS = f"{MAY_REPEAT}: its scans fit as well at another position"
 
 
 def challenge(
@@ -62,7 +63,7 @@ def challenge(
         equal = max((rival.equal for rival in rivals), default=0.0)
         if equal > MAX_EQUAL:
             groups = [[scan] for scan in scans]
-            reason = f"the place repeats, and {equal:.0%} of its scans fit as well at another position"
+            reason = f"{MAY_REPEAT}: {equal:.0%} of its scans fit as well at another position"
         else:
             groups, reason = _certain_parts(rivals, scans), REPEATS
         number = {scan: n for n, group in enumerate(groups) for scan in group}

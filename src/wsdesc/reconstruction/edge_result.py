@@ -7,6 +7,8 @@ from typing import Any
 
 from wsdesc.registration.result import Pose
 
+MAY_REPEAT = "the place may repeat"  # begins the reasons of the checks for repetitive structure
+
 
 @dataclass(frozen=True, eq=False)
 class EdgeResult:
@@ -46,6 +48,11 @@ class EdgeResult:
     def accepted(self) -> bool:
         """True if the pose graph uses this edge."""
         return self.rejection is None
+
+    @property
+    def may_repeat(self) -> bool:
+        """True if a check for repetitive structure rejected this edge."""
+        return self.rejection is not None and self.rejection.startswith(MAY_REPEAT)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""

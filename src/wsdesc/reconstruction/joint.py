@@ -31,6 +31,7 @@ from wsdesc.reconstruction.disambiguation import (
     CandidatePoses,
     displacements,
 )
+from wsdesc.reconstruction.edge_result import MAY_REPEAT
 from wsdesc.reconstruction.motions import GroupMotions
 
 Pair = tuple[int, int]  # indices of two scans, ascending
@@ -44,7 +45,7 @@ _AMBIGUOUS = 0.5  # weight of ambiguous candidates: with repetitive structure, w
 _CERTAIN = 1000.0  # log odds of a pair that is certain
 
 NOT_CONNECTED = "too few candidates agree with the pose of the scans beyond it"
-REPEATS = "the scans beyond it fit nearly as well at another position: the place may repeat"
+REPEATS = f"{MAY_REPEAT}: the scans beyond the edge fit nearly as well at another position"
 
 
 class Layout(NamedTuple):

@@ -26,6 +26,11 @@ class ReconstructOptions(Options):
     neighbours: int = Field(
         10, ge=1, description="Number of most similar scans that each scan is registered with."
     )
+    distinct: bool = Field(
+        False,
+        description="No two parts of the place are equal: skip the checks for repetitive structure, which "
+        "leave scans out.",
+    )
     device: str = Field("auto", description="Device: cpu, cuda, or auto.")
     seed: int = Field(0, ge=0, description="Seed of all random choices.")
 

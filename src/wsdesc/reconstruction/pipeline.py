@@ -45,6 +45,7 @@ def reconstruct(
     keypoints: int = 2000,
     more_keypoints: int = 4000,
     neighbours: int = 10,
+    distinct: bool = False,
     priors: bool | str | Path | Mapping[str, Any] = False,
     control: str | Path | Sequence[ControlPoint] | None = None,
     reference: str | None = None,
@@ -77,6 +78,8 @@ def reconstruct(
         more_keypoints: Keypoints per unconnected scan in a second round; 0: no second round.
         neighbours: Number of most similar scans that each scan is registered with. Of up to 25 scans, all
             pairs are registered.
+        distinct: No two parts of the place are equal. Then the checks for repetitive structure are skipped,
+            which leave scans out.
         priors: Known poses. True takes the poses of the stations in E57 and PTX files. Otherwise poses
             T_world_scan (4, 4) by scan, or a JSON file of them, such as poses.json of another run.
         control: Control points, or a CSV file with the columns scan, x, y, z (in the scan), X, Y, Z (in the
@@ -112,6 +115,7 @@ def reconstruct(
             "keypoints": keypoints,
             "more_keypoints": more_keypoints,
             "neighbours": neighbours,
+            "distinct": distinct,
             "device": device,
             "seed": seed,
             **unknown,

@@ -58,6 +58,12 @@ class Reconstruction(NotebookDisplay):
         """True if all scans have a pose in one frame."""
         return len(self.components) == 1 and not self.not_placed
 
+    @property
+    def may_repeat(self) -> list[str]:
+        """Scans that were not placed because parts of the place may be equal."""
+        doubtful = {name for edge in self.edges if edge.may_repeat for name in (edge.source, edge.target)}
+        return [name for name in self.not_placed if name in doubtful]
+
     def to_dict(self) -> dict[str, Any]:
         """Return poses, components and unplaced scans as plain values for JSON."""
         from wsdesc.reconstruction.export import poses_dict

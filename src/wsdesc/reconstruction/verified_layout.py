@@ -9,6 +9,7 @@ import numpy as np
 from wsdesc.core.geometry import Floats, inverse
 from wsdesc.reconstruction.challenge import challenge, pairs_inside
 from wsdesc.reconstruction.disambiguation import DRIFT, LOOP_TOLERANCE, MIN_CONFIDENCE, displacements
+from wsdesc.reconstruction.edge_result import MAY_REPEAT
 from wsdesc.reconstruction.gaps import separate_by_gaps
 from wsdesc.reconstruction.joining import join_groups
 from wsdesc.reconstruction.layout import Checker, edges_in_view, separate, usual_violation
@@ -25,20 +26,28 @@ from wsdesc.reconstruction.pose_graph import OUTLIER, Edge, connected_scans, sol
 # wrong ones 0.37 to 0.41.
 MAX_DISAGREEMENT = 0.3
 _ROUNDS = 5  # of separating groups, at most
-_LARGE_GAPS = "the place may repeat: other scans fit its scans more tightly"
+_LARGE_GAPS = f"{MAY_REPEAT}: other scans fit its scans more tightly"
 _WEAK = f"no edge with a confidence of {MIN_CONFIDENCE} or verified by free space connects its scans"
 
 
 def verify_layout(
-    placement: Placement, pairs: Sequence[Sequence[Edge]], radii: Floats, check: Checker
+    placement: Placement,
+    pairs: Sequence[Sequence[Edge]],
+    radii: Floats,
+    check: Checker,
+    *,
+    distinct: bool = False,
 ) -> Placement:
     """Check placed scans by free space: separate groups that it contradicts, join groups that it confirms.
+
+    Then reject edges of repetitive structure, unless the place is known to have no equal parts.
 
     Args:
         placement: Placed scans.
         pairs: P pairs with their candidate edges, as in `place_scans`.
         radii: (N,) of the scans, as in `place_scans`.
         check: Checks relative poses by free space.
+        distinct: No parts of the place are equal.
     """
     placed = _separated(placement, radii, check)
     usual = usual_violation(list(accepted_edges(placed.edges).values()), check)
@@ -46,6 +55,8 @@ def verify_layout(
     groups, T = join_groups(pairs, graph.components, graph.T_world_scan, radii, check, usual)
     if len(groups) < len(placed.graph.components):
         placed = _separated(_joined(placed, pairs, radii, groups, T), radii, check)
+    if distinct:
+        return placed
     placed = _without_doubtful(_challenged(placed, pairs, radii, check), pairs, radii, check)
     return _without_weak_links(_without_large_gaps(placed, len(radii)), len(radii), check)
 
@@ -85,7 +96,7 @@ def _without_doubtful(
             changed = True
             for p, edge in accepted.items():
                 if edge.source in scans:
-                    reason = f"the place may repeat: {share:.0%} of the candidates of its group disagree"
+                    reason = f"{MAY_REPEAT}: {share:.0%} of the candidates of its group disagree"
                     states[p] = PlacedEdge(edge, reason, None)
     return _solved(placement, states, len(radii)) if changed else placement
 
