@@ -1,6 +1,7 @@
 """`wsdesc add`, `remove` and `merge`, with simulated registrations."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from typer.testing import CliRunner
@@ -8,7 +9,9 @@ from typer.testing import CliRunner
 from simulated_models import make_model, simulate, write_scan
 from wsdesc import Reconstruction
 from wsdesc.cli.app import app
+from wsdesc.cli.grow import print_model
 from wsdesc.core.folders import locked
+from wsdesc.reconstruction.edge_result import MAY_REPEAT
 
 
 def run(*arguments):
@@ -83,3 +86,15 @@ def test_bad_input_is_one_line(model, tmp_path):
         assert "uses this folder" in run("add", model, new).output
     (model / "model.npz").write_bytes(b"damaged")
     assert "model.npz: damaged" in run("add", model, new).output
+
+
+@pytest.mark.parametrize("distinct", [False, True])
+def test_scans_left_out_for_repetitive_structure_name_the_option(model, capsys, distinct):
+    result = Reconstruction.load(model)
+    rejected = [replace(edge, rejection=f"{MAY_REPEAT}: why") for edge in result.edges]
+    state = replace(result.state, options=result.state.options.model_copy(update={"distinct": distinct}))
+    result = replace(result, T_world_scan={}, components=[], edges=rejected, state=state)
+    result = replace(result, not_placed={"scan_1.ply": f"{MAY_REPEAT}: why", "scan_9.ply": "broken"})
+    print_model(result, [], as_json=False)
+    hint = "1 scan was left out because parts of the place may be equal"
+    assert (hint in capsys.readouterr().err) != distinct

@@ -94,7 +94,8 @@ def _print_table(result: Reconstruction) -> None:
 def _warn(result: Reconstruction) -> None:
     """Print a warning for each scan or known item that was not used."""
     print_warnings(f"{name} was not placed: {reason}" for name, reason in result.not_placed.items())
-    if left := result.may_repeat:
+    left = result.may_repeat
+    if left and not (result.state and result.state.options.distinct):
         number = "1 scan was" if len(left) == 1 else f"{len(left)} scans were"
         advice = "If you know that none are, reconstruct again with --distinct."
         print_warnings([f"{number} left out because parts of the place may be equal. {advice}"])
