@@ -110,7 +110,22 @@ def test_one_scan_several_scans_and_a_folder_are_shown(files, tmp_path):
     (scans / "2.ply").write_bytes(b"ply")
     text, done = saved(tmp_path, scans)
     assert "2 scans" in text
-    assert done.stderr.splitlines() == ["warning: 2.ply cannot be read and is left out."]
+    [warning] = done.stderr.splitlines()
+    assert warning.startswith("warning: 2.ply is left out: cannot be read as ply: ")
+
+
+def test_scans_that_can_be_read_are_shown_beside_broken_ones(files, tmp_path):
+    for name in ("broken.ply", "worse.ply", "worst.ply"):
+        (tmp_path / name).write_bytes(b"nonsense")
+    text, done = saved(tmp_path, files / "a.ply", tmp_path / "broken.ply", tmp_path / "worse.ply")
+    assert "all 4,000 points shown" in done.stdout
+    assert "broken.ply is left out: cannot be read as ply" in done.stderr
+    assert str(tmp_path) not in text
+    broken = [tmp_path / name for name in ("broken.ply", "worse.ply", "worst.ply")]
+    done = run("view", *broken, "--save", tmp_path / "page.html")
+    assert done.exit_code == 2
+    assert "none of 3 scans can be read" in done.stderr
+    assert "worst.ply: cannot be read as ply" in done.stderr
 
 
 def test_single_point_and_thinned_points_are_said(files, tmp_path):

@@ -176,7 +176,10 @@ def reconstruction_scene(
         scene,
         success=result.complete,
         verdict=verdict,
-        warnings=[hide_folders(f"not placed: {name}: {reason}") for name, reason in not_placed],
+        warnings=[
+            f"{name} was not placed: {hide_folders(reason).removeprefix(f'{name}: ')}"
+            for name, reason in not_placed
+        ],
     )
 
 

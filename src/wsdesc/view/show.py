@@ -21,7 +21,14 @@ from wsdesc.core.geometry import Floats
 from wsdesc.core.similarity import check_similarity
 from wsdesc.mapping.store import MANIFEST
 from wsdesc.view.build import multi_scan_scene, pair_scene
-from wsdesc.view.drawn import DrawnCloud, dropped_warnings, points_per_scan, scan_facts, unit_warnings
+from wsdesc.view.drawn import (
+    DrawnCloud,
+    dropped_warnings,
+    hide_folders,
+    points_per_scan,
+    scan_facts,
+    unit_warnings,
+)
 from wsdesc.view.frame import Up
 from wsdesc.view.instances import finding_scene
 from wsdesc.view.keypoints import KeypointViews, computed_views
@@ -108,17 +115,17 @@ def open_scene(
             return _scene_of_file(pose, result, scans, matches, options)
         pose = _load_finding(pose) or read_pose(pose)
     results = [item for item in items if isinstance(item, Registration | Reconstruction)]
-    folder = Path(scans[0]) if len(scans) == 1 and _is_path(scans[0]) else None
-    if folder is not None and (folder / _POSES).is_file():
-        results = [Reconstruction.load(folder)]
-    if folder is not None and (folder / MANIFEST).is_file():
-        raise InputError(f"{folder}: a map cannot be shown: give the scans that it was built from")
-    if results:
+    folders = [Path(scan) for scan in scans if _is_path(scan)]
+    for folder in folders:
+        _refuse_map(folder)
+    models = [folder for folder in folders if (folder / _POSES).is_file()]
+    if results or models:
         if len(items) > 1:
             raise InputError("a result cannot be shown with other items: pass one result, or scans")
-        if isinstance(results[0], Reconstruction):
-            return reconstruction_scene(results[0], **options)
-        return _scene_of_registration(results[0], options)
+        shown = results[0] if results else Reconstruction.load(models[0])
+        if isinstance(shown, Reconstruction):
+            return reconstruction_scene(shown, **options)
+        return _scene_of_registration(shown, options)
     listed = _list_scans(scans, stations=pose is None)
     names = _names(listed)
     if pose is not None and len(listed) != 2:
@@ -184,6 +191,7 @@ def _scene_of_file(
         )
     if not scans:
         for file in given:
+            _refuse_map(Path(file))
             if not split_part(file)[0].exists():
                 raise FileFormatError(
                     f"{file}: no such file, named in {path}. If the scans were moved: "
@@ -262,13 +270,16 @@ def _scene_of_scans(scans: Sequence[Scan], names: list[str], options: dict[str, 
             cloud = as_cloud(scan)
         except WSDescError as error:
             failed.append(error)
-            warnings.append(f"{name} cannot be read and is left out.")
+            reason = str(error).removeprefix(f"{scan}: ")
+            warnings.append(hide_folders(f"{name} is left out: {reason}"))
             continue
         drawn[name] = DrawnCloud.of(cloud, points_per_scan(options["max_points"], len(scans)))
         warnings += dropped_warnings([name], [cloud])
         facts = scan_facts(cloud)
-    if not drawn:
+    if len(failed) == 1 and not drawn:
         raise failed[0]
+    if not drawn:
+        raise FileFormatError(f"none of {len(failed)} scans can be read: {'; '.join(map(str, failed))}")
     if len(drawn) > 1:
         facts = ["scans at the coordinates of their files"]
         warnings += unit_warnings({name: cloud.points for name, cloud in drawn.items()})
@@ -276,6 +287,11 @@ def _scene_of_scans(scans: Sequence[Scan], names: list[str], options: dict[str, 
     poses = {name: np.eye(4) for name in drawn}
     scene = multi_scan_scene(drawn, poses, title=title, facts=facts, **options)
     return replace(scene, warnings=warnings)
+
+
+def _refuse_map(path: Path) -> None:
+    if (path / MANIFEST).is_file():
+        raise InputError(f"{path}: a map cannot be shown: give the scans that it was built from")
 
 
 def _folder_of_poses(item: Any) -> Any:
