@@ -6,6 +6,7 @@ import json
 import shlex
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -71,7 +72,7 @@ def test_nothing_to_resume(tmp_path):
 
 def test_arguments_replace_options(tmp_path):
     changes = {"steps": 7, "seed": None, "data": {"synthetic": 0.25, "window": None}}
-    options = resolve_options("scans", tmp_path, options=quick(seed=3), changes=changes)
+    options = resolve_options([Path("scans")], tmp_path, options=quick(seed=3), changes=changes)
     assert (options.steps, options.seed, options.data.synthetic, options.data.unit) == (7, 3, 0.25, 1.0)
     assert options.data.window == 4
     assert options.scans[0].endswith("scans")

@@ -168,7 +168,8 @@ def test_a_folder_with_a_training_is_kept(scans: Path, tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         ({"peer": "fpfh"}, r"peer 'fpfh' cannot be trained: choose ppf-foldnet"),
-        ({"scans": ()}, r"no scans were given"),
+        ({"scans": ()}, r"scans is an empty list"),
+        ({"scans": None}, r"no scans were given"),
         ({"minutes": 0}, r"minutes must be above 0"),
         ({"steps": 0}, r"steps: "),
         ({"resume": True, "options": None}, r"no training to resume"),

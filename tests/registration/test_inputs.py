@@ -78,9 +78,9 @@ def test_register_takes_two_descriptions(descriptions, result):
 
 
 def test_a_description_and_a_scan_are_refused(pair, descriptions):
-    with pytest.raises(InputError, match="source is a Description, the target is not"):
+    with pytest.raises(InputError, match="the target must be a Description"):
         wsdesc.register(descriptions[0], pair[1])
-    with pytest.raises(InputError, match="target is a Description, the source is not"):
+    with pytest.raises(InputError, match="the source must be a Description"):
         wsdesc.register(pair[0], descriptions[1])
     with pytest.raises(InputError, match="Description is no scan"):
         wsdesc.describe(descriptions[0])

@@ -103,7 +103,7 @@ def test_scene_of_a_reconstruction_has_short_names(reconstruction):
     scene = results.reconstruction_scene(reconstruction)
     assert [scan.name for scan in scene.scans] == ["0/scan.ply", "1/scan.ply"]
     assert [(e.source, e.target, e.accepted) for e in scene.edges] == [(0, 1, True)]
-    assert scene.warnings == ["not placed: scan.ply: alone"]
+    assert scene.warnings == ["scan.ply was not placed: alone"]
     assert scene.success is False
     assert all(scan.distances[0].share > 0.05 for scan in scene.scans)
     moved = (

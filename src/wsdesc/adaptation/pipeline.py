@@ -21,6 +21,7 @@ from wsdesc.adaptation.weights import WeightFiles, copy_weights, find_start
 from wsdesc.core.atomic import atomic_write
 from wsdesc.core.devices import choose_device
 from wsdesc.core.errors import FileFormatError, InputError
+from wsdesc.core.file_parts import as_path
 from wsdesc.core.folders import locked, make_folder
 from wsdesc.core.journal import content_of
 from wsdesc.core.progress import ProgressHook, StepTimer
@@ -113,7 +114,7 @@ def adapt(
         }
     )
     chosen, files = choose_device(o.device), find_start(o.start)
-    folder = Path(out).absolute()
+    folder = as_path(out, "out").absolute()
     with locked(folder):
         paths = _scan_files(scans, folder)
         _check_settings(folder, o, paths)

@@ -10,6 +10,7 @@ from typing import Any
 from wsdesc.adaptation.check import PairFigures, Summary, summarise
 from wsdesc.core.atomic import atomic_write
 from wsdesc.core.errors import FileFormatError
+from wsdesc.core.file_parts import as_path
 
 RESULT_FILE = "adaptation.json"
 BINS = ((0.05, 0.1), (0.1, 0.3), (0.3, 0.5), (0.5, 1.01))  # overlaps of the rows of a report
@@ -136,12 +137,13 @@ class Adaptation:
         Raises:
             FileFormatError: adaptation.json is missing or damaged.
         """
-        path = Path(folder) / RESULT_FILE
+        folder = as_path(folder, "the folder")
+        path = folder / RESULT_FILE
         try:
             values = json.loads(path.read_text(encoding="utf-8"))
             rounds = [_read_round(row) for row in values["rounds"]]
             comparison = Comparison.read(values["comparison"])
-            return cls(**values | {"folder": Path(folder), "rounds": rounds, "comparison": comparison})
+            return cls(**values | {"folder": folder, "rounds": rounds, "comparison": comparison})
         except (OSError, ValueError, TypeError, KeyError) as error:
             raise FileFormatError(f"{path}: not the result of a finished adaptation") from error
 

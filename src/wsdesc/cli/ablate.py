@@ -64,7 +64,7 @@ def ablate(
             return display.on_step()
 
         runs = run_ablation(
-            scans or (),
+            scans,
             out,
             rows=only,
             options=config,

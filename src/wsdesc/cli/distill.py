@@ -49,7 +49,7 @@ def distill(
 
         run = run_distillation(
             teacher,
-            scans or (),
+            scans,
             out,
             width=width,
             steps=steps,

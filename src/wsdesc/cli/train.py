@@ -80,7 +80,7 @@ def train(
         }
         for option in (name for name, value in own.items() if value is not None):
             raise InputError(f"{option} is no option of the training of a peer: leave it out")
-        _train_peer(peer, scans or [], out, config, steps, seed, device, minutes, resume)
+        _train_peer(peer, scans, out, config, steps, seed, device, minutes, resume)
         return
     out = out or Path("runs/wsdesc")
     if preset is not None:
@@ -93,7 +93,7 @@ def train(
         from wsdesc.learning.training import train as run_training
 
         run = run_training(
-            scans or (),
+            scans,
             out,
             preset=preset,
             options=config,
@@ -117,7 +117,7 @@ def train(
 
 def _train_peer(
     peer: str,
-    scans: list[Path],
+    scans: list[Path] | None,
     out: Path | None,
     config: Path | None,
     steps: int | None,
@@ -126,7 +126,7 @@ def _train_peer(
     minutes: float | None,
     resume: bool,
 ) -> None:
-    check_arguments(device, scans)
+    check_arguments(device, scans or [])
     out = out or Path("runs") / peer
     command = resume_command(["train", "--peer", peer], out, device, tensorboard=False)
     with resume_hint(out, command), peer_display() as (progress, on_step):

@@ -1,11 +1,13 @@
-"""Paths that users give, and names of parts of files: `scans.e57#2` is the second station in scans.e57."""
+"""Paths and lists that users pass, and names of parts of files: `scans.e57#2` is a station in scans.e57."""
 
 from __future__ import annotations
 
+import io
 import os
 import re
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from wsdesc.core.errors import InputError
 
@@ -25,6 +27,50 @@ def as_path(value: Any, name: str) -> Path:
     if not isinstance(value, str | os.PathLike):
         raise InputError(f"{name} must be a path, not {type(value).__name__}")
     return Path(value)
+
+
+def is_several(value: Any) -> TypeGuard[Iterable[Any]]:
+    """Return whether this is a collection of values, and not text, a path, a mapping or an open file."""
+    single = str | bytes | os.PathLike | Mapping | io.IOBase
+    return isinstance(value, Iterable) and not isinstance(value, single)
+
+
+def as_list(values: Any, name: str) -> list[Any]:
+    """Return the values of a collection as a list.
+
+    Args:
+        values: The collection.
+        name: Name of the argument in error messages.
+
+    Raises:
+        InputError: It is something else.
+    """
+    if not is_several(values):
+        raise InputError(f"{name} must be a list, not {type(values).__name__}")
+    return list(values)
+
+
+def training_paths(scans: Any) -> list[Path]:
+    """Return the folders and files of scans that a training reads; None is an empty list.
+
+    Raises:
+        InputError: The list is empty, or a scan is not a path. The options of a run name its scans, so that
+            it can be resumed.
+    """
+    if scans is None:
+        return []
+    paths = list(scans) if is_several(scans) else [scans]
+    if not paths:
+        raise InputError(
+            "scans is an empty list: name at least one folder or file, or leave the argument out"
+        )
+    for path in paths:
+        if not isinstance(path, str | os.PathLike):
+            raise InputError(
+                f"training reads files and folders of scans, not {type(path).__name__}: write scans in "
+                "memory to files with wsdesc.write_cloud"
+            )
+    return [Path(path).absolute() for path in paths]
 
 
 def split_part(path: str | Path) -> tuple[Path, int | None]:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from wsdesc.core.devices import choose_device
 from wsdesc.core.errors import InputError
+from wsdesc.core.file_parts import as_path, training_paths
 from wsdesc.core.progress import ProgressHook, no_progress
 from wsdesc.evaluation.methods import load_methods
 from wsdesc.evaluation.options import PairwiseOptions
@@ -22,7 +23,7 @@ from wsdesc.learning.data import TrainingData, load_training_data
 from wsdesc.learning.options import ABLATION_STEPS, TrainOptions
 from wsdesc.learning.run import StepHook, TrainingRun, TrainingSource, run_training
 from wsdesc.learning.run_folder import OPTIONS_FILE, WEIGHTS_FILE
-from wsdesc.learning.training import Scans, change, scan_list
+from wsdesc.learning.training import Scans, change
 
 FULL, ORACLE, SMOOTHNET = "full", "oracle", "3DSmoothNet"
 
@@ -50,7 +51,7 @@ RowHook = Callable[[str, Path], StepHook]
 
 
 def ablate(
-    scans: Scans = (),
+    scans: Scans | None = None,
     out: str | Path = "runs/ablation",
     *,
     rows: Sequence[str] | None = None,
@@ -69,7 +70,7 @@ def ablate(
     continue.
 
     Args:
-        scans: Folders or files of scans, in the order of their names; none: synthetic rooms.
+        scans: Folders or files of scans, in the order of their names; None: synthetic rooms.
         out: Folder of the runs.
         rows: Names of rows, for example "full", "w/o LRF", "oracle" or "3DSmoothNet"; None: all but the last.
         options: Options that all rows share, or a YAML file of them.
@@ -87,13 +88,13 @@ def ablate(
     Raises:
         InputError: A row is unknown or options are invalid.
     """
-    out = Path(out)
+    out = as_path(out, "out")
     names = list(rows or ROWS)
     unknown = [row for row in names if row not in (*ROWS, *EXTRA_ROWS)]
     if unknown:
         raise InputError(f"unknown row {unknown[0]!r}: choose from {', '.join((*ROWS, *EXTRA_ROWS))}")
     base = TrainOptions.load(options) if isinstance(options, str | Path) else options or TrainOptions()
-    paths = [str(Path(scan).absolute()) for scan in scan_list(scans)]
+    paths = [str(scan) for scan in training_paths(scans)]
     changes = {"steps": steps, "seed": seed, "data": {"rooms": _ALL_ROOMS, "synthetic": synthetic}}
     base = change(base, {**changes, "scans": paths or None})
     if all((out / folder_name(row) / WEIGHTS_FILE).is_file() for row in names):

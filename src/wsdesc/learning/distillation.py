@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor
 
 from wsdesc.core.devices import choose_device
+from wsdesc.core.file_parts import as_path, training_paths
 from wsdesc.core.progress import ProgressHook, no_progress
 from wsdesc.descriptor.model import WSDesc
 from wsdesc.descriptor.options import NetworkLayers
@@ -22,13 +24,13 @@ from wsdesc.learning.run_folder import OPTIONS_FILE
 from wsdesc.learning.sources import PairSource
 from wsdesc.learning.student_pairs import student_source
 from wsdesc.learning.trainer import Trainer
-from wsdesc.learning.training import Scans, change, resolve_options, scan_list
+from wsdesc.learning.training import Scans, change, resolve_options
 from wsdesc.learning.validation import compare_with_teacher
 
 
 def distill(
     teacher: str | Path | WSDesc,
-    scans: Scans = (),
+    scans: Scans | None = None,
     out: str | Path = "runs/fast",
     *,
     width: float | None = None,
@@ -50,7 +52,7 @@ def distill(
 
     Args:
         teacher: Model, or its weights: a name, a file or a run's folder.
-        scans: Folders or files of scans, one is enough; none: synthetic rooms.
+        scans: Folders or files of scans, one is enough; None: synthetic rooms.
         out: Folder of the run.
         width: Factor on the channels of the compact network, 1 by default.
         steps: Number of training steps, 8 000 by default.
@@ -71,14 +73,14 @@ def distill(
         InputError: Options are invalid or the folder contains another training.
         FileFormatError: A file cannot be read or written.
     """
-    out = Path(out)
+    out = as_path(out, "out")
     if tensorboard:
         from wsdesc.learning.tensorboard import check_installed
 
         check_installed()
     model = teacher if isinstance(teacher, WSDesc) else WSDesc.from_pretrained(teacher)
     name = None if isinstance(teacher, WSDesc) else str(teacher)
-    resolved = _resolve(model, name, scans, out, width, options, resume)
+    resolved = _resolve(model, name, training_paths(scans), out, width, options, resume)
     resolved = change(resolved, {"steps": steps, "seed": seed, "data": {"synthetic": synthetic}})
     chosen = choose_device(device)
     clouds = load_clouds(resolved.scans, resolved, progress=progress or no_progress) if resolved.scans else []
@@ -100,14 +102,14 @@ def distill(
 def _resolve(
     teacher: WSDesc,
     name: str | None,
-    scans: Scans,
+    scans: Sequence[Path],
     out: Path,
     width: float | None,
     options: TrainOptions | None,
     resume: bool,
 ) -> TrainOptions:
     """Return the given options, those of the run to resume, or those of a student of this width."""
-    resumed = resume and ((out / OPTIONS_FILE).is_file() or not scan_list(scans))
+    resumed = resume and ((out / OPTIONS_FILE).is_file() or not scans)
     if options is None and not resumed:
         options = student_options(teacher, width or STUDENT_WIDTH, distill={"teacher": name})
     changes: dict[str, Any] = {"descriptor": {"width": width}}

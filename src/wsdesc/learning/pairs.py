@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from wsdesc.core.errors import InputError
+from wsdesc.core.file_parts import training_paths
 from wsdesc.core.progress import ProgressHook, no_progress
 from wsdesc.datasets.scans import find_sequences
 from wsdesc.learning.data import load_training_data
 from wsdesc.learning.options import PairMode, TrainOptions
-from wsdesc.learning.training import Scans, change, scan_list
+from wsdesc.learning.training import Scans, change
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ def pairs(
         InputError: Fewer than two scans are readable, no two of them overlap, or they are separate shapes.
         FileFormatError: A file cannot be read or written.
     """
-    paths = scan_list(scans)
+    paths = training_paths(scans)
     if not paths:
         raise InputError("scans: at least one folder of scans is required")
     data = {"pairs": mode, "window": window, "min_overlap": min_overlap, "unit": unit}

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 from wsdesc.core.devices import choose_device
 from wsdesc.core.errors import InputError
+from wsdesc.core.file_parts import as_path, training_paths
 from wsdesc.core.folders import make_folder
 from wsdesc.core.progress import ProgressHook, no_progress
 from wsdesc.descriptor import pretrained
@@ -29,7 +29,7 @@ Scans = str | Path | Sequence[str | Path]
 
 
 def train(
-    scans: Scans = (),
+    scans: Scans | None = None,
     out: str | Path = "runs/wsdesc",
     *,
     preset: Preset | str | None = None,
@@ -56,7 +56,7 @@ def train(
     value of the preset or of `options`.
 
     Args:
-        scans: Folders or files of scans, in the order of their names; none: synthetic rooms.
+        scans: Folders or files of scans, in the order of their names; None: synthetic rooms.
         out: Folder of the run.
         preset: "indoor" (default) or "objects", the paper's settings; "smoothnet", supervised 3DSmoothNet; or
             "small", which trains in minutes on a laptop.
@@ -84,7 +84,7 @@ def train(
         InputError: Options are invalid, no scans overlap, or the folder contains another training.
         FileFormatError: A file cannot be read or written.
     """
-    out = Path(out)
+    out = as_path(out, "out")
     changes: dict[str, Any] = {
         "steps": steps,
         "seed": seed,
@@ -94,7 +94,8 @@ def train(
         "self_training": self_training,
         "data": {"pairs": pairs, "window": window, "synthetic": synthetic},
     }
-    resolved = resolve_options(scans, out, preset=preset, options=options, resume=resume, changes=changes)
+    paths = training_paths(scans)
+    resolved = resolve_options(paths, out, preset=preset, options=options, resume=resume, changes=changes)
     if tensorboard:
         from wsdesc.learning.tensorboard import check_installed
 
@@ -123,7 +124,7 @@ def train(
 
 
 def resolve_options(
-    scans: Scans,
+    scans: Sequence[Path],
     out: Path,
     *,
     preset: str | None = None,
@@ -148,11 +149,11 @@ def resolve_options(
         base = preset_options(preset)
     elif resume and saved.is_file():
         base = TrainOptions.load(saved)
-    elif resume and not scan_list(scans):
+    elif resume and not scans:
         raise InputError(f"{out}: no training to resume, {OPTIONS_FILE} is missing")
     else:
         base = preset_options("indoor")
-    paths = [str(Path(scan).absolute()) for scan in scan_list(scans)]
+    paths = [str(scan) for scan in scans]
     if not paths and resume and saved.is_file():
         paths = list(TrainOptions.load(saved).scans)
     return change(base, {**(changes or {}), "scans": paths or None})
@@ -175,22 +176,6 @@ def _load_options(path: str | Path, changes: dict[str, Any]) -> TrainOptions:
     """Read options from YAML; a recipe may need the changes to be valid (self-training needs `start`)."""
     given = {k: changes[k] for k in ("start", "descriptor") if changes.get(k) is not None}
     return TrainOptions.load(path, **given)
-
-
-def scan_list(scans: Scans) -> list[str | Path]:
-    """Return one or more paths as a list.
-
-    Raises:
-        InputError: A scan is not a path. The options of a run name its scans, so that it can be resumed.
-    """
-    paths = [scans] if isinstance(scans, str | os.PathLike) or not isinstance(scans, Iterable) else scans
-    for path in paths:
-        if not isinstance(path, str | os.PathLike):
-            raise InputError(
-                f"training reads files and folders of scans, not {type(path).__name__}: write scans in "
-                "memory to files with wsdesc.write_cloud"
-            )
-    return [Path(path) for path in paths]
 
 
 def _descriptor_options(weights: str | Path) -> dict[str, Any]:

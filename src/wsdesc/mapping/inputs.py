@@ -16,7 +16,7 @@ from wsdesc.cloud.convert import Scan, as_cloud
 from wsdesc.cloud.scan_files import find_scan_files
 from wsdesc.cloud.units import Scale, measure
 from wsdesc.core.errors import InputError, WSDescError
-from wsdesc.core.file_parts import split_part
+from wsdesc.core.file_parts import as_list, split_part
 from wsdesc.core.geometry import Floats, check_rigid
 from wsdesc.mapping.store import MANIFEST, Source
 from wsdesc.reconstruction.export import POSES
@@ -108,7 +108,7 @@ def collect(scans: MapScans, out: Path, poses: Sequence[Any] | None = None) -> M
         files = [scans]
     if not files:
         raise InputError("a map needs at least one scan, found 0")
-    if poses is not None and len(poses) != len(files):
+    if poses is not None and len(as_list(poses, "poses")) != len(files):
         raise InputError(f"{len(poses)} poses were given for {len(files)} scans: give one for each")
     given = [None] * len(files) if poses is None else [check_rigid(T, "poses") for T in poses]
     inputs = [
@@ -125,7 +125,7 @@ def _is_in_map(file: Path, out: Path) -> bool:
 
 def _is_points(values: Sequence[Any]) -> bool:
     """Return whether a sequence is rows of numbers and not several scans."""
-    return bool(values) and isinstance(values[0], list | tuple) and np.ndim(values[0]) == 1
+    return bool(values) and isinstance(values[0], list | tuple) and all(map(np.isscalar, values[0]))
 
 
 def _source(scan: Any, number: int) -> Source:

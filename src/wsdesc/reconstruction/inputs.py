@@ -18,6 +18,7 @@ from wsdesc.cloud.scan_files import find_scan_files
 from wsdesc.cloud.stations import expand_stations
 from wsdesc.core.atomic import atomic_write
 from wsdesc.core.errors import InputError, WSDescError
+from wsdesc.core.file_parts import is_several
 from wsdesc.reconstruction.options import JOURNAL
 
 _PATH = (str, os.PathLike)
@@ -57,7 +58,7 @@ def _stations(path: str | Path) -> list[Path]:
 
 def _is_one_scan(scans: Any) -> bool:
     """Return whether this is a path, an array (N, 3), a table or an object, and no sequence of scans."""
-    return isinstance(scans, _PATH) or not isinstance(scans, Iterable) or getattr(scans, "ndim", 3) < 3
+    return not is_several(scans) or getattr(scans, "ndim", 3) < 3
 
 
 def as_files(

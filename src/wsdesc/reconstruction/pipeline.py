@@ -13,6 +13,7 @@ from typing import Any
 
 from wsdesc.core.errors import FileFormatError, InputError
 from wsdesc.core.executors import Executor
+from wsdesc.core.file_parts import as_path
 from wsdesc.core.progress import ProgressHook
 from wsdesc.descriptor.options import DEFAULT_MODEL
 from wsdesc.reconstruction.assembly import Assembly, assemble
@@ -125,7 +126,7 @@ def reconstruct(
     sigmas |= {"control_sigma": control_sigma, "up_angle": up_angle}
     given: dict[str, Any] = {"priors": priors, "control": control, "reference": reference, "up": up}
     given["options"] = KnownOptions.read(sigmas)
-    folder = None if out is None else Path(out)
+    folder = None if out is None else as_path(out, "out")
     with open_runner(folder, executor, progress) as runner:
         return _reconstruct(scans, folder, o, given, fixed, runner)
 

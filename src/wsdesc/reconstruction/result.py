@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from wsdesc.core.file_parts import as_path
 from wsdesc.core.notebook import NotebookDisplay
 from wsdesc.core.progress import ProgressHook
 from wsdesc.reconstruction.edge_result import EdgeResult
@@ -98,7 +99,7 @@ class Reconstruction(NotebookDisplay):
         """
         from wsdesc.reconstruction.export import save
 
-        return save(self, Path(folder), voxel, progress, merged, crs)
+        return save(self, as_path(folder, "the folder"), voxel, progress, merged, crs)
 
     def write_tiles(
         self,
@@ -165,7 +166,7 @@ class Reconstruction(NotebookDisplay):
         from wsdesc.cloud.crs import read_crs_option
         from wsdesc.reconstruction.scan_export import write_scans
 
-        return write_scans(self, Path(folder), read_crs_option(crs) if crs else (), progress)
+        return write_scans(self, as_path(folder, "the folder"), read_crs_option(crs) if crs else (), progress)
 
     def write_e57(self, path: str | Path, *, progress: ProgressHook | None = None) -> list[str]:
         """Write all scans of the first component into one E57 file, each with its pose.
@@ -183,7 +184,7 @@ class Reconstruction(NotebookDisplay):
         """
         from wsdesc.reconstruction.scan_export import write_e57
 
-        return write_e57(self, Path(path), progress)
+        return write_e57(self, as_path(path, "the file"), progress)
 
     @classmethod
     def load(cls, folder: str | Path) -> Reconstruction:
@@ -194,7 +195,7 @@ class Reconstruction(NotebookDisplay):
         """
         from wsdesc.reconstruction.export import load
 
-        return load(Path(folder))
+        return load(as_path(folder, "the folder"))
 
     def add(
         self,
@@ -271,7 +272,7 @@ class Reconstruction(NotebookDisplay):
         from wsdesc.reconstruction import growth
         from wsdesc.reconstruction.runner import open_runner
 
-        with open_runner(self.folder if out is None else Path(out), executor, progress) as runner:
+        with open_runner(self.folder if out is None else as_path(out, "out"), executor, progress) as runner:
             return growth.merge(self, other, runner, fixed=fixed)
 
     def __repr__(self) -> str:

@@ -13,6 +13,7 @@ from wsdesc.cloud.convert import Scan
 from wsdesc.core.devices import choose_device
 from wsdesc.core.errors import InputError, WSDescError
 from wsdesc.core.executors import choose_executor
+from wsdesc.core.file_parts import as_list
 from wsdesc.core.progress import ProgressHook, no_progress
 from wsdesc.descriptor.description import Description
 from wsdesc.descriptor.pretrained import find
@@ -64,7 +65,7 @@ def register_many(
     o = RegisterOptions.read(options)
     find(o.model)
     options = options | {"device": choose_device(o.device)}
-    work = [_PairJob(*_two(pair, number), options) for number, pair in enumerate(pairs)]
+    work = [_PairJob(*_two(pair, number), options) for number, pair in enumerate(as_list(pairs, "pairs"))]
     results: list[Registration | WSDescError | _OutOfMemory] = [_OutOfMemory()] * len(work)
     executor = choose_executor(_workers(jobs, len(work), options["device"]), device=options["device"])
     try:

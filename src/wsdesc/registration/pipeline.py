@@ -245,7 +245,7 @@ def register_described(
             **unknown,
         }
     )
-    return _register_described(source, target, o, surfaces, progress)
+    return _register_described(*both_described(source, target), o, surfaces, progress)
 
 
 def _register_described(
@@ -267,10 +267,11 @@ def _register_described(
 
 
 def both_described(source: Any, target: Any) -> tuple[Description, Description]:
-    """Return both scans if they are descriptions; refuse a description and a scan."""
-    if isinstance(source, Description) and isinstance(target, Description):
-        return source, target
-    described, other = ("source", "target") if isinstance(source, Description) else ("target", "source")
-    raise InputError(
-        f"the {described} is a Description, the {other} is not: describe both scans, at the same resolution"
-    )
+    """Return both scans if they are descriptions; refuse other forms."""
+    for name, scan in (("source", source), ("target", target)):
+        if not isinstance(scan, Description):
+            kind = type(scan).__name__
+            raise InputError(
+                f"the {name} must be a Description, not {kind}: describe both scans, at the same resolution"
+            )
+    return source, target

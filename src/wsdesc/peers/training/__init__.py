@@ -9,8 +9,7 @@ features = descriptor("ppf-foldnet", weights="run")(points, keypoints)
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
@@ -19,6 +18,7 @@ import torch
 
 from wsdesc.core.devices import choose_device
 from wsdesc.core.errors import InputError
+from wsdesc.core.file_parts import as_path, training_paths
 from wsdesc.core.progress import ProgressHook, no_progress
 from wsdesc.peers.training.clouds import TrainingClouds, read_clouds
 from wsdesc.peers.training.options import PeerTrainOptions
@@ -72,7 +72,7 @@ def task_of(peer: str) -> type[PeerTask]:
     Raises:
         InputError: No trainable peer has this name.
     """
-    if peer not in _TASKS:
+    if not isinstance(peer, str) or peer not in _TASKS:
         raise InputError(f"peer {peer!r} cannot be trained: choose {', '.join(_TASKS)}")
     module, name = _TASKS[peer]
     return cast(type[PeerTask], getattr(import_module(f"wsdesc.peers.{module}"), name))
@@ -80,7 +80,7 @@ def task_of(peer: str) -> type[PeerTask]:
 
 def train_peer(
     peer: str,
-    scans: str | Path | Sequence[str | Path] = (),
+    scans: str | Path | Sequence[str | Path] | None = None,
     out: str | Path | None = None,
     *,
     options: PeerTrainOptions | str | Path | None = None,
@@ -122,8 +122,8 @@ def train_peer(
     task_type = task_of(peer)
     if minutes is not None and not minutes > 0:
         raise InputError(f"minutes must be above 0, not {minutes:g}")
-    out = Path("runs") / peer if out is None else Path(out)
-    changes = {"scans": _paths(scans) or None, "steps": steps, "seed": seed}
+    out = Path("runs") / peer if out is None else as_path(out, "out")
+    changes = {"scans": tuple(map(str, training_paths(scans))) or None, "steps": steps, "seed": seed}
     resolved = _options(task_type, options, out if resume else None, changes)
     if not resolved.scans:
         raise InputError("no scans were given: name folders or files of scans")
@@ -156,11 +156,3 @@ def _options(
             raise InputError(f"options must be {kind.__name__}, not {type(options).__name__}")
         return kind.read({**options.model_dump(), **given})
     return kind.load(options, **given)
-
-
-def _paths(scans: str | Path | Sequence[str | Path]) -> tuple[str, ...]:
-    paths = [scans] if isinstance(scans, str | os.PathLike) or not isinstance(scans, Iterable) else scans
-    for path in paths:
-        if not isinstance(path, str | os.PathLike):
-            raise InputError(f"training reads files and folders of scans, not {type(path).__name__}")
-    return tuple(str(Path(path).absolute()) for path in paths)
