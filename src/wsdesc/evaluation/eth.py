@@ -17,20 +17,18 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
 from wsdesc.cloud.scan_files import natural_order
 from wsdesc.core.errors import FileFormatError, InputError
-from wsdesc.core.executors import Executor
 from wsdesc.core.geometry import inverse, is_rigid
-from wsdesc.core.progress import ProgressHook
 from wsdesc.datasets.threedmatch import read_log
 from wsdesc.evaluation.methods import Method
 from wsdesc.evaluation.options import EthOptions
-from wsdesc.evaluation.pairwise import evaluate_pairs, summarise_pairs
-from wsdesc.evaluation.provenance import RunLog
+from wsdesc.evaluation.pairwise import PairBenchmark, RunArguments, run_benchmark
 from wsdesc.evaluation.results import BenchmarkResults
 from wsdesc.evaluation.scenes import EvaluationScene, PairTruth, find_keypoints, make_scene
 
@@ -138,11 +136,7 @@ def run_eth(
     methods: Sequence[Method],
     options: EthOptions,
     out: Path,
-    *,
-    executor: Executor | None = None,
-    command: str = "",
-    fresh: bool = False,
-    progress: ProgressHook | None = None,
+    **arguments: Unpack[RunArguments],
 ) -> BenchmarkResults:
     """Evaluate methods on the scenes at or below `root`; results go to `out`/eth.
 
@@ -151,19 +145,10 @@ def run_eth(
         methods: Methods to evaluate.
         options: Options of the protocol.
         out: Folder of the results.
-        executor: Executor of the jobs (default: this process).
-        command: Command line to record with the results.
-        fresh: Discard existing results.
-        progress: Hook for progress bars.
+        arguments: See `RunArguments`.
     """
     scenes = read_eth_scenes(root)
-    folder = out / "eth"
-    run_log = RunLog(folder, command, fresh)
-    records = evaluate_pairs(
-        "eth", scenes, methods, options, folder,
-        executor=executor, run_log=run_log, fresh=fresh, progress=progress,
-    )  # fmt: skip
-    notes = []
-    if {scene.name for scene in scenes} != set(SCENES):
-        notes.append("Not the four published scenes.")
-    return summarise_pairs("eth", "eth", "ETH", scenes, methods, options, records, run_log, folder, notes)
+    published = {scene.name for scene in scenes} == set(SCENES)
+    notes = [] if published else ["Not the four published scenes."]
+    benchmark = PairBenchmark("eth", "eth", "ETH", scenes, lambda records: notes)
+    return run_benchmark(benchmark, methods, options, out, **arguments)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
+from typing import Unpack
 
-from wsdesc.core.executors import Executor
-from wsdesc.core.progress import ProgressHook
 from wsdesc.evaluation.methods import Method
 from wsdesc.evaluation.options import PairwiseOptions
-from wsdesc.evaluation.pairwise import evaluate_pairs, summarise_pairs
-from wsdesc.evaluation.provenance import RunLog
+from wsdesc.evaluation.pairwise import PairBenchmark, RunArguments, run_benchmark
+from wsdesc.evaluation.records import Record
 from wsdesc.evaluation.results import BenchmarkResults
 from wsdesc.evaluation.scenes import read_scenes
 
@@ -20,11 +20,7 @@ def run_pairs(
     methods: Sequence[Method],
     options: PairwiseOptions,
     out: Path,
-    *,
-    executor: Executor | None = None,
-    command: str = "",
-    fresh: bool = False,
-    progress: ProgressHook | None = None,
+    **arguments: Unpack[RunArguments],
 ) -> BenchmarkResults:
     """Evaluate methods on pairs of any scans; results go to `out`/pairs-ROOT[-rotated][-lo].
 
@@ -35,27 +31,22 @@ def run_pairs(
         methods: Methods to evaluate.
         options: Options of the protocol.
         out: Folder of the results.
-        executor: Executor of the jobs (default: this process).
-        command: Command line to record with the results.
-        fresh: Discard existing results.
-        progress: Hook for progress bars.
+        arguments: See `RunArguments`.
     """
     scenes = read_scenes(root, options.low_overlap)
     root_name = root.resolve().name
     name = f"pairs-{root_name}" + "-rotated" * options.rotated + "-lo" * options.low_overlap
     title = f"Scans of {root_name}" + ", rotated" * options.rotated + ", low overlap" * options.low_overlap
-    folder = out / name
-    run_log = RunLog(folder, command, fresh)
-    records = evaluate_pairs(
-        "pairs", scenes, methods, options, folder,
-        executor=executor, run_log=run_log, fresh=fresh, progress=progress,
-    )  # fmt: skip
+    benchmark = PairBenchmark("pairs", name, title, scenes, partial(_note_units, options))
+    return run_benchmark(benchmark, methods, options, out, **arguments)
+
+
+def _note_units(options: PairwiseOptions, records: dict[str, list[Record]]) -> list[str]:
     units = {record["scene"]: record["unit"] for group in records.values() for record in group}
     source = "measured" if options.unit is None else "given"
     listed = ", ".join(f"{scene} {unit:.4g}" for scene, unit in units.items())
-    notes = [
+    return [
         f"Not a published benchmark. A match is correct within {options.tau1:g} units; a pose is correct by "
         f"R1 within 0.2 units, by R2 within 15° and 0.3 units. One unit ({source}) in the files' unit of "
         f"length: {listed}."
     ]
-    return summarise_pairs("pairs", name, title, scenes, methods, options, records, run_log, folder, notes)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TypedDict
 
 from wsdesc.cloud.files import read_points
 from wsdesc.cloud.units import measure
@@ -15,7 +16,7 @@ from wsdesc.core.progress import ProgressHook, no_progress
 from wsdesc.evaluation.methods import Method
 from wsdesc.evaluation.options import PairwiseOptions
 from wsdesc.evaluation.pair_jobs import SceneSetup, score_pairs
-from wsdesc.evaluation.provenance import RunLog
+from wsdesc.evaluation.provenance import Run, RunLog
 from wsdesc.evaluation.records import Record, RecordStore
 from wsdesc.evaluation.results import BenchmarkResults, EvaluatedMethod
 from wsdesc.evaluation.scenes import EvaluationScene, PairTruth
@@ -23,6 +24,49 @@ from wsdesc.evaluation.summary import failure_notes, scene_figures
 from wsdesc.evaluation.tables import pairwise_tables
 
 KEY = ("scene", "i", "j", "keypoints")
+
+
+class RunArguments(TypedDict, total=False):
+    """Keyword arguments of every benchmark on pairs."""
+
+    executor: Executor | None  # runs the jobs (default: this process)
+    command: str  # command line, recorded with the results
+    fresh: bool  # discard existing results
+    progress: ProgressHook | None  # hook for progress bars
+
+
+@dataclass(frozen=True)
+class PairBenchmark:
+    """A benchmark on pairs of scans with ground truth."""
+
+    protocol: str  # "3dmatch", "eth" or "pairs"; part of the settings of the records
+    name: str  # of the folder of results
+    title: str
+    scenes: Sequence[EvaluationScene]
+    notes: Callable[[dict[str, list[Record]]], list[str]]  # records by method -> remarks below the tables
+
+
+def run_benchmark(
+    benchmark: PairBenchmark,
+    methods: Sequence[Method],
+    options: PairwiseOptions,
+    out: Path,
+    *,
+    executor: Executor | None = None,
+    command: str = "",
+    fresh: bool = False,
+    progress: ProgressHook | None = None,
+) -> BenchmarkResults:
+    """Evaluate methods on a benchmark, and write the results to `out`/NAME; see `RunArguments`."""
+    folder = out / benchmark.name
+    run_log = RunLog(folder, command, fresh)
+    records = evaluate_pairs(
+        benchmark.protocol, benchmark.scenes, methods, options, folder,
+        executor=executor, run_log=run_log, fresh=fresh, progress=progress,
+    )  # fmt: skip
+    results = _summarise(benchmark, methods, options, records, run_log.runs)
+    _save(results, folder)
+    return results
 
 
 def evaluate_pairs(
@@ -120,40 +164,38 @@ def _measure_unit(scene: EvaluationScene) -> float:
     return measure(*(read_points(scene.scans[number], nonfinite="drop") for number in numbers)).unit
 
 
-def summarise_pairs(
-    benchmark: str,
-    name: str,
-    title: str,
-    scenes: Sequence[EvaluationScene],
+def _summarise(
+    benchmark: PairBenchmark,
     methods: Sequence[Method],
     options: PairwiseOptions,
     records: dict[str, list[Record]],
-    run_log: RunLog,
-    out: Path,
-    notes: Sequence[str] = (),
+    runs: Sequence[Run],
 ) -> BenchmarkResults:
-    """Summarise records in tables and write results.json, results.md, scenes.csv and pairs.csv to `out`."""
-    results = BenchmarkResults(
-        benchmark,
-        name,
-        title,
+    scenes = benchmark.scenes
+    return BenchmarkResults(
+        benchmark.protocol,
+        benchmark.name,
+        benchmark.title,
         _samples(scenes, options),
-        [*notes, *_notes(scenes), *failure_notes(records)],
+        [*benchmark.notes(records), *_notes(scenes), *failure_notes(records)],
         options.model_dump(mode="json"),
         [EvaluatedMethod.of(method) for method in methods],
-        list(run_log.runs),
-        pairwise_tables(f"{title} (%)", records),
+        list(runs),
+        pairwise_tables(f"{benchmark.title} (%)", records),
         {"scene": [scene.name for scene in scenes], "keypoints": _counts(options)},
         records,
     )
+
+
+def _save(results: BenchmarkResults, folder: Path) -> None:
+    """Write results.json, results.md, scenes.csv and pairs.csv."""
     figures = [
         {"method": method} | asdict(figure)
-        for method, group in records.items()
+        for method, group in results.records.items()
         for figure in scene_figures(group)
     ]
-    pairs = [{"method": method} | record for method, group in records.items() for record in group]
-    results.save(out, {"scenes.csv": figures, "pairs.csv": pairs})
-    return results
+    pairs = [{"method": method} | record for method, group in results.records.items() for record in group]
+    results.save(folder, {"scenes.csv": figures, "pairs.csv": pairs})
 
 
 def _samples(scenes: Sequence[EvaluationScene], options: PairwiseOptions) -> str:

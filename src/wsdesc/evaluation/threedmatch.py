@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Unpack
 
-from wsdesc.core.executors import Executor
-from wsdesc.core.progress import ProgressHook
 from wsdesc.evaluation.methods import Method
 from wsdesc.evaluation.options import PairwiseOptions
-from wsdesc.evaluation.pairwise import evaluate_pairs, summarise_pairs
-from wsdesc.evaluation.provenance import RunLog
+from wsdesc.evaluation.pairwise import PairBenchmark, RunArguments, run_benchmark
 from wsdesc.evaluation.results import BenchmarkResults
-from wsdesc.evaluation.scenes import read_scenes
+from wsdesc.evaluation.scenes import EvaluationScene, read_scenes
 
 SCENES = (  # folders of the public test set
     "7-scenes-redkitchen",
@@ -31,11 +29,7 @@ def run_threedmatch(
     methods: Sequence[Method],
     options: PairwiseOptions,
     out: Path,
-    *,
-    executor: Executor | None = None,
-    command: str = "",
-    fresh: bool = False,
-    progress: ProgressHook | None = None,
+    **arguments: Unpack[RunArguments],
 ) -> BenchmarkResults:
     """Evaluate methods on the scenes at or below `root`; results go to `out`/3dmatch[-rotated][-lo].
 
@@ -44,22 +38,17 @@ def run_threedmatch(
         methods: Methods to evaluate.
         options: Options of the protocol.
         out: Folder of the results.
-        executor: Executor of the jobs (default: this process).
-        command: Command line to record with the results.
-        fresh: Discard existing results.
-        progress: Hook for progress bars.
+        arguments: See `RunArguments`.
     """
     scenes = read_scenes(root, options.low_overlap)
     name = "3dmatch" + "-rotated" * options.rotated + "-lo" * options.low_overlap
     title = "3DMatch" + ", rotated" * options.rotated + ", low overlap" * options.low_overlap
-    folder = out / name
-    run_log = RunLog(folder, command, fresh)
-    records = evaluate_pairs(
-        "3dmatch", scenes, methods, options, folder,
-        executor=executor, run_log=run_log, fresh=fresh, progress=progress,
-    )  # fmt: skip
-    notes = []
-    if {scene.name for scene in scenes} != set(SCENES):
-        names = ", ".join(scene.name for scene in scenes)
-        notes.append(f"Not the eight scenes of the published test set, but {names}.")
-    return summarise_pairs("3dmatch", name, title, scenes, methods, options, records, run_log, folder, notes)
+    benchmark = PairBenchmark("3dmatch", name, title, scenes, lambda records: _other_scenes(scenes))
+    return run_benchmark(benchmark, methods, options, out, **arguments)
+
+
+def _other_scenes(scenes: Sequence[EvaluationScene]) -> list[str]:
+    names = [scene.name for scene in scenes]
+    if set(names) == set(SCENES):
+        return []
+    return [f"Not the eight scenes of the published test set, but {', '.join(names)}."]
