@@ -18,25 +18,22 @@ import torch
 from scipy.spatial.transform import Rotation
 
 from wsdesc.adaptation.scans import TaughtScan, by_name, overlap_at, relative_pose
+from wsdesc.adaptation.triangles import contradicted_pairs
 from wsdesc.alignment.free_space import measure_free_space
-from wsdesc.alignment.information import Information
 from wsdesc.cloud.units import INDOOR_RESOLUTION
 from wsdesc.core.geometry import Floats
-from wsdesc.reconstruction.loop_closure import find_loops, reject_contradictions
-from wsdesc.reconstruction.pose_graph import Edge
 from wsdesc.reconstruction.result import Reconstruction
 
 OVERLAP_DISTANCE = 3 * INDOOR_RESOLUTION  # metres: points nearer to each other are partners
 MAX_VIOLATION = 0.04  # share of visible points in free space above which a pose is wrong
 MIN_UNCONFIRMED = 0.97  # smallest confidence of an edge that needs no triangle
 _NEIGHBOURS = 3  # likely neighbours of a scan that was not placed
-_NO_INFORMATION = Information(np.eye(6), np.zeros(3), 1.0, 1.0, 0)
 
 
 class TeacherPair(NamedTuple):
     """Two scans, by their indices, and their relative pose in metres of the model."""
 
-    p: int
+    p: int  # smaller than q
     q: int
     T_q_p: Floats  # (4, 4) between the local frames
     overlap: float  # overlap at this pose
@@ -126,11 +123,8 @@ def confirmed_groups(reconstruction: Reconstruction) -> dict[str, int]:
 
 def _contradictions(pairs: list[TeacherPair], scans: Sequence[TaughtScan]) -> list[tuple[str, set[int]]]:
     """Find the pairs that triangles of pairs contradict, then those that free space contradicts."""
-    radii = np.array([scan.radius for scan in scans])
-    edges = [Edge(pair.p, pair.q, pair.T_q_p, 1.0, _NO_INFORMATION, 0.0) for pair in pairs]
-    loops = find_loops(range(len(edges)), edges, radii)
-    open_loops, _ = reject_contradictions(loops, [1.0] * len(edges))
-    triangles = set(open_loops)
+    poses = {(pair.p, pair.q): pair.T_q_p for pair in pairs}
+    triangles = contradicted_pairs(poses, [scan.radius for scan in scans])
     kept = [pair for k, pair in enumerate(pairs) if k not in triangles]
     free_space = {k for k, pair in enumerate(kept) if _violation(pair, scans) > MAX_VIOLATION}
     return [("contradicts triangles of other pairs", triangles), ("violates free space", free_space)]
