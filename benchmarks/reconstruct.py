@@ -1,17 +1,14 @@
-"""Compare reconstructions by `wsdesc reconstruct` with known poses, and measure how its time grows.
+"""Compare a reconstruction by `wsdesc reconstruct` with known poses.
 
     python -m benchmarks.reconstruct scene SCENE --foreign OTHER.ply [--jobs 2] [--work DIR]
-    python -m benchmarks.reconstruct floor 8 --seed 5 [--jobs 2] [--work DIR]
-    python -m benchmarks.reconstruct growth 20 40 80 [--jobs 2] [--work DIR]
 
 SCENE is a folder of cloud_bin_k.ply with poses in cloud_bin_k.info.txt, or with poses of pairs in
 SCENE-evaluation/gt.log. Scans are renamed, shuffled, rotated and shifted at random, and mixed with foreign
-ones. `floor` uses laser scans of a synthetic floor with repetitive structure, where wrong poses fit nearly as
-well as correct ones. `growth` makes synthetic rooms of ten scans each; they must neither be split nor joined.
+ones.
 
-Prints, for each reconstruction: placed scans and sizes of the frames, frames that join two places, placed
-foreign scans, tried and accepted edges and how many of them are wrong, overlapping pairs and how many were
-tried, rotation and position errors of each frame, time and memory.
+Prints placed scans and sizes of the frames, frames that join two places, placed foreign scans, tried and
+accepted edges and how many of them are wrong, overlapping pairs and how many were tried, rotation and
+position errors of each frame, time and memory.
 """
 
 from __future__ import annotations
@@ -36,14 +33,11 @@ from benchmarks.common import make_parser, print_machine, print_table, random_ro
 from wsdesc import Reconstruction, read_points, write_points
 from wsdesc.core.errors import InputError
 from wsdesc.core.geometry import inverse, transform
-from wsdesc.datasets.synthetic import room_scans
-from wsdesc.datasets.synthetic.floor import floor_scans
 from wsdesc.datasets.threedmatch import find_fragments, read_log, read_pose
 from wsdesc.reconstruction.edge_result import EdgeResult
 
 PlacedScan = tuple[str, np.ndarray | None, np.ndarray]  # place, T_world_scan, points (N, 3)
 
-SCANS_PER_ROOM = 10
 MIN_OVERLAP = 0.2  # share of the points of both scans
 
 
@@ -245,53 +239,22 @@ def run_scene(arguments: argparse.Namespace) -> None:
     measure(scene.name, scans, arguments)
 
 
-def run_floor(arguments: argparse.Namespace) -> None:
-    """Reconstruct a synthetic floor."""
-    scans: list[PlacedScan] = [
-        ("floor", scan.T_world_scan, scan.points.astype(np.float64))
-        for scan in floor_scans(arguments.seed, arguments.count)
-    ]
-    measure(f"floor-{arguments.seed}", scans, arguments)
-
-
-def run_growth(arguments: argparse.Namespace) -> None:
-    """Reconstruct growing numbers of synthetic rooms."""
-    for count in arguments.counts:
-        first = arguments.seed + 1000
-        rooms = [room_scans(first + room, SCANS_PER_ROOM) for room in range(-(-count // SCANS_PER_ROOM))]
-        scans: list[PlacedScan] = [
-            (f"room {number}", scan.T_world_scan, scan.points.astype(np.float64))
-            for number, room in enumerate(rooms)
-            for scan in room
-        ]
-        measure(f"{count}", scans[:count], arguments)
-
-
 def main(arguments: argparse.Namespace) -> None:
     print_machine()
-    arguments.run(arguments)
+    run_scene(arguments)
 
 
 def parser() -> argparse.ArgumentParser:
     parser = make_parser("reconstruct", __doc__)
-    commands = parser.add_subparsers(required=True)
-    scene = commands.add_parser("scene", help="folder of scans with known poses")
+    scene = parser.add_subparsers(required=True).add_parser("scene", help="folder of scans with known poses")
     scene.add_argument("scene", type=Path, help="folder of cloud_bin_k.ply")
     scene.add_argument("--foreign", type=Path, nargs="*", default=[], help="scans of other places")
     scene.add_argument(
         "--foreign-scale", type=float, default=1.0, help="factor that makes their sizes similar"
     )
-    scene.set_defaults(run=run_scene)
-    floor = commands.add_parser("floor", help="synthetic floor with repetitive structure")
-    floor.add_argument("count", type=int, help="number of scans")
-    floor.set_defaults(run=run_floor)
-    growth = commands.add_parser("growth", help="time over the number of synthetic scans")
-    growth.add_argument("counts", type=int, nargs="+", help="numbers of scans")
-    growth.set_defaults(run=run_growth)
-    for command in (scene, floor, growth):
-        command.add_argument("--jobs", type=int, default=2, help="processes (default: %(default)s)")
-        command.add_argument("--seed", type=int, default=0, help="seed of scenes and shuffling")
-        command.add_argument("--work", type=Path, help="folder that keeps scans and results")
+    scene.add_argument("--jobs", type=int, default=2, help="processes (default: %(default)s)")
+    scene.add_argument("--seed", type=int, default=0, help="seed of shuffling and of the random poses")
+    scene.add_argument("--work", type=Path, help="folder that keeps scans and results")
     return parser
 
 
