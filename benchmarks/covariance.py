@@ -58,7 +58,7 @@ from wsdesc.cloud.clean import clean
 from wsdesc.cloud.outliers import remove_outliers
 from wsdesc.cloud.sampling import voxel_downsample
 from wsdesc.cloud.units import INDOOR_RESOLUTION, measure
-from wsdesc.core.geometry import Floats, inverse, transform
+from wsdesc.core.geometry import Floats, inverse, motion_about, transform
 from wsdesc.datasets.synthetic import SITES, overlap, room_scans, site_scans
 from wsdesc.datasets.synthetic.floor import floor_scans
 from wsdesc.datasets.threedmatch import find_fragments, read_pose
@@ -207,9 +207,7 @@ def perturb(T: Floats, points: Floats, rng: np.random.Generator) -> Floats:
     """Move a pose by a random rotation about the source's middle and a random shift."""
     turn, shift = (v * rng.uniform() / np.linalg.norm(v) for v in rng.normal(size=(2, 3)))
     middle = points.mean(axis=0)
-    D = np.eye(4)
-    D[:3, :3] = Rotation.from_rotvec(START_ANGLE * turn).as_matrix()
-    D[:3, 3] = middle - D[:3, :3] @ middle + START_DISTANCE * shift
+    D = motion_about(middle, Rotation.from_rotvec(START_ANGLE * turn).as_matrix(), START_DISTANCE * shift)
     return np.asarray(T @ D)
 
 

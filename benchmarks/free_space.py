@@ -49,7 +49,7 @@ from wsdesc.cloud.range_image import RangeImage
 from wsdesc.cloud.sampling import voxel_downsample
 from wsdesc.cloud.units import INDOOR_RESOLUTION, measure
 from wsdesc.cloud.viewpoint_detection import detect_viewpoint
-from wsdesc.core.geometry import Floats, inverse, transform
+from wsdesc.core.geometry import Floats, inverse, make_pose, transform
 from wsdesc.datasets.synthetic.scanning import SyntheticScan
 from wsdesc.datasets.synthetic.sites import SITES, SUITABLE
 from wsdesc.datasets.synthetic.survey import site_scans
@@ -85,10 +85,8 @@ def make_pair(source: np.ndarray, target: np.ndarray) -> Pair:
 
 def moved(T: Floats, rng: np.random.Generator, degrees: float, distance: float) -> Floats:
     """Move a pose by a random rotation and translation with these standard deviations per axis."""
-    step = np.eye(4)
-    step[:3, :3] = Rotation.from_rotvec(np.radians(rng.normal(0, degrees, 3))).as_matrix()
-    step[:3, 3] = rng.normal(0, distance, 3)
-    return T @ step
+    turn = Rotation.from_rotvec(np.radians(rng.normal(0, degrees, 3)))
+    return T @ make_pose(turn.as_matrix(), rng.normal(0, distance, 3))
 
 
 def pose_row(name: str, pairs: list[tuple[SyntheticScan, SyntheticScan]], seed: int) -> list[str]:

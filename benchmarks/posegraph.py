@@ -24,7 +24,7 @@ from scipy.spatial.transform import Rotation
 
 from benchmarks.common import make_parser, print_machine, print_rows, run_command
 from wsdesc.alignment.information import Information
-from wsdesc.core.geometry import inverse
+from wsdesc.core.geometry import inverse, make_pose
 from wsdesc.reconstruction.disambiguation import CandidatePoses, first_layout
 from wsdesc.reconstruction.joint import find_layout
 from wsdesc.reconstruction.placement import place_scans
@@ -36,10 +36,7 @@ INFORMATION = Information(0.3 * np.eye(6), np.zeros(3), 1.0, 0.5, 2000)
 
 def random_pose(rng: np.random.Generator, angle: float, shift: float) -> np.ndarray:
     """Draw a pose with normally distributed rotation vector (radians) and translation (metres)."""
-    T = np.eye(4)
-    T[:3, :3] = Rotation.from_rotvec(rng.normal(0, angle, 3)).as_matrix()
-    T[:3, 3] = rng.normal(0, shift, 3)
-    return T
+    return make_pose(Rotation.from_rotvec(rng.normal(0, angle, 3)).as_matrix(), rng.normal(0, shift, 3))
 
 
 def simulate(count: int, wrong: float, rng: np.random.Generator) -> tuple[np.ndarray, list[list[Edge]]]:

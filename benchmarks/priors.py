@@ -46,7 +46,7 @@ from benchmarks.common import (
     run_command,
     show_progress,
 )
-from wsdesc.core.geometry import Floats, inverse, transform
+from wsdesc.core.geometry import Floats, inverse, motion_about, transform
 from wsdesc.datasets.synthetic import site_scans
 from wsdesc.datasets.threedmatch import read_pose
 from wsdesc.registration.result import Registration
@@ -209,11 +209,8 @@ def priors(pair: Pair, resolution: float, rng: np.random.Generator) -> dict[str,
 def moved(T: Floats, source: Floats, distance: float, degrees: float, rng: np.random.Generator) -> Floats:
     """Move a pose by a distance and an angle, in random directions, about the middle of the source."""
     shift, turn = (v / np.linalg.norm(v) for v in rng.normal(size=(2, 3)))
-    middle = source.mean(0)
-    step = np.eye(4)
-    step[:3, :3] = Rotation.from_rotvec(np.radians(degrees) * turn).as_matrix()
-    step[:3, 3] = middle - step[:3, :3] @ middle + distance * shift
-    return T @ step
+    R = Rotation.from_rotvec(np.radians(degrees) * turn).as_matrix()
+    return T @ motion_about(source.mean(0), R, distance * shift)
 
 
 def measure(pair: Pair, options: dict[str, Any]) -> tuple[Registration, Row]:

@@ -12,6 +12,7 @@ from scipy.spatial.transform import Rotation
 from torch import Tensor
 
 from wsdesc.cloud.files import write_points
+from wsdesc.core.geometry import make_pose
 from wsdesc.datasets.threedmatch import InfoEntry, LogEntry, write_info, write_log
 from wsdesc.evaluation import information_matrix
 from wsdesc.evaluation.methods import Method
@@ -20,10 +21,7 @@ POINTS = 300
 
 
 def random_pose(rng: np.random.Generator, shift: float = 2.0) -> np.ndarray:
-    T = np.eye(4)
-    T[:3, :3] = Rotation.from_quat(rng.normal(size=4)).as_matrix()
-    T[:3, 3] = rng.uniform(-shift, shift, 3)
-    return T
+    return make_pose(Rotation.from_quat(rng.normal(size=4)).as_matrix(), rng.uniform(-shift, shift, 3))
 
 
 def write_scene(root: Path, name: str = "room", scans: int = 4, scale: float = 1.0, seed: int = 0) -> Path:

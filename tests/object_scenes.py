@@ -4,7 +4,7 @@ import numpy as np
 from scipy.spatial.transform import Rotation
 
 from wsdesc.cloud.mesh import sample_surface
-from wsdesc.core.geometry import transform
+from wsdesc.core.geometry import make_pose, transform
 from wsdesc.datasets.synthetic.raycast import Tree, cast
 from wsdesc.datasets.synthetic.shapes import box, join, place, rod
 from wsdesc.datasets.synthetic.walk import look_at
@@ -41,10 +41,7 @@ def sampled(triangles, spacing, seed=0):
 
 
 def pose(x, y, z=0.0, yaw=0.0, pitch=0.0):
-    T = np.eye(4)
-    T[:3, :3] = Rotation.from_euler("zy", [yaw, pitch]).as_matrix()
-    T[:3, 3] = x, y, z
-    return T
+    return make_pose(Rotation.from_euler("zy", [yaw, pitch]).as_matrix(), (x, y, z))
 
 
 def scene(*poses, thing=None):

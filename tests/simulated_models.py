@@ -6,7 +6,7 @@ from scipy.spatial.transform import Rotation
 
 from wsdesc import Reconstruction, write_points
 from wsdesc.alignment.information import Information
-from wsdesc.core.geometry import inverse
+from wsdesc.core.geometry import inverse, make_pose
 from wsdesc.reconstruction.jobs import CandidatePose, DescribedScan, PairRegistration, PoseChecks, ScanSurvey
 from wsdesc.reconstruction.pipeline import reconstruct
 from wsdesc.reconstruction.places import Places
@@ -22,10 +22,7 @@ def number_of(path):
 
 def pose(number):
     """Return T_world_scan of a scan: scans stand in a row, half a metre apart."""
-    T = np.eye(4)
-    T[:3, :3] = Rotation.random(random_state=number).as_matrix()
-    T[:3, 3] = 0.5 * number, 0.1 * (number % 3), 0
-    return T
+    return make_pose(Rotation.random(random_state=number).as_matrix(), (0.5 * number, 0.1 * (number % 3), 0))
 
 
 def survey_scan(file):

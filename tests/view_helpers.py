@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 from matplotlib.image import imread
-from scipy.spatial.transform import Rotation
+
+from poses import pose_of
 
 SIZE = (1000, 700)
 AXES = (115, 150)  # width and height of the axes in the lower left corner
@@ -25,15 +26,7 @@ def corner(count: int = 4000, seed: int = 0) -> np.ndarray:
     return points
 
 
-def pose(rotation: tuple[float, float, float], translation: tuple[float, float, float]) -> np.ndarray:
-    """Return a pose (4, 4) from a rotation vector in radians and a translation."""
-    T = np.eye(4)
-    T[:3, :3] = Rotation.from_rotvec(rotation).as_matrix()
-    T[:3, 3] = translation
-    return T
-
-
-T_TARGET_SOURCE = pose((0.3, -0.5, 1.2), (3.0, -2.0, 1.0))
+T_TARGET_SOURCE = pose_of((0.3, -0.5, 1.2), (3.0, -2.0, 1.0))
 
 
 class Browser:

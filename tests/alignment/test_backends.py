@@ -21,7 +21,7 @@ from wsdesc.alignment.refine import evaluate, refine
 from wsdesc.alignment.surface import CpuSurface, CudaSurface
 from wsdesc.alignment.verify import verify
 from wsdesc.cloud.sampling import voxel_downsample
-from wsdesc.core.geometry import inverse
+from wsdesc.core.geometry import inverse, make_pose
 from wsdesc.datasets.synthetic import RoomPair
 
 RESOLUTION = 0.025
@@ -175,9 +175,7 @@ def test_scans_of_few_points(points: Tensor, pair: Pair, cuda_surfaces: tuple) -
 def matches(right: int, wrong: int, seed: int) -> tuple[Tensor, Tensor, Tensor, np.ndarray]:
     """Make matched points, some of them inliers of a pose, their weights, and the pose."""
     g = np.random.default_rng(seed)
-    T = np.eye(4)
-    T[:3, :3] = Rotation.random(random_state=seed).as_matrix()
-    T[:3, 3] = g.uniform(-2, 2, 3)
+    T = make_pose(Rotation.random(random_state=seed).as_matrix(), g.uniform(-2, 2, 3))
     p = g.uniform(-2, 2, (right + wrong, 3))
     q = p @ T[:3, :3].T + T[:3, 3] + g.normal(0, 0.01, p.shape)
     q[right:] = g.uniform(-3, 3, (wrong, 3))

@@ -6,7 +6,7 @@ import torch
 
 from wsdesc.alignment.patch_gaps import measure_patch_gap
 from wsdesc.alignment.surface import CudaSurface, make_surface
-from wsdesc.core.geometry import inverse, transform
+from wsdesc.core.geometry import inverse, make_pose, transform
 
 RESOLUTION = 0.025
 NOISE = 0.004
@@ -29,10 +29,7 @@ def gap_of(moved, make=make_surface, T=None):
 
 
 def turned():
-    T = np.eye(4)
-    T[:3, :3] = np.array([[0.6, -0.8, 0], [0.8, 0.6, 0], [0, 0, 1]])
-    T[:3, 3] = (0.3, -2.0, 0.7)
-    return T
+    return make_pose(np.array([[0.6, -0.8, 0], [0.8, 0.6, 0], [0, 0, 1]]), (0.3, -2.0, 0.7))
 
 
 def test_small_displacement_shows_through_larger_noise():

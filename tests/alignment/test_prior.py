@@ -12,7 +12,7 @@ from wsdesc.alignment.consensus import consensus, cuda
 from wsdesc.alignment.hypotheses import ransac_hypotheses
 from wsdesc.alignment.information import Information
 from wsdesc.alignment.prior import Near, PosePrior, Upright
-from wsdesc.core.geometry import transform
+from wsdesc.core.geometry import make_pose, transform
 
 Z = np.array([0.0, 0.0, 1.0])
 
@@ -135,9 +135,7 @@ def two_poses():
     """Matches of an upright pose, and more of one that tilts by 90°."""
     rng = np.random.default_rng(0)
     p = rng.uniform(-2, 2, (90, 3))
-    upright = np.eye(4)
-    upright[:3, :3] = Rotation.from_euler("z", 40, degrees=True).as_matrix()
-    upright[:3, 3] = [5, 1, 0]
+    upright = make_pose(Rotation.from_euler("z", 40, degrees=True).as_matrix(), [5, 1, 0])
     wrong = tilted(upright, 90)
     q = np.concatenate([transform(p[:30], upright), transform(p[30:], wrong)])
     return torch.from_numpy(p + 100), torch.from_numpy(q - 50), upright

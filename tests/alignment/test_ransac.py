@@ -13,6 +13,7 @@ from torch import Tensor
 from wsdesc.alignment import fit_rigid, ransac
 from wsdesc.alignment.ransac import _try_samples
 from wsdesc.core.errors import InputError
+from wsdesc.core.geometry import make_pose
 
 
 def matches(
@@ -20,9 +21,7 @@ def matches(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Make matched points of a room, the true pose, and the mask of inliers."""
     g = np.random.default_rng(seed)
-    T = np.eye(4)
-    T[:3, :3] = Rotation.random(random_state=seed).as_matrix()
-    T[:3, 3] = g.uniform(-size, size, 3)
+    T = make_pose(Rotation.random(random_state=seed).as_matrix(), g.uniform(-size, size, 3))
     source = g.uniform(0, size, (count, 3))
     wrong = g.permutation(count) < round(outliers * count)
     true = source @ T[:3, :3].T + T[:3, 3] + g.normal(0, noise, (count, 3))

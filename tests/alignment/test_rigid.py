@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from scipy.spatial.transform import Rotation
 from torch import Tensor
 
+import poses
 from wsdesc.alignment import fit_rigid
 from wsdesc.core.errors import InputError
 
@@ -18,11 +19,8 @@ def random(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-def random_pose(seed: int, size: float = 3.0) -> Tensor:
-    T = np.eye(4)
-    T[:3, :3] = Rotation.random(random_state=seed).as_matrix()
-    T[:3, 3] = np.random.default_rng(seed).uniform(-size, size, 3)
-    return torch.from_numpy(T)
+def random_pose(seed: int) -> Tensor:
+    return torch.from_numpy(poses.random_pose(seed))
 
 
 def moved(T: Tensor, points: Tensor) -> Tensor:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from scipy.spatial.transform import Rotation
 
+from poses import random_pose
 from wsdesc.alignment.structure import cpu, cuda, search_structure
 from wsdesc.alignment.structure.voxels import ROTATIONS, Voxels
 from wsdesc.alignment.surface import make_surface
@@ -44,13 +44,6 @@ def _room() -> np.ndarray:
     )
 
 
-def _pose(seed: int) -> np.ndarray:
-    T = np.eye(4)
-    T[:3, :3] = Rotation.random(random_state=seed).as_matrix()
-    T[:3, 3] = np.random.default_rng(seed).uniform(-10, 10, 3)
-    return T
-
-
 def _moved(points: np.ndarray, T: np.ndarray) -> np.ndarray:
     return np.asarray(transform(points, T))
 
@@ -62,7 +55,7 @@ def _is_at(T: np.ndarray, T_true: np.ndarray, points: np.ndarray, metres: float)
 def test_finds_the_pose_of_two_halves_of_a_room_in_any_pose():
     room = _room()
     for seed in range(3):
-        T_true = _pose(seed)
+        T_true = random_pose(seed, 10.0)
         source, target = room[room[:, 0] < 4], _moved(room[room[:, 0] > 1], T_true)
         eyes = np.array([[1.5, 2.5, 1.2], [3.0, 1.5, 1.2]])
         images = RangeImage.of(source, eyes[0]), RangeImage.of(target, _moved(eyes, T_true)[1])
@@ -73,7 +66,10 @@ def test_finds_the_pose_of_two_halves_of_a_room_in_any_pose():
 
 def test_swapped_scans_give_the_inverse_poses():
     room = _room()
-    a, b = make_surface(room[room[:, 0] < 4]), make_surface(_moved(room[room[:, 0] > 1], _pose(4)))
+    a, b = (
+        make_surface(room[room[:, 0] < 4]),
+        make_surface(_moved(room[room[:, 0] > 1], random_pose(4, 10.0))),
+    )
     forward, backward = (search_structure(*surfaces, NONE, STEP, count=1) for surfaces in ((a, b), (b, a)))
     assert _is_at(forward[0], inverse(backward)[0], room, NEAR)
 
@@ -135,7 +131,7 @@ def test_gpu_and_cpu_find_the_same_poses() -> None:
     from wsdesc.alignment.surface.cuda import CudaSurface
 
     room = _room()
-    clouds = room[room[:, 0] < 3.5], _moved(room[room[:, 0] > 1.5], _pose(1))
+    clouds = room[room[:, 0] < 3.5], _moved(room[room[:, 0] > 1.5], random_pose(1, 10.0))
     on_cpu = search_structure(*map(make_surface, clouds), NONE, STEP, count=4)
     on_gpu = search_structure(
         *(CudaSurface.of(torch.tensor(c, device="cuda")) for c in clouds), NONE, STEP, count=4

@@ -16,7 +16,7 @@ from wsdesc.alignment.surface import CpuSurface, Surface
 from wsdesc.alignment.verify import PoseScore, score_candidate, verify
 from wsdesc.cloud.sampling import voxel_downsample
 from wsdesc.core.errors import InputError
-from wsdesc.core.geometry import inverse, transform
+from wsdesc.core.geometry import inverse, make_pose, transform
 from wsdesc.datasets.synthetic.floor import Floor, floor_scans
 
 DISTANCE = 2 * RESOLUTION
@@ -63,9 +63,7 @@ def test_true_pose_scores_high(room: tuple) -> None:
 )
 def test_wrong_poses_that_slide_along_planes_score_lower(room: tuple, wrong: tuple) -> None:
     source, target, T = room
-    T_wrong = np.eye(4)
-    T_wrong[:3, :3] = Rotation.from_euler("z", wrong[3], degrees=True).as_matrix()
-    T_wrong[:3, 3] = wrong[:3]
+    T_wrong = make_pose(Rotation.from_euler("z", wrong[3], degrees=True).as_matrix(), wrong[:3])
     right, false = score(*room, DISTANCE), score(source, target, T_wrong @ T, DISTANCE)
     assert false.overlap_source > 0.2  # the floor still lies on the floor
     assert false.not_hovering < right.not_hovering - 0.1

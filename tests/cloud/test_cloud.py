@@ -7,16 +7,14 @@ from scipy.spatial.transform import Rotation
 
 from wsdesc import Cloud
 from wsdesc.core.errors import InputError
+from wsdesc.core.geometry import make_pose
 
 RNG = np.random.default_rng(0)
 
 
 @pytest.fixture
 def pose() -> np.ndarray:
-    T = np.eye(4)
-    T[:3, :3] = Rotation.random(random_state=0).as_matrix()
-    T[:3, 3] = 1, -2, 3
-    return T
+    return make_pose(Rotation.random(random_state=0).as_matrix(), (1, -2, 3))
 
 
 def test_points_are_moved_and_the_original_stays(pose):

@@ -4,16 +4,10 @@ import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
+from poses import random_pose
 from wsdesc.cloud.clean import clean
 from wsdesc.cloud.local_frame import in_scan_frames, local_frame, to_local
 from wsdesc.core.geometry import inverse, is_rigid, transform
-
-
-def motion(seed: int, size: float = 1.0) -> np.ndarray:
-    T = np.eye(4)
-    T[:3, :3] = Rotation.random(random_state=seed).as_matrix()
-    T[:3, 3] = size * np.random.default_rng(seed).normal(size=3)
-    return T
 
 
 def room(count: int = 4000, seed: int = 0) -> np.ndarray:
@@ -29,7 +23,7 @@ def room(count: int = 4000, seed: int = 0) -> np.ndarray:
 @pytest.mark.parametrize("size", [1.0, 5e6])
 def test_moved_scans_have_the_same_local_points(seed, size):
     points = room()
-    T = motion(seed, size)
+    T = random_pose(seed, size)
     a, b = clean(points), clean(transform(points, T))
     rounding = 1e-6 if size == 1.0 else 1e-5  # float32 at 3 m, and float64 at 5000 km
     assert np.abs(a.points - b.points).max() < rounding
@@ -41,7 +35,7 @@ def test_moved_scans_have_the_same_local_points(seed, size):
 @pytest.mark.parametrize("seed", range(3))
 def test_float32_files_of_a_moved_scan(seed):
     points = room(seed=seed)
-    moved = transform(points, motion(seed, 3.0)).astype(np.float32)
+    moved = transform(points, random_pose(seed, 3.0)).astype(np.float32)
     np.testing.assert_allclose(clean(moved).points, clean(points).points, atol=5e-6)
 
 
@@ -106,13 +100,13 @@ def test_degenerate_scans_have_a_rigid_frame(name):
 @pytest.mark.parametrize("name", ["three points", "a line", "a plane"])
 def test_degenerate_scans_move_with_their_frame(name):
     points = DEGENERATE[name]
-    a, b = clean(points).points, clean(transform(points, motion(7))).points
+    a, b = clean(points).points, clean(transform(points, random_pose(7, 1.0))).points
     np.testing.assert_allclose(a, b, atol=1e-5)
 
 
 def test_a_symmetric_scan_has_the_same_points_in_each_of_its_frames():
     points = DEGENERATE["a cube"] * [1, 2, 3]
-    a, b = (clean(scan).points for scan in (points, transform(points, motion(1))))
+    a, b = (clean(scan).points for scan in (points, transform(points, random_pose(1, 1.0))))
     nearest = np.linalg.norm(a[:, None] - b, axis=2).min(axis=1)
     assert nearest.max() < 1e-5
 
@@ -131,7 +125,7 @@ def test_the_frame_is_the_same_on_any_number_of_threads(monkeypatch):
 def test_poses_between_local_frames_become_poses_between_scans():
     """Geographic coordinates keep their precision."""
     points = room()
-    T_source, T_target = motion(1, 5e6), motion(2, 5e6)
+    T_source, T_target = random_pose(1, 5e6), random_pose(2, 5e6)
     source, target = transform(points, T_source), transform(points, T_target)
     a, b = clean(source), clean(target)
     T_local = inverse(b.T_scan_local) @ T_target @ inverse(T_source) @ a.T_scan_local

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
+from poses import random_pose
 from wsdesc.cloud.cloud import Cloud
 from wsdesc.cloud.merge import VoxelMerge
 from wsdesc.cloud.storage import Storage
@@ -20,19 +21,12 @@ def plain_average(points, size):
     return np.array([np.mean(cells[cell], axis=0) for cell in sorted(cells)])
 
 
-def random_pose(rng):
-    T = np.eye(4)
-    T[:3, :3] = Rotation.random(random_state=rng).as_matrix()
-    T[:3, 3] = rng.uniform(-2, 2, 3)
-    return T
-
-
 @pytest.mark.parametrize("shift", [0.0, 4.5e5])
 def test_equals_a_plain_voxel_average(shift):
     rng = np.random.default_rng(0)
     merged, moved = VoxelMerge(0.25), []
     for count in (700, 1, 500, 300):
-        scan, T = rng.normal(size=(count, 3)), random_pose(rng)
+        scan, T = rng.normal(size=(count, 3)), random_pose(rng, 2.0)
         T[:3, 3] += shift
         merged.add(scan.astype(np.float32), T)
         moved.append(scan.astype(np.float32).astype(np.float64) @ T[:3, :3].T + T[:3, 3])

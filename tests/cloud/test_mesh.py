@@ -13,7 +13,7 @@ from wsdesc import as_cloud, read_cloud
 from wsdesc.cloud.clean import clean_cloud
 from wsdesc.cloud.mesh import sample_surface, scan_points
 from wsdesc.core.errors import InputError
-from wsdesc.core.geometry import transform
+from wsdesc.core.geometry import make_pose, transform
 
 
 @pytest.fixture(scope="module")
@@ -50,9 +50,7 @@ def test_a_box_is_sampled_evenly():
 @pytest.mark.parametrize("factor", [1e-3, 1.0, 1e3])
 def test_the_sample_follows_the_size_and_the_pose(factor):
     box = trimesh.creation.box((1, 2, 3))
-    T = np.eye(4)
-    T[:3, :3] = Rotation.random(random_state=1).as_matrix()
-    T[:3, 3] = [4e5, 5e6, 100]
+    T = make_pose(Rotation.random(random_state=1).as_matrix(), [4e5, 5e6, 100])
     points = scan_points(box.vertices, box.faces)
     moved = scan_points(transform(factor * box.vertices, T), box.faces)
     assert abs(len(moved) / len(points) - 1) < 0.1

@@ -17,6 +17,7 @@ from wsdesc.cloud.crs import read_crs_option
 from wsdesc.cloud.merge import VoxelMerge
 from wsdesc.cloud.tiles import PlacedScan, merge_into_tiles
 from wsdesc.core.errors import FileFormatError, InputError
+from wsdesc.core.geometry import make_pose
 
 VOXEL = 0.25
 
@@ -36,9 +37,7 @@ def scans(tmp_path):
         }
         if k == 1:
             attributes["time"] = np.arange(3000.0)
-        T = np.eye(4)
-        T[:3, :3] = Rotation.from_rotvec([0, 0, k]).as_matrix()
-        T[:3, 3] = [448_100, 5_411_900, 300]
+        T = make_pose(Rotation.from_rotvec([0, 0, k]).as_matrix(), [448_100, 5_411_900, 300])
         write_points(tmp_path / f"s{k}{extension}", points, attributes)
         placed.append(PlacedScan(tmp_path / f"s{k}{extension}", T))
     return placed

@@ -12,16 +12,14 @@ from scipy.spatial.transform import Rotation
 from wsdesc.cloud.cloud import Cloud
 from wsdesc.cloud.files import read_cloud, write_points
 from wsdesc.cloud.write import write_cloud
+from wsdesc.core.geometry import make_pose
 
 COUNT = 60
 UTM = np.array([5e5, 5e6, 300.0])
 
 
 def pose(shift=(1.0, 2.0, 3.0)) -> np.ndarray:
-    T = np.eye(4)
-    T[:3, :3] = Rotation.from_euler("zyx", [30, 20, 10], degrees=True).as_matrix()
-    T[:3, 3] = shift
-    return T
+    return make_pose(Rotation.from_euler("zyx", [30, 20, 10], degrees=True).as_matrix(), shift)
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.spatial.transform import Rotation
 
+from poses import random_pose
 from wsdesc.core.errors import InputError
 from wsdesc.core.geometry import inverse
 from wsdesc.core.similarity import (
@@ -17,17 +17,9 @@ from wsdesc.core.similarity import (
 )
 
 
-def rigid_pose(seed: int = 0) -> np.ndarray:
-    rng = np.random.default_rng(seed)
-    T = np.eye(4)
-    T[:3, :3] = Rotation.random(random_state=seed).as_matrix()
-    T[:3, 3] = rng.normal(scale=10, size=3)
-    return T
-
-
 @pytest.mark.parametrize("factor", [1e-6, 0.3048, 2.5, 1000.0])
 def test_parts_and_inverse(factor):
-    T = rigid_pose()
+    T = random_pose(0, 10.0)
     S = check_similarity(scaled_first(T, factor))
     rigid, actual_factor = split_similarity(S)
     assert actual_factor == pytest.approx(factor, rel=1e-12)
@@ -37,14 +29,14 @@ def test_parts_and_inverse(factor):
 
 
 def test_rigid_poses_keep_their_bits():
-    T = rigid_pose(1)
+    T = random_pose(1, 10.0)
     assert factor_of(T) == 1
     np.testing.assert_array_equal(split_similarity(T)[0], T)
     np.testing.assert_array_equal(inverse_similarity(T), inverse(T))
 
 
 def test_matrices_with_few_digits_are_rigid():
-    assert factor_of(np.round(rigid_pose(2), 4)) == 1
+    assert factor_of(np.round(random_pose(2, 10.0), 4)) == 1
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from scipy.spatial.transform import Rotation
 
 from wsdesc.cloud.files import write_points
 from wsdesc.core.errors import FileFormatError, InputError
+from wsdesc.core.geometry import make_pose
 from wsdesc.datasets.threedmatch import (
     InfoEntry,
     LogEntry,
@@ -36,10 +37,9 @@ LOG = """0\t 1\t 12
 
 def random_pose(seed: int) -> np.ndarray:
     rng = np.random.default_rng(seed)
-    T = np.eye(4)
-    T[:3, :3] = Rotation.random(random_state=seed).as_matrix()
-    T[:3, 3] = rng.normal(size=3) * 10.0 ** rng.integers(-9, 7)
-    return T
+    return make_pose(
+        Rotation.random(random_state=seed).as_matrix(), rng.normal(size=3) * 10.0 ** rng.integers(-9, 7)
+    )
 
 
 def is_rigid(T: np.ndarray, atol: float) -> bool:

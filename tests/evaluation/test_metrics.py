@@ -7,9 +7,9 @@ import math
 import numpy as np
 import pytest
 import torch
-from scipy.spatial.transform import Rotation
 from torch import Tensor
 
+from poses import pose_of
 from wsdesc.core.errors import InputError
 from wsdesc.evaluation import (
     feature_match_recall,
@@ -34,10 +34,7 @@ def random(*shape: int, seed: int = 0) -> Tensor:
 
 def pose(rotation: object = (0, 0, 0), shift: object = (0, 0, 0)) -> Tensor:
     """A rotation vector, in radians, and a translation as (4, 4)."""
-    T = np.eye(4)
-    T[:3, :3] = Rotation.from_rotvec(np.asarray(rotation, dtype=float)).as_matrix()
-    T[:3, 3] = shift
-    return torch.from_numpy(T)
+    return torch.from_numpy(pose_of(rotation, shift))
 
 
 def transformed(T: Tensor, points: Tensor) -> Tensor:

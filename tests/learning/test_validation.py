@@ -13,6 +13,7 @@ from torch import Tensor
 from wsdesc import WSDesc
 from wsdesc.cloud.sampling import random_sample
 from wsdesc.core.errors import InputError
+from wsdesc.core.geometry import make_pose
 from wsdesc.datasets.synthetic import RoomPair
 from wsdesc.evaluation import inlier_ratio
 from wsdesc.learning.losses import RigidityLoss
@@ -37,9 +38,7 @@ def pairs(room: RoomPair) -> list[ValidationPair]:
 
 
 def rotated(points: Tensor) -> tuple[Tensor, np.ndarray]:
-    T = np.eye(4)
-    T[:3, :3] = Rotation.from_rotvec([0.5, -1, 0.7]).as_matrix()
-    T[:3, 3] = 1, -2, 0.5
+    T = make_pose(Rotation.from_rotvec([0.5, -1, 0.7]).as_matrix(), (1, -2, 0.5))
     return (points.double() @ torch.from_numpy(T[:3, :3]).T + torch.from_numpy(T[:3, 3])).float(), T
 
 

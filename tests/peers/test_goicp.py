@@ -11,6 +11,7 @@ import torch
 from scipy.spatial.transform import Rotation
 
 from wsdesc import peers
+from wsdesc.core.geometry import make_pose
 from wsdesc.evaluation import rotation_error_deg
 from wsdesc.peers.goicp import GoIcp, _pose, _RotationSearch
 from wsdesc.peers.goicp.field import DistanceField
@@ -71,9 +72,7 @@ def test_the_result_is_as_good_as_the_best_of_a_grid_of_poses() -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_any_rotation_of_a_whole_shape_is_found(seed: int) -> None:
     target = torch.from_numpy(body(400))
-    T = np.eye(4)
-    T[:3, :3] = Rotation.random(random_state=seed).as_matrix()
-    T[:3, 3] = [3.0, -2.0, 1.0]
+    T = make_pose(Rotation.random(random_state=seed).as_matrix(), [3.0, -2.0, 1.0])
     moved = (target - torch.from_numpy(T[:3, 3])) @ torch.from_numpy(T[:3, :3])
     estimate = GoIcp(time_limit=300)(moved, target)
     assert estimate is not None

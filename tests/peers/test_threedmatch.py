@@ -13,7 +13,7 @@ from torch import Tensor
 
 from wsdesc import peers, write_points
 from wsdesc.core.errors import InputError
-from wsdesc.core.geometry import inverse, transform
+from wsdesc.core.geometry import inverse, make_pose, transform
 from wsdesc.peers.threedmatch import (
     CELL,
     SIDE,
@@ -42,9 +42,7 @@ def posed(tmp_path: Path) -> Path:
     folder.mkdir()
     world = bumps().double().numpy()
     for k in range(3):
-        T_world_scan = np.eye(4)
-        T_world_scan[:3, :3] = Rotation.from_rotvec([0, 0, 0.2 * k]).as_matrix()
-        T_world_scan[:3, 3] = [0.1 * k, 0, 0.05 * k]
+        T_world_scan = make_pose(Rotation.from_rotvec([0, 0, 0.2 * k]).as_matrix(), [0.1 * k, 0, 0.05 * k])
         write_points(folder / f"cloud_bin_{k}.ply", transform(world[k::3], inverse(T_world_scan)))
         np.savetxt(folder / f"cloud_bin_{k}.info.txt", T_world_scan, header="scene 0 0", comments="")
     return folder

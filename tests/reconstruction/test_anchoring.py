@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
-from reconstruction_sites import UTM, make_site, random_pose
+from poses import random_motion
+from reconstruction_sites import UTM, make_site
 from wsdesc.alignment.information import Information
 from wsdesc.core.geometry import inverse, transform
 from wsdesc.reconstruction.control import ControlPoint
@@ -205,7 +206,7 @@ def test_a_wrong_edge_yields_to_many_known_poses():
     site = make_site(rng, cut=6)
     names, T_world_scan, T_scan_local, placement = site
     edges = [pair.edge for pair in placement.edges]
-    bridge = edges[0]._replace(source=6, target=5, T_target_source=random_pose(rng, 1.0, 5.0))
+    bridge = edges[0]._replace(source=6, target=5, T_target_source=random_motion(rng, 1.0, 5.0))
     joined = [*edges, bridge]
     placement = Placement(solve(12, joined), [PlacedEdge(e, None, 0.0) for e in joined], {})
     site = (names, T_world_scan, T_scan_local, placement)
@@ -234,7 +235,7 @@ def test_covariances_are_those_of_simulated_errors():
     """Draw errors of edges from their covariances: errors of poses must have the reported ones."""
     rng = np.random.default_rng(14)
     information = Information(np.diag([0.3, 0.2, 0.05, 0.3, 0.1, 0.3]), np.ones(3), 1.0, 0.5, 2000)
-    T_true = np.stack([np.eye(4), *(random_pose(rng, 1.0, 2.0) for _ in range(5))])
+    T_true = np.stack([np.eye(4), *(random_motion(rng, 1.0, 2.0) for _ in range(5))])
     pairs = [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (0, 5), (1, 4)]
     exact = [Edge(j, i, inverse(T_true[i]) @ T_true[j], 0.9, information, 0.01) for i, j in pairs]
     problem = Problem([edge_factor(e) for e in exact], np.array([0]), 6)

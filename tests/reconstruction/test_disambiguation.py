@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
+from poses import random_motion
 from wsdesc.alignment.information import Information
 from wsdesc.core.geometry import inverse
 from wsdesc.reconstruction.disambiguation import LOOP_TOLERANCE, displacements
@@ -36,9 +37,7 @@ def corridor(count, reach, rng, uncertain=0.6):
     pairs, right = [], []
     for i in range(count):
         for j in range(i + 1, min(i + 1 + reach, count)):
-            noise = np.eye(4)
-            noise[:3, :3] = Rotation.from_rotvec(rng.normal(0, 0.004, 3)).as_matrix()
-            noise[:3, 3] = rng.normal(0, 0.01, 3)
+            noise = random_motion(rng, 0.004, 0.01)
             T_world_i, T_world_j = T_world_scan[i], T_world_scan[j]
             true = inverse(T_world_i) @ T_world_j @ noise
             if rng.random() > uncertain:

@@ -9,6 +9,7 @@ from scipy.spatial.transform import Rotation
 from wsdesc import read_points, write_points
 from wsdesc.cloud.merge import VoxelMerge
 from wsdesc.core.errors import FileFormatError, InputError
+from wsdesc.core.geometry import make_pose
 from wsdesc.reconstruction.edge_result import EdgeResult
 from wsdesc.reconstruction.known import KnownResult
 from wsdesc.reconstruction.result import Reconstruction
@@ -17,10 +18,7 @@ NAMES = ["a.ply", "b.ply", "c|d.ply"]
 
 
 def pose(seed):
-    T = np.eye(4)
-    T[:3, :3] = Rotation.random(random_state=seed).as_matrix()
-    T[:3, 3] = [1 / 3, seed, -7.25]
-    return T
+    return make_pose(Rotation.random(random_state=seed).as_matrix(), [1 / 3, seed, -7.25])
 
 
 @pytest.fixture(scope="module")

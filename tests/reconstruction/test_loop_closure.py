@@ -4,37 +4,24 @@ import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
+from poses import random_motion
 from wsdesc.alignment.information import Information
 from wsdesc.core.geometry import inverse
-from wsdesc.reconstruction.loop_closure import (
-    LOOP_TOLERANCE,
-    MIN_CONFIDENCE,
-    Loop,
-    displacement,
-    find_loops,
-    reject_contradictions,
-)
+from wsdesc.reconstruction.disambiguation import MIN_CONFIDENCE
 from wsdesc.reconstruction.placement import place_scans
 from wsdesc.reconstruction.pose_graph import Edge
 
 INFORMATION = Information(0.3 * np.eye(6), np.zeros(3), 1.0, 0.5, 2000)
 
 
-def motion(rng, angle=2.0, shift=2.0):
-    T = np.eye(4)
-    T[:3, :3] = Rotation.from_rotvec(rng.normal(0, angle, 3)).as_matrix()
-    T[:3, 3] = rng.normal(0, shift, 3)
-    return T
-
-
 def edges_between(pairs, count, confidence=0.95, seed=0):
     """Make right edges with a noise of some millimetres, in alternating directions."""
     rng = np.random.default_rng(seed)
-    T_world_scan = [motion(rng) for _ in range(count)]
+    T_world_scan = [random_motion(rng, 2.0, 2.0) for _ in range(count)]
     edges = []
     for k, (i, j) in enumerate(pairs):
         i, j = (i, j) if k % 2 else (j, i)
-        T = inverse(T_world_scan[i]) @ T_world_scan[j] @ motion(rng, 0.002, 0.005)
+        T = inverse(T_world_scan[i]) @ T_world_scan[j] @ random_motion(rng, 0.002, 0.005)
         edges.append(Edge(j, i, T, confidence, INFORMATION, 0.008))
     return edges
 
@@ -50,9 +37,6 @@ ALL_OF_FOUR = [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)]
 def test_right_edges_are_accepted():
     edges = edges_between(ALL_OF_FOUR, 4)
     assert check_edges(edges, np.full(4, 1.5)) == [None] * 6
-    loops = find_loops(range(6), edges, np.full(4, 1.5))
-    assert len(loops) == 4
-    assert all(loop.closed for loop in loops)
 
 
 @pytest.mark.parametrize("wrong", range(6))
@@ -71,29 +55,11 @@ def test_wrong_edge_is_rejected_at_any_confidence(wrong, how):
     assert [k for k, rejection in enumerate(rejections) if rejection] == [wrong]
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_least_supported_edges_are_rejected_first(seed):
-    rng = np.random.default_rng(seed)
-    loops = [
-        Loop(tuple(rng.choice(12, 3, replace=False).tolist()), bool(rng.random() < 0.6)) for _ in range(25)
-    ]
-    confidence = rng.integers(0, 4, 12).astype(float)
-    rejected, left = {}, loops
-    while any(not loop.closed for loop in left):  # the definition
-        votes = {k: sum((1 if loop.closed else -1) for loop in left if k in loop.edges) for k in range(12)}
-        contradicting = {k for loop in left if not loop.closed for k in loop.edges}
-        worst = min(
-            contradicting,
-            key=lambda k: (confidence[k] >= MIN_CONFIDENCE, votes[k], confidence[k], k),
-        )
-        rejected[worst] = sum(worst in loop.edges and not loop.closed for loop in left)
-        left = [loop for loop in left if worst not in loop.edges]
-    assert reject_contradictions(loops, confidence) == (rejected, {k for loop in left for k in loop.edges})
-
-
 def test_single_triangle_loses_its_least_confident_edge():
     edges = edges_between([(0, 1), (1, 2), (0, 2)], 3)
-    edges[1] = edges[1]._replace(T_target_source=motion(np.random.default_rng(9)), confidence=0.5)
+    edges[1] = edges[1]._replace(
+        T_target_source=random_motion(np.random.default_rng(9), 2.0, 2.0), confidence=0.5
+    )
     assert [bool(v) for v in check_edges(edges, np.ones(3))] == [False, True, False]
 
 
@@ -125,16 +91,6 @@ def test_ambiguous_edges_do_not_confirm_each_other():
     assert all("confidence" in rejection for rejection in check_edges(two, np.ones(3)))
 
 
-def test_displacement_bounds_the_distance_of_points():
-    rng = np.random.default_rng(4)
-    T = motion(rng, 0.3, 0.2)
-    points = rng.normal(size=(2000, 3))
-    points *= 1.5 / np.linalg.norm(points, axis=1, keepdims=True)
-    farthest = np.linalg.norm(points @ T[:3, :3].T + T[:3, 3] - points, axis=1).max()
-    assert 0.8 * displacement(T, 1.5) < farthest <= displacement(T, 1.5)
-    assert displacement(np.eye(4), 9.0) < 1e-6 < LOOP_TOLERANCE
-
-
 @pytest.mark.parametrize("wrong", [2, 7, 10])
 def test_without_triangles_longer_loops_reject_the_wrong_edge(wrong):
     rows = [(3 * y + x, 3 * y + x + 1) for y in range(3) for x in range(2)]
@@ -142,7 +98,7 @@ def test_without_triangles_longer_loops_reject_the_wrong_edge(wrong):
     edges = edges_between(rows + columns, 9)  # a grid of squares
     right = place_scans([[edge] for edge in edges], np.ones(9))
     assert [edge.rejection for edge in right.edges] == [None] * 12
-    edges[wrong] = edges[wrong]._replace(T_target_source=motion(np.random.default_rng(8)))
+    edges[wrong] = edges[wrong]._replace(T_target_source=random_motion(np.random.default_rng(8), 2.0, 2.0))
     graph, placed, _ = place_scans([[edge] for edge in edges], np.ones(9))
     assert all(p.edge is edge for p, edge in zip(placed, edges, strict=True))
     assert [k for k, edge in enumerate(placed) if edge.rejection] == [wrong]

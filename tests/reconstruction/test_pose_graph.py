@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
+from poses import random_motion
 from wsdesc.alignment.information import Information
 from wsdesc.core.geometry import inverse
 from wsdesc.reconstruction.least_squares import Problem, _exp, _loss
@@ -11,10 +12,7 @@ from wsdesc.reconstruction.pose_graph import OUTLIER, Edge, connected_scans, edg
 
 
 def motion(rng, angle=3.0, shift=4.0):
-    T = np.eye(4)
-    T[:3, :3] = Rotation.from_rotvec(rng.normal(0, angle / np.sqrt(3), 3)).as_matrix()
-    T[:3, 3] = rng.normal(0, shift, 3)
-    return T
+    return random_motion(rng, angle / np.sqrt(3), shift)
 
 
 def random_information(rng):

@@ -5,9 +5,9 @@ import shutil
 
 import numpy as np
 import pytest
-from scipy.spatial.transform import Rotation
 
 import wsdesc
+from poses import random_pose
 from wsdesc import read_points, write_points
 from wsdesc.cloud.units import measure
 from wsdesc.core.errors import FileFormatError, InputError
@@ -37,13 +37,6 @@ class Counting(Serial):
             if self.done.get("register_pair", 0) > self.limit:
                 raise KeyboardInterrupt
             yield number, result
-
-
-def random_pose(rng):
-    T = np.eye(4)
-    T[:3, :3] = Rotation.random(random_state=rng).as_matrix()
-    T[:3, 3] = rng.uniform(-3, 3, 3)
-    return T
 
 
 @pytest.fixture(scope="module")

@@ -11,17 +11,16 @@ from wsdesc import read_cloud, write_points
 from wsdesc.cloud.crs import read_crs_option
 from wsdesc.cloud.stations import read_station_poses
 from wsdesc.core.errors import FileFormatError, InputError
-from wsdesc.core.geometry import transform
+from wsdesc.core.geometry import make_pose, transform
 from wsdesc.reconstruction.result import Reconstruction
 
 UTM = np.array([448_123.0, 5_411_987.0, 312.0])
 
 
 def pose(seed, shift=(0.0, 0.0, 0.0)):
-    T = np.eye(4)
-    T[:3, :3] = Rotation.random(random_state=seed).as_matrix()
-    T[:3, 3] = np.array(shift) + np.array([1 / 3, seed, -7.25])
-    return T
+    return make_pose(
+        Rotation.random(random_state=seed).as_matrix(), np.array(shift) + np.array([1 / 3, seed, -7.25])
+    )
 
 
 @pytest.fixture

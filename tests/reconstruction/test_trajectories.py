@@ -4,7 +4,7 @@ import numpy as np
 from scipy.spatial.transform import Rotation
 
 from reconstruction_sites import make_site
-from wsdesc.core.geometry import inverse
+from wsdesc.core.geometry import inverse, make_pose
 from wsdesc.reconstruction.edge_result import EdgeResult
 from wsdesc.reconstruction.georeference import georeference
 from wsdesc.reconstruction.known import Known
@@ -28,10 +28,7 @@ def make_result(metre):
 
 
 def as_pose(values):
-    T = np.eye(4)
-    T[:3, :3] = Rotation.from_quat(values[3:7]).as_matrix()
-    T[:3, 3] = values[:3]
-    return T
+    return make_pose(Rotation.from_quat(values[3:7]).as_matrix(), values[:3])
 
 
 def test_g2o_file_has_the_poses_and_the_errors_of_the_edges():

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy.spatial.transform import Rotation
 from typer.testing import CliRunner
 
 import wsdesc
+from poses import pose_of
 from wsdesc import AlternativePose, Registration
 from wsdesc.cli.app import app
 from wsdesc.core.errors import FileFormatError
@@ -17,19 +17,12 @@ from wsdesc.datasets.synthetic import room_scans
 from wsdesc.view.pose_file import read_pose
 
 
-def pose(vector, translation):
-    T = np.eye(4)
-    T[:3, :3] = Rotation.from_rotvec(vector).as_matrix()
-    T[:3, 3] = translation
-    return T
-
-
 @pytest.fixture
 def result():
-    first = Registration(pose([0, 0, 1], [1, 2, 3]), False, 0.6, 0.5, 0.008, 40, 700, 0.025)
+    first = Registration(pose_of([0, 0, 1], [1, 2, 3]), False, 0.6, 0.5, 0.008, 40, 700, 0.025)
     others = [
-        AlternativePose(pose([0, 0, -2], [4e5, 1 / 3, 0]), 0.3, 0.4, 0.009),
-        AlternativePose(pose([1, 0, 0], [0, 0, 1]), 0.05, 0.0, float("inf")),
+        AlternativePose(pose_of([0, 0, -2], [4e5, 1 / 3, 0]), 0.3, 0.4, 0.009),
+        AlternativePose(pose_of([1, 0, 0], [0, 0, 1]), 0.05, 0.0, float("inf")),
     ]
     return replace(first, alternatives=others)
 
@@ -42,8 +35,8 @@ def symmetric():
     both = np.concatenate([scan, (scan - centre) * [-1, -1, 1] + centre])
     rng = np.random.default_rng(0)
     source, target = (both + rng.normal(0, 0.003, both.shape) for _ in range(2))
-    T = pose([0.3, 1.0, 0.2], [1, 2, 3])
-    half_turn = pose([0, 0, np.pi], [2 * centre[0], 2 * centre[1], 0])
+    T = pose_of([0.3, 1.0, 0.2], [1, 2, 3])
+    half_turn = pose_of([0, 0, np.pi], [2 * centre[0], 2 * centre[1], 0])
     return transform(source, inverse(T)), target, (T, half_turn @ T)
 
 

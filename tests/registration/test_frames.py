@@ -2,19 +2,12 @@
 
 import numpy as np
 import pytest
-from scipy.spatial.transform import Rotation
 
 import wsdesc
+from poses import random_pose
 from wsdesc.core.geometry import inverse, transform
 
 pytestmark = pytest.mark.slow
-
-
-def motion(seed: int, shift: float) -> np.ndarray:
-    T = np.eye(4)
-    T[:3, :3] = Rotation.random(random_state=seed).as_matrix()
-    T[:3, 3] = shift * np.random.default_rng(seed).normal(size=3)
-    return T
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +22,7 @@ def expected(room):
 )
 def test_moved_scans_have_the_moved_pose(room, expected, shift, dtype, tolerance):
     """The tolerance is in resolutions."""
-    T_source, T_target = motion(1, shift), motion(2, shift)
+    T_source, T_target = random_pose(1, shift), random_pose(2, shift)
     moved = [transform(points, T) for points, T in ((room.source, T_source), (room.target, T_target))]
     result = wsdesc.register(*(points.astype(dtype) for points in moved), keypoints=400)
     assert result.resolution == expected.resolution
@@ -41,7 +34,7 @@ def test_moved_scans_have_the_moved_pose(room, expected, shift, dtype, tolerance
 
 
 def test_displacement_does_not_depend_on_the_local_frame(room, expected):
-    T = motion(3, 1.0)
+    T = random_pose(3, 1.0)
     both = wsdesc.register(transform(room.source, T), transform(room.target, T), keypoints=400)
     assert both.displacement == pytest.approx(expected.displacement, rel=1e-6)
     T_back = inverse(T) @ both.T_target_source @ T

@@ -8,7 +8,7 @@ from tests.poses import largest_difference, perturbed
 import wsdesc
 from wsdesc.cloud.local_frame import in_local_frames, in_scan_frames
 from wsdesc.core.errors import InputError
-from wsdesc.core.geometry import inverse, transform
+from wsdesc.core.geometry import inverse, make_pose, transform
 from wsdesc.datasets.synthetic import room_scans
 from wsdesc.registration.options import RegisterOptions
 
@@ -206,13 +206,9 @@ def test_local_pose_and_scan_pose_are_inverse_also_for_large_coordinates():
     rng = np.random.default_rng(0)
     frames = []
     for _ in range(2):
-        T = np.eye(4)
-        T[:3, :3] = Rotation.random(random_state=rng).as_matrix()
-        T[:3, 3] = UTM + rng.uniform(-100, 100, 3)
+        T = make_pose(Rotation.random(random_state=rng).as_matrix(), UTM + rng.uniform(-100, 100, 3))
         frames.append(T)
-    local = np.eye(4)
-    local[:3, :3] = Rotation.random(random_state=rng).as_matrix()
-    local[:3, 3] = rng.uniform(-5, 5, 3)
+    local = make_pose(Rotation.random(random_state=rng).as_matrix(), rng.uniform(-5, 5, 3))
     given = in_scan_frames(local, *frames)
     np.testing.assert_allclose(in_local_frames(given, *frames), local, atol=1e-8)
     rounded = given.copy()  # a file with six digits: the middle stays where the matrix puts it

@@ -5,6 +5,7 @@ import pytest
 from scipy.spatial.transform import Rotation
 
 import wsdesc
+from poses import random_pose
 from wsdesc.core.errors import FileFormatError, InputError
 from wsdesc.core.geometry import inverse, transform
 from wsdesc.datasets.synthetic import room_pair, room_scans
@@ -12,14 +13,6 @@ from wsdesc.evaluation.metrics import rotation_error_deg, translation_error
 
 FAST = {"keypoints": 300}
 THOROUGH = {"keypoints": 700}
-
-
-def random_pose(seed, shift=3.0):
-    rng = np.random.default_rng(seed)
-    T = np.eye(4)
-    T[:3, :3] = Rotation.random(random_state=rng).as_matrix()
-    T[:3, 3] = rng.uniform(-shift, shift, 3)
-    return T
 
 
 def distance(T, T_true, points):

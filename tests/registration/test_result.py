@@ -12,13 +12,12 @@ from scipy.spatial.transform import Rotation
 from wsdesc import AlternativePose, Registration
 from wsdesc.cloud.viewpoint import Viewpoint
 from wsdesc.core.errors import FileFormatError, InputError
+from wsdesc.core.geometry import make_pose
 
 
 @pytest.fixture
 def result():
-    T = np.eye(4)
-    T[:3, :3] = Rotation.from_rotvec([0.1, 1 / 3, -0.2]).as_matrix()
-    T[:3, 3] = [4.5e5 + 1 / 3, -2.0, 0.1]
+    T = make_pose(Rotation.from_rotvec([0.1, 1 / 3, -0.2]).as_matrix(), [4.5e5 + 1 / 3, -2.0, 0.1])
     warnings = ["A second pose fits nearly as well."]
     return Registration(T, True, 0.987654321, 0.5, 0.008, 40, 700, 0.025, warnings, {"read": 0.5})
 

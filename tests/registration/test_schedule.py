@@ -11,6 +11,7 @@ from scipy.spatial.transform import Rotation
 
 from wsdesc import register
 from wsdesc.cloud.clean import clean
+from wsdesc.core.geometry import make_pose
 from wsdesc.descriptor.description import Description
 from wsdesc.descriptor.preparation import prepare_scan
 from wsdesc.evaluation import rotation_error_deg, translation_error
@@ -94,9 +95,7 @@ def test_sparse_scans_are_aligned_at_the_distance_of_their_points() -> None:
 
 
 def test_sparse_scans_of_a_shape_are_registered() -> None:
-    T = np.eye(4)
-    T[:3, :3] = Rotation.from_rotvec([0.7, -1.9, 0.4]).as_matrix()
-    T[:3, 3] = 0.2, -0.4, 0.3
+    T = make_pose(Rotation.from_rotvec([0.7, -1.9, 0.4]).as_matrix(), (0.2, -0.4, 0.3))
     source, target = bumpy_shape(900, 4), bumpy_shape(900, 5) @ T[:3, :3].T + T[:3, 3]
     result = register(source, target, device="cpu")
     assert rotation_error_deg(result.T_target_source, T) < 5

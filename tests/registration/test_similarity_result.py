@@ -10,6 +10,7 @@ from scipy.spatial.transform import Rotation
 
 from wsdesc.cloud.cloud import Cloud
 from wsdesc.cloud.viewpoint import Viewpoint
+from wsdesc.core.geometry import make_pose
 from wsdesc.registration.result import AlternativePose, Registration
 
 FACTOR = 0.3048
@@ -17,9 +18,9 @@ FACTOR = 0.3048
 
 @pytest.fixture
 def similarity() -> Registration:
-    T = np.eye(4)
-    T[:3, :3] = FACTOR * Rotation.from_euler("xyz", [10, 20, 30], degrees=True).as_matrix()
-    T[:3, 3] = (4.0, -5.0, 6.0)
+    T = make_pose(
+        FACTOR * Rotation.from_euler("xyz", [10, 20, 30], degrees=True).as_matrix(), (4.0, -5.0, 6.0)
+    )
     root = np.random.default_rng(0).normal(size=(6, 6))
     return Registration(
         T_target_source=T,

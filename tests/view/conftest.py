@@ -9,7 +9,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from view_helpers import SIZE, T_TARGET_SOURCE, Browser, corner, pose
+from poses import pose_of
+from view_helpers import SIZE, T_TARGET_SOURCE, Browser, corner
 from wsdesc.core.geometry import inverse, transform
 from wsdesc.view.build import multi_scan_scene, pair_scene
 from wsdesc.view.scene import MatchLines, SceneView, Supports
@@ -42,7 +43,7 @@ def pair() -> SceneView:
 def many_scans() -> SceneView:
     """Four scans of a corner; three of them are connected by accepted edges."""
     clouds = {f"s{k}.ply": corner(1500, seed=k) + np.array([k, 0, 0]) for k in range(4)}
-    poses = {name: pose((0, 0, 0), (0.8 * k, 0.6 * k * k, 0)) for k, name in enumerate(clouds)}
+    poses = {name: pose_of((0, 0, 0), (0.8 * k, 0.6 * k * k, 0)) for k, name in enumerate(clouds)}
     edges = [
         ("s0.ply", "s1.ply", 1.0, True),
         ("s1.ply", "s2.ply", 0.5, True),

@@ -6,7 +6,7 @@ from typer.testing import CliRunner
 
 from wsdesc import Registration, read_points
 from wsdesc.cli.app import app
-from wsdesc.core.geometry import transform
+from wsdesc.core.geometry import make_pose, transform
 from wsdesc.view import demo
 
 
@@ -73,7 +73,5 @@ def test_wrong_pose_exits_with_1(tmp_path, monkeypatch, room):
 
 
 def test_pose_error():
-    T = np.eye(4)
-    T[:3, :3] = [[0, -1, 0], [1, 0, 0], [0, 0, 1]]
-    T[:3, 3] = [3, 4, 0]
+    T = make_pose([[0, -1, 0], [1, 0, 0], [0, 0, 1]], [3, 4, 0])
     assert demo.pose_error(T, np.eye(4)) == pytest.approx((90, 5))

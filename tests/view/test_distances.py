@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from view_helpers import corner, pose
+from poses import pose_of
+from view_helpers import corner
 from wsdesc.core.geometry import transform
 from wsdesc.view.build import pair_scene
 from wsdesc.view.distances import PlaneDistances, neighbour_distances
@@ -40,7 +41,7 @@ def test_points_on_a_line_have_the_distance_to_the_nearest_point():
 
 
 def test_each_choice_has_its_distances():
-    T = pose((0, 0, 0), (0, 0, 0.01))
+    T = pose_of((0, 0, 0), (0, 0, 0.01))
     scene = pair_scene(plane(3000, 1), plane(3000, 2), T, resolution=0.02)
     (distances,) = scene.scans[0].distances
     assert distances.median == pytest.approx(0.01, rel=1e-6)
@@ -48,7 +49,7 @@ def test_each_choice_has_its_distances():
 
 
 def test_distances_of_many_scans_are_those_to_their_neighbours():
-    poses = {name: pose((0, 0, 0), (0, 0, z)) for name, z in (("a", 0.0), ("b", 0.01), ("c", 0.03))}
+    poses = {name: pose_of((0, 0, 0), (0, 0, z)) for name, z in (("a", 0.0), ("b", 0.01), ("c", 0.03))}
     clouds = {name: transform(plane(4000, k), np.eye(4)) for k, name in enumerate(poses)}
     distances = neighbour_distances(clouds, clouds, poses, [("a", "b"), ("b", "c")], 0.02)
     assert distances["a"].median == pytest.approx(0.01, rel=1e-6)

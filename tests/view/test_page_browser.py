@@ -5,7 +5,8 @@ import re
 import numpy as np
 import pytest
 
-from view_helpers import corner, count, count_exact, pose
+from poses import pose_of
+from view_helpers import corner, count, count_exact
 from wsdesc import Cloud
 from wsdesc.view.build import NamedPose, multi_scan_scene, pair_scene
 from wsdesc.view.colours import HEAT, confidence_colour
@@ -125,7 +126,7 @@ def test_slider_enlarges_points(opened):
 
 
 def test_alternative_pose_is_drawn_when_it_is_chosen(browser, tmp_path):
-    other = pose((0, 0, 2), (2, 3, 0))
+    other = pose_of((0, 0, 2), (2, 3, 0))
     choices = [NamedPose("overlap 60%", np.eye(4), 0.6), NamedPose("overlap 30%", other, 0.3)]
     scene = pair_scene(corner(seed=2), corner(seed=1), np.eye(4), choices=choices)
     save_page(scene, tmp_path / "page.html")

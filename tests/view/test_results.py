@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from view_helpers import corner, count, pose
+from poses import pose_of
+from view_helpers import corner, count
 from wsdesc import write_points
 from wsdesc.cloud.clean import clean
 from wsdesc.core.geometry import transform
@@ -49,7 +50,7 @@ def reconstruction(tmp_path_factory):
         pair_result(source=a, target=b, confidence=0.98, rejection=None),
         pair_result(source=a, target=c, confidence=0.2, rejection="confidence 0.20"),
     ]
-    poses = {a: np.eye(4), b: pose((0, 0, 0.1), (0.5, 0, 0))}
+    poses = {a: np.eye(4), b: pose_of((0, 0, 0.1), (0.5, 0, 0))}
     return Reconstruction(poses, [[a, b]], {c: "alone"}, pairs, 0.03, paths)
 
 
@@ -113,7 +114,7 @@ def test_scene_of_a_reconstruction_has_short_names(reconstruction):
 
 
 def test_alternatives_can_be_chosen_with_their_distances(result):
-    other = AlternativePose(pose((0, 0, 1), (1, 0, 0)), 0.04, 0.3, 0.02)
+    other = AlternativePose(pose_of((0, 0, 1), (1, 0, 0)), 0.04, 0.3, 0.02)
     scan = results.registration_scene(replace(result, alternatives=[other])).scans[0]
     assert [choice.probability for choice in scan.choices] == [result.confidence, 0.04]
     assert scan.choices[1].name == "overlap 30%, rmse 0.02"

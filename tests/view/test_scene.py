@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from view_helpers import T_TARGET_SOURCE, corner, pose
+from poses import pose_of
+from view_helpers import T_TARGET_SOURCE, corner
 from wsdesc.core.errors import InputError
 from wsdesc.core.geometry import inverse, transform
 from wsdesc.view.build import NamedPose, multi_scan_scene, pair_scene
@@ -43,7 +44,7 @@ def test_scans_coincide_at_the_end_and_not_at_the_start():
 @pytest.mark.parametrize("offset", [0.0, 4e6])
 def test_scene_has_the_same_size_for_any_unit_and_origin(unit, offset):
     target = unit * corner() + offset
-    T = pose((0.0, 0.0, 0.4), (0, 0, 0))
+    T = pose_of((0.0, 0.0, 0.4), (0, 0, 0))
     T[:3, 3] = target.mean(axis=0) - T[:3, :3] @ target.mean(axis=0) + unit
     source = transform(target, inverse(T))
     scene = pair_scene(source, target, T)
@@ -54,14 +55,14 @@ def test_scene_has_the_same_size_for_any_unit_and_origin(unit, offset):
 
 
 def test_distant_scans_start_within_sight():
-    scene = pair_scene(corner() + 1e5, corner(), pose((0, 0, 0), (-1e5, -1e5, -1e5)))
+    scene = pair_scene(corner() + 1e5, corner(), pose_of((0, 0, 0), (-1e5, -1e5, -1e5)))
     distance = np.linalg.norm(scene.scans[0].start.position - scene.scans[0].end.position)
     assert distance == pytest.approx(1.5 * RADIUS)
 
 
 def test_another_pose_of_the_source_can_be_chosen():
     source, target = corner(seed=2), corner(seed=1)
-    poses = [pose((0, 0, 0), (0, 0, 0)), pose((0, 0, 1), (1, 0, 0))]
+    poses = [pose_of((0, 0, 0), (0, 0, 0)), pose_of((0, 0, 1), (1, 0, 0))]
     named = [NamedPose("first", poses[0], 0.7), NamedPose("second", poses[1], 0.2)]
     scene = pair_scene(source, target, poses[0], choices=named)
     assert [choice.probability for choice in scene.scans[0].choices] == [0.7, 0.2]

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import wsdesc
-from view_helpers import T_TARGET_SOURCE, corner, pose
+from poses import pose_of
+from view_helpers import T_TARGET_SOURCE, corner
 from wsdesc.core.errors import FileFormatError, InputError
 from wsdesc.core.geometry import inverse, transform
 from wsdesc.finding.result import Finding, Instance
@@ -54,7 +55,7 @@ def test_results_are_shown(result, tmp_path):
 
 
 def test_instances_of_an_object_are_shown(tmp_path):
-    poses = [pose((0, 0, 0.5), (1, 1, 0)), pose((0, 0, 2.0), (3, 2, 0))]
+    poses = [pose_of((0, 0, 0.5), (1, 1, 0)), pose_of((0, 0, 2.0), (3, 2, 0))]
     finding = Finding(
         [Instance(T, 0.95, 0.4, 0.01) for T in poses], [], 1.0, 0.05, warnings=["Check the scale."]
     )

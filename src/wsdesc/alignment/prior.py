@@ -18,7 +18,7 @@ from torch import Tensor
 from wsdesc.alignment.information import Information
 from wsdesc.alignment.refine import orthonormalise
 from wsdesc.alignment.verify import PoseScore
-from wsdesc.core.geometry import Floats
+from wsdesc.core.geometry import Floats, motion_about
 from wsdesc.core.rotations import rotation_matrix
 
 Mask = NDArray[np.bool_]
@@ -125,10 +125,8 @@ class Upright:
         free[:3, :3], free[3:, 3] = np.eye(3), self.target
         *shift, turn = -np.linalg.pinv(free.T @ matrix @ free, rcond=WEAK) @ (free.T @ matrix @ fixed)
         turn /= extent
-        step = np.eye(4)
-        step[:3, :3] = rotation_matrix(turn * self.target) @ rotation_matrix(tilt)
-        step[:3, 3] = information.centre + shift - step[:3, :3] @ information.centre
-        return orthonormalise(step @ T)
+        R = rotation_matrix(turn * self.target) @ rotation_matrix(tilt)
+        return orthonormalise(motion_about(information.centre, R, shift) @ T)
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wsdesc.cloud.cloud import as_array
-from wsdesc.core.geometry import Floats, check_rigid, inverse
+from wsdesc.core.geometry import Floats, check_rigid, inverse, make_pose
 from wsdesc.core.kernels import kernel, run_in_chunks
 from wsdesc.core.rotations import nearest_rotation, rotation_matrix
 
@@ -137,10 +137,10 @@ def in_local_frames(T_target_source: Any, T_source_local: Any, T_target_local: A
     """
     T = check_rigid(as_array(T_target_source), "T_target_source")
     source, target = as_array(T_source_local), as_array(T_target_local)
-    T_local = np.eye(4)
-    T_local[:3, :3] = nearest_rotation(target[:3, :3].T @ T[:3, :3] @ source[:3, :3])
-    T_local[:3, 3] = target[:3, :3].T @ (T[:3, :3] @ source[:3, 3] + T[:3, 3] - target[:3, 3])
-    return T_local
+    return make_pose(
+        nearest_rotation(target[:3, :3].T @ T[:3, :3] @ source[:3, :3]),
+        target[:3, :3].T @ (T[:3, :3] @ source[:3, 3] + T[:3, 3] - target[:3, 3]),
+    )
 
 
 def _axes(moments: _Moments) -> Floats:

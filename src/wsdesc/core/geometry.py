@@ -62,6 +62,21 @@ def inverse(T_b_a: Floats) -> Floats:
     return T_a_b
 
 
+def make_pose(R: ArrayLike, t: ArrayLike) -> Floats:
+    """Return the pose (4, 4) float64 of a rotation matrix (3, 3) and a translation (3,)."""
+    T = np.eye(4)
+    T[:3, :3] = R
+    T[:3, 3] = t
+    return T
+
+
+def motion_about(centre: Floats, R: ArrayLike, shift: ArrayLike) -> Floats:
+    """Return the motion (4, 4) that applies R (3, 3) about a centre (3,), and then shifts by `shift` (3,)."""
+    T = make_pose(R, centre + np.asarray(shift))
+    T[:3, 3] -= T[:3, :3] @ centre
+    return T
+
+
 def is_rigid(T: ArrayLike) -> NDArray[np.bool_]:
     """Return whether matrices (…, 4, 4) are finite rotations with a translation: (…) bool."""
     T = np.asarray(T, dtype=np.float64)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from wsdesc.cloud.cloud import all_finite, as_points
 from wsdesc.core.errors import FileFormatError, InputError
-from wsdesc.core.geometry import transform
+from wsdesc.core.geometry import make_pose, transform
 from wsdesc.datasets.hdf5 import dataset, open_hdf5
 
 Split = Literal["train", "test"]
@@ -186,9 +186,8 @@ def independent_pair(
     T_source_target = _random_pose(generator, max_angle, max_shift)
     source = _add_noise(transform(source, T_source_target), noise, generator)
     target = _add_noise(target, noise, generator)
-    T_target_source = np.eye(4)
-    T_target_source[:3, :3] = T_source_target[:3, :3].T
-    T_target_source[:3, 3] = -T_source_target[:3, :3].T @ T_source_target[:3, 3]
+    R_target_source = T_source_target[:3, :3].T
+    T_target_source = make_pose(R_target_source, -R_target_source @ T_source_target[:3, 3])
     return ShapePair(source.astype(np.float32), target.astype(np.float32), T_target_source)
 
 

@@ -11,7 +11,7 @@ from scipy.spatial.transform import Rotation
 from wsdesc.cloud.files import write_points
 from wsdesc.core.atomic import atomic_write
 from wsdesc.core.folders import make_folder
-from wsdesc.core.geometry import inverse, transform
+from wsdesc.core.geometry import inverse, make_pose, transform
 from wsdesc.core.progress import ProgressHook, no_progress
 from wsdesc.datasets.synthetic import RoomPair, room_pair
 from wsdesc.evaluation.metrics import rotation_error_deg, translation_error
@@ -60,9 +60,7 @@ def run_demo(out: Path, seed: int = 0, progress: ProgressHook = no_progress) -> 
 def displace(pair: RoomPair, seed: int) -> RoomPair:
     """Rotate and move the source of a pair at random, and adapt the true pose."""
     rng = np.random.default_rng([seed, 0xDE])
-    T_displaced_source = np.eye(4)
-    T_displaced_source[:3, :3] = Rotation.random(random_state=rng).as_matrix()
-    T_displaced_source[:3, 3] = rng.uniform(-1.5, 1.5, 3)
+    T_displaced_source = make_pose(Rotation.random(random_state=rng).as_matrix(), rng.uniform(-1.5, 1.5, 3))
     source = transform(pair.source.astype(np.float64), T_displaced_source).astype(np.float32)
     T_target_displaced = pair.T_target_source @ inverse(T_displaced_source)
     return RoomPair(source, pair.target, T_target_displaced, pair.overlap)

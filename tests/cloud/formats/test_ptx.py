@@ -6,6 +6,7 @@ from scipy.spatial.transform import Rotation
 
 from wsdesc.cloud.files import read_cloud
 from wsdesc.core.errors import FileFormatError
+from wsdesc.core.geometry import make_pose
 
 
 def station(points: np.ndarray, T: np.ndarray, more: str = " 0.5", column_vectors: bool = False) -> str:
@@ -22,9 +23,7 @@ def stations() -> list[tuple[np.ndarray, np.ndarray]]:
     """Points and pose of two stations."""
     rng, both = np.random.default_rng(0), []
     for k in range(2):
-        T = np.eye(4)
-        T[:3, :3] = Rotation.random(random_state=k).as_matrix()
-        T[:3, 3] = rng.normal(size=3) * 10
+        T = make_pose(Rotation.random(random_state=k).as_matrix(), rng.normal(size=3) * 10)
         both.append((rng.normal(size=(5, 3)), T))
     return both
 

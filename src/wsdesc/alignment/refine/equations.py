@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from wsdesc.alignment.information.matrix import MIN_PAIRS, minus_cross
-from wsdesc.core.geometry import Floats
+from wsdesc.core.geometry import Floats, motion_about
 from wsdesc.core.rotations import rotation_matrix
 
 
@@ -57,9 +57,7 @@ def solve_step(sums: Floats, isotropic: float, weak: float) -> Step | None:
     values, vectors = np.linalg.eigh(changed[:, :6] @ change.T)
     shares = np.where(values > weak * values[-1], (changed[:, 6] @ vectors) / values, 0.0)
     twist = vectors @ shares
-    T = np.eye(4)
-    T[:3, :3] = rotation_matrix(r * twist[3:])
-    T[:3, 3] = centre + twist[:3] - T[:3, :3] @ centre
+    T = motion_about(centre, rotation_matrix(r * twist[3:]), twist[:3])
     return Step(T, math.sqrt(twist @ twist))
 
 

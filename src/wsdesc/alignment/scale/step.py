@@ -10,7 +10,7 @@ import numpy as np
 
 from wsdesc.alignment.information.matrix import MIN_PAIRS, centre_moments
 from wsdesc.alignment.refine.result import WEAK
-from wsdesc.core.geometry import Floats
+from wsdesc.core.geometry import Floats, motion_about
 from wsdesc.core.rotations import rotation_matrix
 
 Stages = Sequence[tuple[float, int, bool]]  # search distance in resolutions, steps, on the coarse samples
@@ -83,9 +83,7 @@ def solve_step(equations: Equations) -> Step:
     variance = max(float(gap_square - 2 * x @ slope + x @ matrix @ x), 0.0)
     spread = float((np.square(vectors[6]) / np.maximum(values, 1e-9)).sum())
     log_scale = float(np.clip(x[6] / extent, -MAX_STEP, MAX_STEP))
-    S = np.eye(4)
-    S[:3, :3] = math.exp(log_scale) * rotation_matrix(x[3:6] / extent)
-    S[:3, 3] = centre + x[:3] - S[:3, :3] @ centre
+    S = motion_about(centre, math.exp(log_scale) * rotation_matrix(x[3:6] / extent), x[:3])
     deviation = math.sqrt(variance * spread) / extent
     return Step(S, log_scale, math.sqrt(variance), deviation, _determinacy(product))
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 from scipy.spatial.transform import Rotation
 
-from wsdesc.core.geometry import inverse, transform
+from wsdesc.core.geometry import inverse, make_pose, transform
 from wsdesc.core.planes import local_planes
 from wsdesc.datasets.synthetic.camera import Camera, measure_depth
 from wsdesc.datasets.synthetic.raycast import cast
@@ -114,9 +114,7 @@ def object_scene(
     if views > 1:
         scans = [transform(scan, T_world_scan)]
         scans += [_other_view(surfaces, room, camera, rng) for _ in range(views - 1)]
-        T_world_scan = np.eye(4)
-        T_world_scan[:3, :3] = Rotation.random(random_state=rng).as_matrix()
-        T_world_scan[:3, 3] = rng.normal(0, 5, 3)
+        T_world_scan = make_pose(Rotation.random(random_state=rng).as_matrix(), rng.normal(0, 5, 3))
         scan = transform(np.concatenate(scans), inverse(T_world_scan))
     return ObjectScene(
         scan.astype(np.float32),

@@ -20,7 +20,7 @@ from scipy.spatial.transform import Rotation
 from torch import Tensor
 
 from wsdesc.cloud.neighbours import check_points
-from wsdesc.core.geometry import Floats, check_length
+from wsdesc.core.geometry import Floats, check_length, make_pose
 from wsdesc.core.kernels import run_each
 from wsdesc.peers.goicp.field import DistanceField
 from wsdesc.peers.goicp.icp import TrimmedIcp
@@ -165,7 +165,4 @@ def _meets_ball(centre: tuple[float, float, float], half: float) -> bool:
 
 
 def _pose(rotation: tuple[float, float, float], translation: NDArray[np.float64]) -> Floats:
-    T = np.eye(4)
-    T[:3, :3] = Rotation.from_rotvec(rotation).as_matrix()
-    T[:3, 3] = translation
-    return T
+    return make_pose(Rotation.from_rotvec(rotation).as_matrix(), translation)

@@ -8,6 +8,7 @@ from typing import Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from wsdesc.core.geometry import make_pose
 from wsdesc.datasets.synthetic.camera import Scene
 from wsdesc.datasets.synthetic.scanning import SyntheticScan
 from wsdesc.datasets.synthetic.shapes import rotation
@@ -38,10 +39,7 @@ class Heading:
 
     def pose(self, at: NDArray[np.float64], axes: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
         """Compute the pose T_world_sensor (4, 4) at a position (3,); `axes` (3, 3) change the frame."""
-        T_world_sensor = np.eye(4)
-        T_world_sensor[:3, :3] = self.matrix if axes is None else np.einsum("ij,jk->ik", self.matrix, axes)
-        T_world_sensor[:3, 3] = at
-        return T_world_sensor
+        return make_pose(self.matrix if axes is None else np.einsum("ij,jk->ik", self.matrix, axes), at)
 
 
 class Sensor(Protocol):
