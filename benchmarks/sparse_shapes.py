@@ -27,7 +27,8 @@ from benchmarks.common import (
     show_progress,
 )
 from wsdesc import register
-from wsdesc.datasets.modelnet40 import independent_pair, read_split
+from wsdesc.datasets.modelnet40 import read_split
+from wsdesc.datasets.partial_views import independent_pair
 from wsdesc.evaluation import rotation_error_deg, translation_error
 from wsdesc.registration import schedule
 

@@ -20,7 +20,8 @@ from wsdesc.alignment import fit_rigid, ransac
 from wsdesc.core.errors import InputError
 from wsdesc.core.geometry import inverse, transform
 from wsdesc.core.progress import ProgressHook, no_progress
-from wsdesc.datasets.modelnet40 import ShapePair, independent_pair, item_generator, partial_pair, read_split
+from wsdesc.datasets.modelnet40 import read_split
+from wsdesc.datasets.partial_views import ShapePair, independent_pair, item_generator, partial_pair
 from wsdesc.evaluation.methods import Method, MethodFailure
 from wsdesc.evaluation.metrics import rotation_error_deg, translation_error
 from wsdesc.evaluation.options import ShapeOptions

@@ -176,7 +176,7 @@ class ShapePairs:
 
     def pair(self, index: int) -> CloudPair:
         """See `PairSource`."""
-        from wsdesc.datasets.modelnet40 import item_generator, partial_pair
+        from wsdesc.datasets.partial_views import item_generator, partial_pair
 
         shape = self.shapes[shuffled(index, len(self.shapes), self.seed)]
         points = min(1024, len(shape))
