@@ -17,6 +17,7 @@ from wsdesc.core.geometry import Floats, transform
 from wsdesc.finding.evidence import Evidence, confidences
 from wsdesc.finding.hypotheses import SAME_ANGLE, SAME_DISTANCE, propose, suppress
 from wsdesc.finding.improve import improve
+from wsdesc.finding.pair_features import Votes
 from wsdesc.finding.prepare import SearchObject, SearchScene
 from wsdesc.finding.surfels import Surfels
 from wsdesc.finding.verify import (
@@ -55,30 +56,54 @@ class Candidate:
 def find_candidates(
     obj: SearchObject, scene: SearchScene, view: View | None, *, hypotheses: int, refined: int
 ) -> list[Candidate]:
-    """Propose poses, verify them, and refine the best; most probable first. Several may be of one place."""
+    """Propose poses, compare fewer and fewer of them more thoroughly, and refine the best.
+
+    Returns:
+        Candidates, most probable first. Several may be of one place.
+    """
     proposed = propose(obj, scene)
     if len(proposed.votes) == 0:
         return []
-    few = _sample(obj, _QUICK_POINTS)
-    poses = improve(obj, scene.surfels, proposed.poses, few, _ROUGH_DISTANCES)
-    best = _best(contact_shares(obj, scene.surfels, poses, few), _JOINED_PER_VERIFIED * hypotheses)
-    poses, votes = _join(obj, poses[best], proposed.votes[best])
-    around = _surroundings(obj, scene, poses)
-    sample = _sample(obj, 2 * _QUICK_POINTS)
-    contact = contact_shares(obj, scene.surfels, poses, sample)
-    scores = QuickScore(contact, np.zeros(len(poses)), *around, votes).rank(improved=False)
-    best = _best(scores, hypotheses)
-    poses, votes, around = poses[best], votes[best], Surroundings(*(x[best] for x in around))
-    measured = quick_features(obj, scene.surfels, view, poses, sample)
-    scores = QuickScore(*measured, *around, votes).rank(improved=False)
-    best = _best(scores, _IMPROVED_PER_REFINED * refined)
-    poses, votes = improve(obj, scene.surfels, poses[best], _sample(obj, 4 * _QUICK_POINTS)), votes[best]
+    poses, votes = _join_improved(obj, scene, proposed, _JOINED_PER_VERIFIED * hypotheses)
+    improved = _IMPROVED_PER_REFINED * refined
+    poses, votes = _compare_quickly(obj, scene, view, poses, votes, hypotheses, improved)
+    poses = improve(obj, scene.surfels, poses, _sample(obj, 4 * _QUICK_POINTS))
     scores = _scores(obj, scene, scene.surfels, view, poses, votes, _sample(obj, _POINTS)).rank(improved=True)
     kept = suppress(scores, agreeing_pairs(obj, poses), refined)
     leads = scores[kept] - _background(obj, poses, scores)
     part = _part(obj, scene, poses[kept])
     results = _refine(obj, scene, part, poses[kept])
     return _with_evidence(obj, scene, part, view, results, votes[kept], leads)
+
+
+def _join_improved(
+    obj: SearchObject, scene: SearchScene, proposed: Votes, count: int
+) -> tuple[Floats, Floats]:
+    """Improve poses roughly, keep `count` by their contacts, and join those that agree."""
+    sample = _sample(obj, _QUICK_POINTS)
+    poses = improve(obj, scene.surfels, proposed.poses, sample, _ROUGH_DISTANCES)
+    best = _best(contact_shares(obj, scene.surfels, poses, sample), count)
+    return _join(obj, poses[best], proposed.votes[best])
+
+
+def _compare_quickly(
+    obj: SearchObject,
+    scene: SearchScene,
+    view: View | None,
+    poses: Floats,
+    votes: Floats,
+    checked: int,
+    kept: int,
+) -> tuple[Floats, Floats]:
+    """Rank poses without free space, and the best `checked` also by free space; return the best `kept`."""
+    around = _surroundings(obj, scene, poses)
+    sample = _sample(obj, 2 * _QUICK_POINTS)
+    contact = contact_shares(obj, scene.surfels, poses, sample)
+    best = _best(QuickScore(contact, np.zeros(len(poses)), *around, votes).rank(improved=False), checked)
+    poses, votes, around = poses[best], votes[best], Surroundings(*(x[best] for x in around))
+    measured = quick_features(obj, scene.surfels, view, poses, sample)
+    best = _best(QuickScore(*measured, *around, votes).rank(improved=False), kept)
+    return poses[best], votes[best]
 
 
 def _background(obj: SearchObject, poses: Floats, scores: Floats) -> float:

@@ -15,10 +15,8 @@ from wsdesc.finding.prepare import SearchObject, SearchScene
 
 MAX_REFERENCES = 30_000  # reference points in the scene
 _MIN_STRIDE = 2  # at most every second coarse point is a reference point
-_REFERENCES_PER_OBJECT, _VISIBLE_SHARE = (
-    30,
-    0.4,
-)  # wanted references if so much of an object is visible
+_REFERENCES_PER_OBJECT = 30  # reference points on an object of which `_VISIBLE_SHARE` is visible
+_VISIBLE_SHARE = 0.4
 _REFERENCES_PER_BATCH = 2000  # limits the memory of neighbours
 _PAIR_RADIUS = 0.6  # diameters: beyond it, clutter is more frequent than the object
 _FLAT = 0.95  # a neighbourhood is flat if the largest eigenvalue of its normals' moments is larger

@@ -79,15 +79,13 @@ class Surroundings(NamedTuple):
     continued: Floats  # points beside the object in the plane of its surface, relative to those that touch it
 
 
-def surroundings(
-    obj: SearchObject, points: Floats, normals: Floats, poses: Floats, grid: NeighbourGrid | None = None
-) -> Surroundings:
+def surroundings(obj: SearchObject, points: Floats, normals: Floats, poses: Floats) -> Surroundings:
     """Compare the scene's points (N, 3) around an object in poses (H, 4, 4) with the object.
 
     Scene points that continue the object's surface beyond its border contradict a pose. Without them, a box
     on a wall would have as many contacts as at its right pose.
     """
-    grid = grid or NeighbourGrid.of(torch.from_numpy(points))
+    grid = NeighbourGrid.of(torch.from_numpy(points))
     centres = torch.from_numpy(transform(obj.centre[None], poses)[:, 0])
     radius = obj.radius + _NEAR * INDOOR_RESOLUTION
     result = Surroundings(np.zeros(len(poses)), np.zeros(len(poses)))
