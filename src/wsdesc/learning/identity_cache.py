@@ -14,6 +14,8 @@ from wsdesc.cloud.neighbours import NeighbourGrid
 
 Value = TypeVar("Value")
 
+_GRIDS = 1024  # largest number of cached neighbour grids, about half a megabyte each
+
 
 class IdentityCache(Generic[Value]):
     """Thread-safe LRU cache keyed by object identity. The objects must not be modified.
@@ -43,8 +45,8 @@ class IdentityCache(Generic[Value]):
         return value
 
 
-def cached_grids(device: torch.device, capacity: int = 1024) -> IdentityCache[NeighbourGrid]:
-    """Cache the neighbour grids of clouds (N, 3) on a device, about half a megabyte each."""
+def cached_grids(device: torch.device) -> IdentityCache[NeighbourGrid]:
+    """Cache the neighbour grids of clouds (N, 3) on a device."""
 
     def compute(cloud: Tensor) -> NeighbourGrid:
         grid = NeighbourGrid.of(cloud.to(device, non_blocking=True))
@@ -52,4 +54,4 @@ def cached_grids(device: torch.device, capacity: int = 1024) -> IdentityCache[Ne
             torch.cuda.current_stream(device).synchronize()
         return grid
 
-    return IdentityCache(compute, capacity)
+    return IdentityCache(compute, _GRIDS)

@@ -62,16 +62,14 @@ def held_out_poses(data: TrainingData) -> list[Pose | None]:
     return [relative_pose(poses[i], poses[j]) for i, j in data.held_out_pairs]
 
 
-def oracle_source(
-    data: TrainingData, options: TrainOptions, workers: int | None = None
-) -> PosedPairs | PosedRooms | MixedPairs:
+def oracle_source(data: TrainingData, options: TrainOptions) -> PosedPairs | PosedRooms | MixedPairs:
     """Return the pairs of `data` with their ground-truth matches.
 
     Raises:
         InputError: The scans have no poses, or are separate shapes.
     """
     o, seed = options.data, options.seed
-    rooms = PosedRooms(seed, o.rooms, o.steps_per_room, o.min_coverage, workers, o.far_share)
+    rooms = PosedRooms(seed, o.rooms, o.steps_per_room, o.min_coverage, far_share=o.far_share)
     if isinstance(data.source, RoomPairs):
         return rooms
     if data.graph is None:

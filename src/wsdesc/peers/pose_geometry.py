@@ -12,6 +12,7 @@ from torch.nn import functional
 
 from wsdesc.core.eigen import symmetric_eigen
 
+_NORMAL_NEIGHBOURS = 16  # nearest points that a normal is fitted to
 _SPREAD = 1e-6  # added to the diagonal: equal singular values have no gradient
 _MAX_GRADIENT = 10.0  # gradient of a cross moment: nearly equal singular values have huge ones
 
@@ -124,9 +125,9 @@ def gather(values: Tensor, indices: Tensor) -> Tensor:
 
 @torch.no_grad()
 @exact
-def estimate_normals(points: Tensor, neighbours: int = 16) -> Tensor:
+def estimate_normals(points: Tensor) -> Tensor:
     """Estimate unit normals (B, N, 3) without a sign, from the nearest points."""
-    local = gather(points, nearest(points, points, neighbours)[1])  # (B, N, K, 3)
+    local = gather(points, nearest(points, points, _NORMAL_NEIGHBOURS)[1])  # (B, N, K, 3)
     local = local - local.mean(2, keepdim=True)
     covariance = local.mT @ local
     return symmetric_eigen(covariance.flatten(0, 1))[1][..., 0].view_as(points)

@@ -1,8 +1,7 @@
 """Constants of the consensus solver that both backends share."""
 
-MIN_EDGE = (
-    4.0  # thresholds: shorter edges do not determine a rotation; members of a clique are this far apart
-)
+# In thresholds: shorter edges do not determine a rotation; members of a clique are this far apart.
+MIN_EDGE = 4.0
 STARTS = 8  # cliques grown around a match
 DECISIVE_SIZE = 24  # a clique of this size needs no other start
 

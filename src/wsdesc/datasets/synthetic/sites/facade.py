@@ -127,9 +127,9 @@ def _balcony(style: Style, z: float) -> Triangles:
     return join(*parts)
 
 
-def door_bay(style: Style, height: float, width: float = 1.1) -> Triangles:
+def door_bay(style: Style, height: float) -> Triangles:
     """Build a bay with a closed door and a step."""
-    width, top = min(width, 0.8 * style.bay), min(2.3, height - 0.3)
+    width, top = min(1.1, 0.8 * style.bay), min(2.3, height - 0.3)
     hole = (-width / 2, width / 2, 0.0, top)
     parts = [pierced(style.bay, height, hole, style.reveal), upright(*hole, style.reveal)]
     panel = box(0.7 * width, 0.04, 0.36 * top)
@@ -152,7 +152,7 @@ def shop_bay(style: Style, height: float) -> tuple[Triangles, Triangles]:
 
 
 def facade(
-    rng: np.random.Generator, style: Style, ground: list[str], tolerance: float = 1.0
+    rng: np.random.Generator, style: Style, ground: list[str]
 ) -> tuple[list[Triangles], list[Triangles]]:
     """Build a facade, centred at the z axis; return its parts and its glass.
 
@@ -160,7 +160,6 @@ def facade(
         rng: Source of the building tolerances.
         style: Sizes.
         ground: Kind of each bay of the ground storey: window, door, shop, arch or passage (left open).
-        tolerance: Factor on the building tolerances.
     """
     upper, upper_glass = window_bay(style, style.storey)
     kinds = {
@@ -176,7 +175,7 @@ def facade(
         rows = [(kinds[kind], 0.0)]
         rows += [((upper, upper_glass), style.ground + k * style.storey) for k in range(style.storeys)]
         for (solid, pane), z in rows:
-            parts.append(perturb(rng, place(solid, (x, 0, z)), tolerance))
+            parts.append(perturb(rng, place(solid, (x, 0, z))))
             glass.append(place(pane, (x, 0, z)))
     length = len(ground) * style.bay
     for z in (style.ground, style.height):

@@ -22,6 +22,8 @@ from wsdesc.datasets.synthetic.shapes import (
 )
 from wsdesc.datasets.synthetic.sites.site import Site
 
+_POSITIONS = 150  # of sensors around an object
+
 
 def objects(rng: np.random.Generator) -> Site:
     """Build one object about the origin, 5 cm to 2 m large; sensors look at it from all sides."""
@@ -55,9 +57,9 @@ def tabletop(rng: np.random.Generator) -> Site:
     return site
 
 
-def _orbit(radius: float, low: float, high: float, count: int = 150) -> NDArray[np.float64]:
-    """Return positions (K, 3) on a sphere, between two sines of the elevation."""
-    z, turn = np.linspace(low, high, count), np.arange(count) * (np.pi * (3 - 5**0.5))
+def _orbit(radius: float, low: float, high: float) -> NDArray[np.float64]:
+    """Return evenly spread positions (K, 3) on a sphere, between two sines of the elevation."""
+    z, turn = np.linspace(low, high, _POSITIONS), np.arange(_POSITIONS) * (np.pi * (3 - 5**0.5))
     level = np.sqrt(1 - z**2)
     return radius * np.stack([level * np.cos(turn), level * np.sin(turn), z], axis=-1)
 
