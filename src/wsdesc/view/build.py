@@ -78,50 +78,48 @@ def pair_scene(
     T = np.eye(4) if T_target_source is None else check_similarity(T_target_source, "T_target_source")
     clouds = [as_cloud(cloud) for cloud in (source, target)]
     drawn = [DrawnCloud.of(cloud, points_per_scan(max_points, 2)) for cloud in clouds]
+    T_start = np.eye(4)
     if side_by_side:
-        T = _beside({"source": drawn[0].points, "target": drawn[1].points}, [["target"], ["source"]])[
-            "source"
-        ]
+        points = {"source": drawn[0].points, "target": drawn[1].points}
+        T = T_start = _beside(points, [["target"], ["source"]])["source"]
     frame = SceneFrame.fit([transform(drawn[0].points, T), drawn[1].points], up)
-    start = T if side_by_side else np.eye(4)
-    scans = [
-        _scan_view(frame, name, colour, cloud, T_end, T_start, support)
-        for name, colour, cloud, T_end, T_start, support in zip(
-            names, (SOURCE, TARGET), drawn, (T, np.eye(4)), (start, np.eye(4)), supports, strict=True
-        )
+    views = [
+        _scan_view(frame, names[0], SOURCE, drawn[0], T, T_start, supports[0]),
+        _scan_view(frame, names[1], TARGET, drawn[1], np.eye(4), np.eye(4), supports[1]),
     ]
     poses = [check_similarity(choice.T_target_source, f"the pose {choice.name}") for choice in choices] or [T]
-    if choices:
-        options = zip(choices, poses, strict=True)
-        named = [PoseChoice(c.name, frame.pose(P, drawn[0].centre), c.probability) for c, P in options]
-        scans[0] = replace(scans[0], choices=tuple(named))
+    named = [
+        PoseChoice(choice.name, frame.pose(P, drawn[0].centre), choice.probability)
+        for choice, P in zip(choices, poses, strict=False)  # without choices, there is one pose
+    ]
+    views[0] = replace(views[0], choices=tuple(named))
     if not side_by_side:
         limit = OVERLAP_DISTANCE * (resolution or scans_resolution([cloud.points for cloud in clouds]))
         surface = PlaneDistances(clouds[1].points, limit)
-        scans[0] = replace(
-            scans[0], distances=tuple(surface.measure(transform(drawn[0].points, P)) for P in poses)
-        )
-    lines, counts = None, (0, 0)
-    if matches is not None:
-        counts = (int(matches.inlier.sum()), int((~matches.inlier).sum()))
-        lines = _sample_matches(matches)
-        lines = lines._replace(
-            source=frame.scale * (lines.source - drawn[0].centre),
-            target=frame.scale * (lines.target - drawn[1].centre),
-        )
+        distances = tuple(surface.measure(transform(drawn[0].points, P)) for P in poses)
+        views[0] = replace(views[0], distances=distances)
+    inliers, count = (0, 0) if matches is None else (int(matches.inlier.sum()), len(matches.inlier))
     return SceneView(
         title,
-        scans,
-        _scene_spacing(scans),
+        views,
+        _scene_spacing(views),
         frame,
         common_unit(drawn) if unit is None else unit,
-        matches=lines,
-        match_counts=counts,
+        matches=None if matches is None else _match_lines(matches, frame.scale, drawn),
+        match_counts=(inliers, count - inliers),
         facts=list(facts),
         warnings=[
             *dropped_warnings(names, clouds),
             *unit_warnings({names[0]: transform(clouds[0].points, T), names[1]: clouds[1].points}),
         ],
+    )
+
+
+def _match_lines(matches: MatchLines, scale: float, drawn: Sequence[DrawnCloud]) -> MatchLines:
+    """Select matches, and convert them to the coordinates of the drawn scans."""
+    lines = _sample_matches(matches)
+    return lines._replace(
+        source=scale * (lines.source - drawn[0].centre), target=scale * (lines.target - drawn[1].centre)
     )
 
 
