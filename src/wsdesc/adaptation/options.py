@@ -9,9 +9,7 @@ from pydantic import Field
 from wsdesc.core.options import NameOrPath, Options
 
 DEFAULT_START = "indoor"
-FULL_WEIGHTS = (
-    "full.safetensors"  # file of an adaptation's folder; the fast weights are its model.safetensors
-)
+FULL_WEIGHTS = "full.safetensors"  # in the folder of an adaptation, beside the fast model.safetensors
 
 
 class AdaptOptions(Options):

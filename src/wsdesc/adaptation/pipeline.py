@@ -12,11 +12,12 @@ import os
 from pathlib import Path
 from typing import Any
 
-from wsdesc.adaptation.options import DEFAULT_START, FULL_WEIGHTS, AdaptOptions, Plan, make_plan
+from wsdesc.adaptation.options import DEFAULT_START, FULL_WEIGHTS, AdaptOptions, make_plan
 from wsdesc.adaptation.replay import ReplayPool
 from wsdesc.adaptation.report import write_report
 from wsdesc.adaptation.result import RESULT_FILE, Adaptation, Comparison, Round
 from wsdesc.adaptation.rounds import RoundRunner
+from wsdesc.adaptation.setup import Setup
 from wsdesc.adaptation.weights import WeightFiles, copy_weights, find_start
 from wsdesc.core.atomic import atomic_write
 from wsdesc.core.devices import choose_device
@@ -128,32 +129,22 @@ def adapt(
         pool = ReplayPool(scenes, o.seed, plan.scenes, workers)
         try:
             pool.start()
-            return _run_rounds(
-                folder, list(paths.values()), o, plan, files, chosen, pool, StepTimer(progress)
-            )
+            setup = Setup(o, plan, chosen, pool, StepTimer(progress))
+            return _run_rounds(folder, list(paths.values()), setup, files)
         finally:
             pool.close()
 
 
-def _run_rounds(
-    folder: Path,
-    paths: list[Path],
-    o: AdaptOptions,
-    plan: Plan,
-    start: WeightFiles,
-    device: str,
-    pool: ReplayPool,
-    timer: StepTimer,
-) -> Adaptation:
+def _run_rounds(folder: Path, paths: list[Path], setup: Setup, start: WeightFiles) -> Adaptation:
     """Repeat rounds while more scans are placed, and keep the best weights."""
     weights, done = start, list[Round]()
     comparison = Comparison([], [])
     reconstruction: Reconstruction | None = None
-    for number in range(1, o.rounds + 1):
+    for number in range(1, setup.options.rounds + 1):
         if reconstruction is not None and reconstruction.complete:
             break
         placed = 0 if reconstruction is None else len(reconstruction.T_world_scan)
-        runner = RoundRunner(folder / f"round_{number}", o, plan, device, pool, timer)
+        runner = RoundRunner(folder / f"round_{number}", setup)
         reconstruction = runner.reconstruct(paths, weights.fast)
         if done and len(reconstruction.T_world_scan) <= placed:
             logger.info("round %d: no more scans are placed", number)
@@ -173,8 +164,9 @@ def _run_rounds(
     if not improved:
         comparison = done[0].final if done[0].final.before else done[0].check
     adaptation = Adaptation(
-        folder, improved, reason, o.start, device, len(paths), done, comparison, timer.seconds
-    )
+        folder, improved, reason, setup.options.start, setup.device, len(paths), done, comparison,
+        setup.timer.seconds,
+    )  # fmt: skip
     write_report(adaptation)
     adaptation.save()
     return adaptation

@@ -6,21 +6,20 @@ import logging
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import NamedTuple
 
 from wsdesc.adaptation.check import MAX_FORGOTTEN, PairFigures, compare, measure, measure_synthetic
 from wsdesc.adaptation.keep_out import MIN_PLACED, checked_pairs, choose_kept_out, limited
 from wsdesc.adaptation.mixing import choose_mixture
-from wsdesc.adaptation.options import AdaptOptions, Plan
-from wsdesc.adaptation.replay import ReplayPool
 from wsdesc.adaptation.result import Comparison, Round
 from wsdesc.adaptation.scans import TaughtScan, load_scans
+from wsdesc.adaptation.setup import Setup
 from wsdesc.adaptation.steps import read_step, write_step
 from wsdesc.adaptation.teachers import TeacherPair, Teachers, find_teachers
 from wsdesc.adaptation.teaching import Teaching
 from wsdesc.adaptation.weights import WeightFiles, with_orientation
 from wsdesc.core.errors import InputError
 from wsdesc.core.folders import make_folder
-from wsdesc.core.progress import StepTimer
 from wsdesc.descriptor.model import WSDesc
 from wsdesc.descriptor.pretrained import RUN_WEIGHTS
 from wsdesc.reconstruction.pipeline import reconstruct
@@ -32,30 +31,29 @@ KEPT_OUT_SHARE = 2 / 3  # share of the teaching steps before the check; the othe
 _COMPARED_PAIRS = 80
 
 
+class _Outcome(NamedTuple):
+    """New weights of a round, what they gain, and why they are rejected."""
+
+    weights: WeightFiles | None = None
+    final: Comparison = Comparison([], [])
+    synthetic: tuple[float, float] = (0.0, 0.0)
+    share: float = 1.0
+    rejection: str | None = None
+
+
 class RoundRunner:
     """Run the steps of a round. Steps whose result is in the folder are not repeated.
 
     Args:
         folder: Folder of the round.
-        options: Options of the adaptation.
-        plan: Numbers of steps.
-        device: Device of the computation.
-        pool: Synthetic scenes.
-        timer: Measures the steps and passes them on to the progress hook.
+        setup: Options and devices of the adaptation.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        options: AdaptOptions,
-        plan: Plan,
-        device: str,
-        pool: ReplayPool,
-        timer: StepTimer,
-    ) -> None:
+    def __init__(self, folder: Path, setup: Setup) -> None:
         make_folder(folder)
-        self.folder, self.options, self.plan = folder, options, plan
-        self.device, self.pool, self.timer = device, pool, timer
+        self.folder, self.setup = folder, setup
+        self.options, self.plan, self.device = setup.options, setup.plan, setup.device
+        self.pool, self.timer = setup.pool, setup.timer
         self.scans: list[TaughtScan] = []
         self.teachers = Teachers([], [], {}, [])
 
@@ -99,27 +97,16 @@ class RoundRunner:
         radius = self.options.orientation_radius
         begin = start if radius is None else with_orientation(start, radius, self.folder)
         old, first = (files.to_teach(self.plan.distill_steps > 0) for files in (start, begin))
-        teaching = Teaching(
-            self.folder, self.options, self.plan, self.device, self.scans, self.pool, self.timer
-        )
+        teaching = Teaching(self.folder, self.setup, self.scans)
         plan = teaching.limit_steps(part, first)
         steps = round(KEPT_OUT_SHARE * plan.steps)
         taught = teaching.teach("teach", part, first, max(1, steps))
         check = self._compared("check", old, taught, checked)
-        rejection = compare(check.before, check.after)
-        adapted: WeightFiles | None = None
-        final, synthetic, share = Comparison([], []), (0.0, 0.0), 1.0
-        if rejection is None:
+        outcome = _Outcome(rejection=compare(check.before, check.after))
+        if outcome.rejection is None:
             complete = teaching.teach("teach on all scans", self.teachers, taught, max(1, plan.steps - steps))
-            distilled = teaching.distil(plan, self.teachers, complete, begin)
-            adapted, share, synthetic = choose_mixture(begin, distilled, self.folder, self._measure_synthetic)
-            final = self.compare(start.fast, adapted.fast)
-            rejection = compare(final.before, final.after)
-            if rejection is None and synthetic[1] < synthetic[0] - MAX_FORGOTTEN:
-                rejection = (
-                    f"the inlier ratio on synthetic scenes fell from {100 * synthetic[0]:.1f} to "
-                    f"{100 * synthetic[1]:.1f} %"
-                )
+            outcome = self._mix(start, begin, teaching.distil(plan, self.teachers, complete, begin))
+        adapted = outcome.weights
         used = taught if adapted is None else adapted.full or adapted.fast
         done = Round(
             placed=len(reconstruction.T_world_scan),
@@ -132,12 +119,24 @@ class RoundRunner:
             steps=(plan.steps, plan.distill_steps, plan.fast_steps),
             support=(_support(first), _support(used)),
             check=check,
-            final=final,
-            synthetic=synthetic,
-            share=share,
-            rejection=rejection,
+            final=outcome.final,
+            synthetic=outcome.synthetic,
+            share=outcome.share,
+            rejection=outcome.rejection,
         )
-        return done, None if rejection else adapted
+        return done, None if outcome.rejection else adapted
+
+    def _mix(self, start: WeightFiles, begin: WeightFiles, taught: WeightFiles) -> _Outcome:
+        """Mix taught weights with those before (`begin`), and compare them with those of the start."""
+        weights, share, synthetic = choose_mixture(begin, taught, self.folder, self._measure_synthetic)
+        final = self.compare(start.fast, weights.fast)
+        rejection = compare(final.before, final.after)
+        if rejection is None and synthetic[1] < synthetic[0] - MAX_FORGOTTEN:
+            rejection = (
+                f"the inlier ratio on synthetic scenes fell from {100 * synthetic[0]:.1f} to "
+                f"{100 * synthetic[1]:.1f} %"
+            )
+        return _Outcome(weights, final, synthetic, share, rejection)
 
     def _measure_synthetic(self, weights: Path, step: str) -> float:
         return measure_synthetic(weights, self.pool, device=self.device, progress=self.timer, step=step)

@@ -7,15 +7,14 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from wsdesc.adaptation.options import AdaptOptions, Plan
-from wsdesc.adaptation.replay import ReplayPool
+from wsdesc.adaptation.options import Plan
 from wsdesc.adaptation.scans import TaughtScan
+from wsdesc.adaptation.setup import Setup
 from wsdesc.adaptation.sources import DescribedPairs, TaughtPairs
 from wsdesc.adaptation.steps import read_step, write_step
 from wsdesc.adaptation.teachers import Teachers
 from wsdesc.adaptation.trainer import AdaptTrainer
 from wsdesc.adaptation.weights import WeightFiles
-from wsdesc.core.progress import StepTimer
 from wsdesc.core.rng import generator_of
 from wsdesc.descriptor.model import WSDesc
 from wsdesc.descriptor.pretrained import RUN_WEIGHTS
@@ -35,26 +34,14 @@ class Teaching:
 
     Args:
         folder: Folder of the round; each training has a folder in it.
-        options: Options of the adaptation.
-        plan: Numbers of steps.
-        device: Device of the computation.
+        setup: Options and devices of the adaptation.
         scans: Scans of the round.
-        pool: Synthetic scenes.
-        timer: Measures the steps and passes them on to the progress hook.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        options: AdaptOptions,
-        plan: Plan,
-        device: str,
-        scans: Sequence[TaughtScan],
-        pool: ReplayPool,
-        timer: StepTimer,
-    ) -> None:
-        self.folder, self.options, self.plan, self.device = folder, options, plan, device
-        self.scans, self.pool, self.timer = scans, pool, timer
+    def __init__(self, folder: Path, setup: Setup, scans: Sequence[TaughtScan]) -> None:
+        self.folder, self.scans = folder, scans
+        self.options, self.plan, self.device = setup.options, setup.plan, setup.device
+        self.pool, self.timer = setup.pool, setup.timer
 
     def limit_steps(self, teachers: Teachers, start: Path) -> Plan:
         """Reduce the steps to the available time, and store how many there are."""
