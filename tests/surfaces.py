@@ -1,4 +1,4 @@
-"""A surface that tests of descriptors look at, and its normals found the plain way."""
+"""Surfaces that tests of descriptors look at, and normals found the plain way."""
 
 from __future__ import annotations
 
@@ -15,6 +15,13 @@ def hills(count: int = 500, seed: int = 0) -> Tensor:
     z = 0.3 * torch.sin(3 * xy[:, 0]) * torch.cos(2 * xy[:, 1])
     z += 0.01 * torch.randn(count, generator=generator, dtype=torch.float64)
     return torch.cat([xy, z[:, None]], 1)
+
+
+def waves(count: int = 4000, seed: int = 0) -> Tensor:
+    """A wavy surface (N, 3) around (0, 0, 2), seen from the origin."""
+    xy = torch.rand(count, 2, generator=torch.Generator().manual_seed(seed)) - 0.5
+    z = 2 + 0.05 * (6 * xy[:, 0]).sin() + 0.03 * (9 * xy[:, 1]).cos()
+    return torch.cat([xy, z[:, None]], dim=1)
 
 
 def plain_normal(points: NDArray, at: NDArray, radius: float) -> NDArray:

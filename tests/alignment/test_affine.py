@@ -10,12 +10,9 @@ from hypothesis import strategies as st
 from scipy.spatial.transform import Rotation
 from torch import Tensor
 
+from seeded import random
 from wsdesc.alignment import fit_affine
 from wsdesc.core.errors import InputError
-
-
-def random(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 @settings(deadline=None, max_examples=30)

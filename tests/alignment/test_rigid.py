@@ -11,12 +11,9 @@ from scipy.spatial.transform import Rotation
 from torch import Tensor
 
 import poses
+from seeded import random
 from wsdesc.alignment import fit_rigid
 from wsdesc.core.errors import InputError
-
-
-def random(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def random_pose(seed: int) -> Tensor:

@@ -7,9 +7,9 @@ from itertools import product
 
 import pytest
 import torch
-from scipy.spatial.transform import Rotation
 from torch import Tensor
 
+from seeded import rotation
 from wsdesc import local_frames
 from wsdesc.cloud.neighbours import NeighbourGrid
 from wsdesc.cloud.sampling import farthest_points
@@ -18,10 +18,6 @@ from wsdesc.descriptor.lrf import LocalFrames
 
 BACKENDS = ["numba", "reference"]
 RADIUS = 0.3
-
-
-def rotation(seed: int) -> Tensor:
-    return torch.from_numpy(Rotation.random(random_state=seed).as_matrix())
 
 
 def random(n: int, seed: int = 0) -> Tensor:

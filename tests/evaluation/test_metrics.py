@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from poses import pose_of
+from seeded import random
 from wsdesc.core.errors import InputError
 from wsdesc.evaluation import (
     feature_match_recall,
@@ -26,10 +27,6 @@ from wsdesc.evaluation import (
 )
 
 EYE = torch.eye(4, dtype=torch.float64)
-
-
-def random(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def pose(rotation: object = (0, 0, 0), shift: object = (0, 0, 0)) -> Tensor:

@@ -7,22 +7,14 @@ import math
 
 import pytest
 import torch
-from scipy.spatial.transform import Rotation
 from torch import Tensor
 
+from seeded import random, rotation
 from wsdesc.core.errors import InputError
 from wsdesc.learning.losses import BatchHardLoss, InfoNCELoss, RigidityLoss, RigidityTerms
 
 DIRECTIONS = ["published", "paper"]
 REDUCTIONS = ["mean", "sum"]
-
-
-def random(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
-
-
-def rotation(seed: int) -> Tensor:
-    return torch.from_numpy(Rotation.random(random_state=seed).as_matrix())
 
 
 def imperfect(dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor, Tensor, Tensor]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from scipy.spatial.transform import Rotation
 from torch import Tensor
 
+from seeded import rotation
 from wsdesc.matching import (
     SoftMatches,
     compatibility,
@@ -15,10 +15,6 @@ from wsdesc.matching import (
     principal_eigenvector,
     spectral_weights,
 )
-
-
-def rotation(seed: int) -> Tensor:
-    return torch.from_numpy(Rotation.random(random_state=seed).as_matrix())
 
 
 def cloud(n: int, seed: int = 0) -> Tensor:

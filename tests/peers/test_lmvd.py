@@ -12,6 +12,7 @@ from scipy.spatial.transform import Rotation
 from torch import Tensor
 
 from peer_weights import published_folder, save_random
+from surfaces import waves
 from wsdesc import peers
 from wsdesc.evaluation import inlier_ratio
 from wsdesc.evaluation.scans import load_scan
@@ -50,13 +51,6 @@ def peer(tmp_path_factory: pytest.TempPathFactory) -> Lmvd:
     return Lmvd(folder)
 
 
-def surface(count: int = 3000) -> Tensor:
-    """A wavy surface around (0, 0, 2), seen from the origin."""
-    xy = torch.rand(count, 2, generator=torch.Generator().manual_seed(0)) - 0.5
-    z = 2 + 0.05 * (6 * xy[:, 0]).sin() + 0.03 * (9 * xy[:, 1]).cos()
-    return torch.cat([xy, z[:, None]], dim=1)
-
-
 def clip_matrices(peer: Lmvd, keypoints: Tensor) -> Tensor:
     normals = torch.tensor([[0.0, 0, -1]]).expand_as(keypoints)
     clip: Tensor = peer.cameras(keypoints, normals, 1.0)
@@ -64,7 +58,7 @@ def clip_matrices(peer: Lmvd, keypoints: Tensor) -> Tensor:
 
 
 def test_cameras_look_at_the_keypoint(peer: Lmvd) -> None:
-    keypoints = surface()[:3]
+    keypoints = waves()[:3]
     clip = clip_matrices(peer, keypoints).view(3, 8, 4, 4)
     centre = clip @ torch.cat([keypoints, torch.ones(3, 1)], dim=1)[:, None, :, None]
     x, y, _, w = centre[..., 0].unbind(-1)
@@ -74,7 +68,7 @@ def test_cameras_look_at_the_keypoint(peer: Lmvd) -> None:
 
 
 def test_images_of_torch_and_of_the_kernel_agree(peer: Lmvd) -> None:
-    cloud = surface()
+    cloud = waves()
     clip = clip_matrices(peer, cloud[:3])
     compiled, plain = cpu.render_depth(cloud, clip, 0.025), reference.render_depth(cloud, clip, 0.025)
     assert float((compiled > 0).float().mean()) > 0.1
@@ -104,7 +98,7 @@ def test_turns_of_all_images_do_not_matter(peer: Lmvd) -> None:
 
 
 def test_rotation_about_up_keeps_descriptors(peer: Lmvd) -> None:
-    cloud = surface()
+    cloud = waves()
     keypoints = cloud[(cloud[:, :2].abs() < 0.3).all(1)][:6]
     R = torch.from_numpy(Rotation.from_rotvec([0, 0.7, 0]).as_matrix()).float()  # `up` is −y
     before, after = peer(cloud, keypoints), peer(cloud @ R.T, keypoints @ R.T)
@@ -112,7 +106,7 @@ def test_rotation_about_up_keeps_descriptors(peer: Lmvd) -> None:
 
 
 def test_descriptors_have_unit_length_in_any_batch_and_unit(peer: Lmvd) -> None:
-    cloud = surface()
+    cloud = waves()
     whole = peer(cloud, cloud[:5])
     torch.testing.assert_close(whole.norm(dim=1), torch.ones(5))
     single = torch.cat([peer(cloud, keypoint[None]) for keypoint in cloud[:5]])

@@ -11,6 +11,7 @@ from scipy.spatial.transform import Rotation
 from torch import Tensor
 
 from peer_weights import published_folder, save_random
+from surfaces import waves
 from wsdesc import peers
 from wsdesc.evaluation import inlier_ratio
 from wsdesc.evaluation.scans import load_scan
@@ -40,13 +41,6 @@ def grid_of(settings: SpinNetSettings) -> VoxelGrid:
     return VoxelGrid.of(
         settings.radius, settings.cells, settings.voxel_radius, settings.samples, torch.device("cpu")
     )
-
-
-def surface(seed: int = 0, count: int = 4000) -> Tensor:
-    """A wavy surface around (0, 0, 2), seen from the origin."""
-    xy = torch.rand(count, 2, generator=torch.Generator().manual_seed(seed)) - 0.5
-    z = 2 + 0.05 * (6 * xy[:, 0]).sin() + 0.03 * (9 * xy[:, 1]).cos()
-    return torch.cat([xy, z[:, None]], dim=1)
 
 
 def slots_as_specified(patch: Tensor, grid: VoxelGrid, weight: Tensor, bias: Tensor) -> Tensor:
@@ -79,7 +73,7 @@ def slots_as_specified(patch: Tensor, grid: VoxelGrid, weight: Tensor, bias: Ten
 
 @pytest.mark.parametrize("compute", [cpu.point_layer, reference.point_layer])
 def test_voxels_are_those_of_the_published_ball_query(peer: SpinNet, compute: object) -> None:
-    cloud, keypoint = surface(), torch.tensor([[0.0, 0.0, 2.03]])
+    cloud, keypoint = waves(), torch.tensor([[0.0, 0.0, 2.03]])
     settings = SpinNetSettings(cells=(4, 6, 8), patch=128, samples=5, voxel_radius=0.06)
     patches = align_with_z(gather_patches(cloud, keypoint, settings.radius, settings.patch), -keypoint)
     grid, layer = grid_of(settings), peer.network.point_weights()
@@ -89,7 +83,7 @@ def test_voxels_are_those_of_the_published_ball_query(peer: SpinNet, compute: ob
 
 
 def test_torch_and_compiled_voxels_agree(peer: SpinNet) -> None:
-    cloud = surface()
+    cloud = waves()
     keypoints = torch.cat([cloud[:6], torch.tensor([[5.0, 5, 5]])])  # the last one has no points
     patches = align_with_z(gather_patches(cloud, keypoints, SMALL.radius, SMALL.patch), -keypoints)
     arguments = (grid_of(SMALL), *peer.network.point_weights())
@@ -125,7 +119,7 @@ def test_normals_are_turned_to_z(normal: list[float]) -> None:
 
 
 def test_a_turn_by_one_azimuth_cell_moves_the_signal_by_one_cell(peer: SpinNet) -> None:
-    cloud, keypoints = surface(), surface()[:5]
+    cloud, keypoints = waves(), waves()[:5]
     patches = align_with_z(gather_patches(cloud, keypoints, SMALL.radius, SMALL.patch), -keypoints)
     R = torch.from_numpy(Rotation.from_rotvec([0, 0, 2 * math.pi / SMALL.cells[2]]).as_matrix()).float()
     arguments = (grid_of(SMALL), *peer.network.point_weights())
@@ -137,7 +131,7 @@ def test_a_turn_by_one_azimuth_cell_moves_the_signal_by_one_cell(peer: SpinNet) 
 
 
 def test_rotation_about_the_viewpoint_keeps_descriptors(peer: SpinNet) -> None:
-    cloud = surface()
+    cloud = waves()
     keypoints = cloud[(cloud[:, :2].abs() < 0.3).all(1)][:12]
     R = torch.from_numpy(Rotation.random(random_state=1).as_matrix()).float()
     before, after = peer(cloud, keypoints), peer(cloud @ R.T, keypoints @ R.T)
@@ -146,7 +140,7 @@ def test_rotation_about_the_viewpoint_keeps_descriptors(peer: SpinNet) -> None:
 
 
 def test_descriptors_do_not_depend_on_batch_unit_or_far_points(peer: SpinNet) -> None:
-    cloud = surface()
+    cloud = waves()
     keypoints = cloud[:10]
     whole = peer(cloud, keypoints)
     single = torch.cat([peer(cloud, keypoint[None]) for keypoint in keypoints])
@@ -190,7 +184,7 @@ def test_inlier_ratio_on_a_real_pair(data_folder: Path) -> None:
 
 def test_the_order_of_the_points_hardly_matters(peer: SpinNet) -> None:
     """It changes which points are drawn, not the surface."""
-    cloud = surface()
+    cloud = waves()
     order = torch.randperm(len(cloud), generator=torch.Generator().manual_seed(0))
     before, after = peer(cloud, cloud[:8]), peer(cloud[order], cloud[:8])
     assert float(((before - after).norm(dim=1) / before.norm(dim=1)).max()) < 0.02
