@@ -26,8 +26,7 @@ import numpy as np
 
 from benchmarks.common import make_parser, print_machine, print_table, run_command
 from benchmarks.growth import RESOLUTION, SCANS_PER_SITE, make_sites
-from benchmarks.reconstruct import count_wrong
-from benchmarks.repetition import TRUTH, load_truth
+from benchmarks.known_scans import TRUTH, count_wrong, load_truth
 from wsdesc import Reconstruction
 from wsdesc.core.executors import Dask, Processes
 from wsdesc.evaluation.provenance import machine

@@ -24,17 +24,16 @@ import matplotlib as mpl
 import numpy as np
 
 from benchmarks.common import make_parser, run_command
-from benchmarks.places import make_site
-from benchmarks.reconstruct import (
+from benchmarks.known_scans import (
     KnownScan,
     PlacedScan,
-    ReconstructionRun,
     count_wrong,
+    make_site,
     pose_errors,
-    run,
     true_poses,
     write_shuffled,
 )
+from benchmarks.reconstruct import ReconstructionRun, run
 from wsdesc import Reconstruction, __version__, read_points
 from wsdesc.core.geometry import transform
 from wsdesc.datasets.synthetic.floor import floor_scans

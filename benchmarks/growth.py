@@ -30,11 +30,18 @@ import numpy as np
 import torch
 
 from benchmarks.common import make_parser, print_machine, print_table, run_command
+from benchmarks.known_scans import (
+    TRUTH,
+    PlacedScan,
+    count_wrong,
+    load_truth,
+    make_site,
+    save_truth,
+    write_shuffled,
+)
 from benchmarks.memory import MemoryMonitor
-from benchmarks.places import KINDS, make_site
+from benchmarks.places import KINDS
 from benchmarks.posegraph import RADIUS, simulate
-from benchmarks.reconstruct import PlacedScan, count_wrong, write_shuffled
-from benchmarks.repetition import TRUTH, load_truth, save_truth
 from wsdesc.cloud.units import INDOOR_RESOLUTION, measure
 from wsdesc.core.atomic import atomic_write
 from wsdesc.core.executors import choose_executor

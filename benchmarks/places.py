@@ -31,15 +31,12 @@ from scipy.sparse.csgraph import connected_components
 from scipy.spatial import cKDTree
 
 from benchmarks.common import add_model_option, make_parser, print_machine, print_rows, run_command
+from benchmarks.known_scans import make_site
 from wsdesc.cloud.clean import clean_cloud
 from wsdesc.cloud.convert import as_cloud
 from wsdesc.cloud.units import INDOOR_RESOLUTION, measure
 from wsdesc.core.atomic import atomic_write
 from wsdesc.core.geometry import transform
-from wsdesc.datasets.synthetic import room_scans
-from wsdesc.datasets.synthetic.floor import floor_scans
-from wsdesc.datasets.synthetic.scanning import SyntheticScan
-from wsdesc.datasets.synthetic.survey import site_scans
 from wsdesc.descriptor.describe import load_model
 from wsdesc.descriptor.preparation import prepare_scan
 from wsdesc.reconstruction.pair_selection import SHORTLIST, Pair, best_pairs, first_pairs
@@ -50,15 +47,6 @@ MIN_OVERLAP = 0.2  # share of the points of both scans
 ACCEPTED = 0.3  # overlap of pairs whose edges are accepted
 NEAR = 3.0  # resolutions between points of an overlap
 NEIGHBOURS = (4, 6, 8, 10, 14, 20)
-
-
-def make_site(kind: str, seed: int, count: int) -> list[SyntheticScan]:
-    """Scan a synthetic site."""
-    if kind == "room":
-        return room_scans(seed, count)
-    if kind == "floor":
-        return floor_scans(seed, count)
-    return site_scans(kind, seed, count, overlaps=(0.2, 0.9))
 
 
 KINDS = ("room", "floor", "street", "courtyard")

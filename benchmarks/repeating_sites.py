@@ -30,8 +30,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks.common import make_parser, print_machine, print_rows, run_command
-from benchmarks.reconstruct import count_wrong, write_shuffled
-from benchmarks.repetition import count_right, rotated
+from benchmarks.known_scans import count_right, count_wrong, rotated, write_shuffled
 from wsdesc import reconstruct
 from wsdesc.core.gpu_sharing import share_gpu
 from wsdesc.datasets.synthetic import site_scans

@@ -29,20 +29,21 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.common import make_parser, print_machine, print_rows, random_rotation, run_command
-from benchmarks.places import make_site
-from benchmarks.reconstruct import (
-    KnownScan,
+from benchmarks.common import make_parser, print_machine, print_rows, run_command
+from benchmarks.known_scans import (
+    TRUTH,
     PlacedScan,
+    count_right,
     count_wrong,
-    pose_errors,
-    run,
+    make_site,
+    rotated,
+    save_truth,
     true_poses,
     write_shuffled,
 )
+from benchmarks.reconstruct import run
 from wsdesc import read_points
 from wsdesc.core.errors import InputError
-from wsdesc.core.geometry import inverse, transform
 from wsdesc.datasets.threedmatch import find_fragments
 from wsdesc.evaluation.provenance import machine
 
@@ -53,7 +54,7 @@ REPORTED = [
     "street:2",
     *(f"courtyard:{seed}" for seed in (62, 63, 65, 66, 67)),
 ]
-TRUTH, RECORDS = "truth.npz", "records.jsonl"
+RECORDS = "records.jsonl"
 
 
 def make_scans(kind: str, seed: int, data: Path) -> list[PlacedScan]:
@@ -66,16 +67,6 @@ def make_scans(kind: str, seed: int, data: Path) -> list[PlacedScan]:
         raise InputError(f"unknown kind of place {kind!r}: choose one of {', '.join([*SCANS, 'building'])}")
     scans = make_site(kind, seed, SCANS[kind])
     return [(kind, s.T_world_scan, np.asarray(s.points, np.float64)) for s in scans]
-
-
-def rotated(scans: Sequence[PlacedScan], seed: int) -> list[PlacedScan]:
-    """Rotate each scan at random about its origin."""
-    rng = np.random.default_rng(seed)
-    turned = []
-    for place, T_world_scan, points in scans:
-        T = random_rotation(rng)
-        turned.append((place, T_world_scan @ inverse(T), transform(points, T)))
-    return turned
 
 
 def run_case(case: str, conditions: Sequence[str], arguments: argparse.Namespace) -> list[dict[str, Any]]:
@@ -113,39 +104,6 @@ def run_condition(
         lines.write(json.dumps(record) + "\n")
     print(json.dumps(record), flush=True)
     return record
-
-
-def count_right(
-    truth: dict[str, KnownScan], frames: Sequence[Sequence[str]], T: dict[str, np.ndarray]
-) -> int:
-    """Count placed scans within 10° and a tenth of their extent of the true pose, relative to their frame."""
-    count = 0
-    for frame in frames:
-        errors = pose_errors([truth[name] for name in frame], [T[name] for name in frame])
-        extents = np.array([truth[name].extent for name in frame])
-        count += int(((errors.degrees < 10) & (errors.distance < extents / 10)).sum())
-    return count
-
-
-def save_truth(path: Path, truth: dict[str, KnownScan]) -> None:
-    """Write places, true poses, centres and extents of the scans."""
-    scans = list(truth.values())
-    np.savez(
-        path,
-        names=list(truth),
-        place=[scan.place for scan in scans],
-        T_world_scan=np.stack([scan.T_world_scan for scan in scans]),
-        centre=np.stack([scan.centre for scan in scans]),
-        extent=np.array([scan.extent for scan in scans]),
-    )
-
-
-def load_truth(path: Path) -> dict[str, KnownScan]:
-    """Read what `save_truth` wrote; the scans have no points."""
-    with np.load(path) as arrays:
-        names, places = arrays["names"].tolist(), arrays["place"].tolist()
-        rows = zip(places, arrays["T_world_scan"], arrays["centre"], arrays["extent"].tolist(), strict=True)
-        return {name: KnownScan(*row, np.zeros((0, 3))) for name, row in zip(names, rows, strict=True)}
 
 
 def main(arguments: argparse.Namespace) -> None:

@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.common import make_parser, print_machine, print_rows, run_command
-from benchmarks.reconstruct import PlacedScan, count_wrong, write_shuffled
+from benchmarks.known_scans import PlacedScan, count_wrong, write_shuffled
 from wsdesc import reconstruct
 from wsdesc.core.executors import choose_executor
 from wsdesc.core.progress import Advance
