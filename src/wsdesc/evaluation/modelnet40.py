@@ -20,7 +20,7 @@ from wsdesc.alignment import fit_rigid, ransac
 from wsdesc.core.errors import InputError
 from wsdesc.core.geometry import inverse, transform
 from wsdesc.core.progress import ProgressHook, no_progress
-from wsdesc.datasets.modelnet40 import read_split
+from wsdesc.datasets.modelnet40 import Shapes, read_split
 from wsdesc.datasets.partial_views import ShapePair, independent_pair, item_generator, partial_pair
 from wsdesc.evaluation.methods import Method, MethodFailure
 from wsdesc.evaluation.metrics import rotation_error_deg, translation_error
@@ -99,17 +99,14 @@ def run_modelnet40(
             **options.model_dump(mode="json", exclude={"protocols", "limit"}),
         }
         store = RecordStore.open(folder / f"{method.file_stem}.jsonl", settings, KEY, fresh)
-        keys = [{"protocol": protocol, "item": item} for protocol in options.protocols for item in items]
+        keys: list[dict[str, Any]] = [
+            {"protocol": protocol, "item": item} for protocol in options.protocols for item in items
+        ]
         missing = [key for key in keys if key not in store]
         with progress(f"{method.name}, ModelNet40: pairs", len(missing)) as pair_done:
             for key in missing:
                 run_log.add_present()
-                pair = make_pair(shapes.points[key["item"]], key["protocol"], key["item"], options.seed)
-                label = None if shapes.labels is None else int(shapes.labels[key["item"]])
-                score = score_shapes(method, pair, options, f"shape {key['item']}")
-                if key["protocol"].startswith("rpm"):  # the target has the frame of the shape
-                    score["surface_error"] = surface_error(shapes.points[key["item"]], score)
-                store.append(key | {"label": label} | score)
+                store.append(key | _score_item(method, shapes, options, **key))
                 pair_done(1)
         records[method.name] = [store[key] for key in keys]
     results = BenchmarkResults(
@@ -128,6 +125,15 @@ def run_modelnet40(
     pairs = [{"method": method} | record for method, group in records.items() for record in group]
     results.save(folder, {"pairs.csv": pairs})
     return results
+
+
+def _score_item(method: Method, shapes: Shapes, options: ShapeOptions, protocol: str, item: int) -> Record:
+    """Score the pair of a shape: a record without its key."""
+    pair = make_pair(shapes.points[item], protocol, item, options.seed)
+    score = score_shapes(method, pair, options, f"shape {item}")
+    if protocol.startswith("rpm"):  # the target has the frame of the shape
+        score["surface_error"] = surface_error(shapes.points[item], score)
+    return {"label": None if shapes.labels is None else int(shapes.labels[item])} | score
 
 
 def make_pair(shape: NDArray[np.float32], protocol: str, item: int, seed: int) -> ShapePair:

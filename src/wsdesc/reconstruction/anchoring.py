@@ -102,13 +102,7 @@ def _anchor(
     R_scan_local: Floats,
     reference: int | None,
 ) -> Anchored:
-    components = []
-    for scans in connected_scans(count, edges):
-        inside = set(scans)
-        own = [item for item in items if item.scan in inside]
-        # A single scan with a known pose is confirmed by nothing.
-        usable = len(scans) > 1 or sum(item.kind == "control" for item in own) >= 3
-        components.append(_Component(scans, own if usable else []))
+    components = _find_components(count, edges, items)
     world, T = count, np.concatenate([T_component_scan, np.eye(4)[None]])
     level: list[KnownItem] = []
     for part in components:
@@ -146,6 +140,18 @@ def _anchor(
         items=[by_item.get(id(item)) or _unused(item, components) for item in items],
         problem=problem,
     )
+
+
+def _find_components(count: int, edges: Sequence[Edge], items: Sequence[KnownItem]) -> list[_Component]:
+    """Return the connected scans, with the known items that can be used."""
+    components = []
+    for scans in connected_scans(count, edges):
+        inside = set(scans)
+        own = [item for item in items if item.scan in inside]
+        # A single scan with a known pose is confirmed by nothing.
+        usable = len(scans) > 1 or sum(item.kind == "control" for item in own) >= 3
+        components.append(_Component(scans, own if usable else []))
+    return components
 
 
 def _counts(item: KnownItem, part: _Component) -> bool:

@@ -11,7 +11,7 @@ from scipy.sparse import csc_array, diags_array
 
 from wsdesc.cloud.local_frame import in_scan_frames
 from wsdesc.cloud.units import INDOOR_RESOLUTION
-from wsdesc.core.geometry import Floats, inverse, transform
+from wsdesc.core.geometry import Floats, inverse, make_pose, transform
 from wsdesc.reconstruction.anchoring import Anchored, ItemState, anchor
 from wsdesc.reconstruction.covariance import diagonal_blocks_of_inverse
 from wsdesc.reconstruction.known import Known, KnownResult, with_defaults
@@ -60,25 +60,7 @@ def georeference(
     reference = index.get(known.reference or "")
     anchored = anchor(len(names), edges, placement.graph.T_world_scan, items, axes, reference)
 
-    T_world_scan = np.tile(np.eye(4), (len(names), 1, 1))
-    world = np.eye(4)
-    world[:3, 3] = offset
-    frames = []
-    for number, scans in enumerate(anchored.components):
-        root = reference if reference is not None and reference in scans else scans[0]
-        frame = T_scan_local[root]
-        if number == 0 and anchored.in_world:
-            frame = world
-        elif anchored.levelled[number]:
-            frame = np.eye(4)
-            frame[:3, 3] = T_scan_local[root][:3, 3]
-        else:  # the root comes first: the frame is that of the first scan
-            scans = [root, *(scan for scan in scans if scan != root)]
-        frames.append(scans)
-        for k in scans:
-            T = anchored.T_world_scan[k].copy()
-            T[:3, 3] *= metre
-            T_world_scan[k] = in_scan_frames(T, T_scan_local[k], frame)
+    T_world_scan, frames = _in_file_coordinates(anchored, T_scan_local, reference, offset, metre)
     updated = _updated(placement, accepted, anchored)
     return Georeferenced(
         T_world_scan=T_world_scan,
@@ -93,6 +75,29 @@ def georeference(
         + _unused(known, index),
         placement=updated,
     )
+
+
+def _in_file_coordinates(
+    anchored: Anchored, T_scan_local: Sequence[Floats], reference: int | None, offset: Floats, metre: float
+) -> tuple[Floats, list[list[int]]]:
+    """Return the poses (N, 4, 4) of all scans, and the scans of each frame; a frame's root comes first."""
+    T_world_scan = np.tile(np.eye(4), (len(T_scan_local), 1, 1))
+    frames = []
+    for number, scans in enumerate(anchored.components):
+        root = reference if reference is not None and reference in scans else scans[0]
+        frame = T_scan_local[root]
+        if number == 0 and anchored.in_world:
+            frame = make_pose(np.eye(3), offset)
+        elif anchored.levelled[number]:
+            frame = make_pose(np.eye(3), T_scan_local[root][:3, 3])
+        else:  # the frame is that of the root
+            scans = [root, *(scan for scan in scans if scan != root)]
+        frames.append(scans)
+        for k in scans:
+            T = anchored.T_world_scan[k].copy()
+            T[:3, 3] *= metre
+            T_world_scan[k] = in_scan_frames(T, T_scan_local[k], frame)
+    return T_world_scan, frames
 
 
 def _offset(known: Known, index: dict[str, int], T_scan_local: Sequence[Floats]) -> Floats:

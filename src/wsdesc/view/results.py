@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
+from wsdesc.cloud.cloud import Cloud
 from wsdesc.cloud.convert import Scan, as_cloud
 from wsdesc.core.errors import InputError, WSDescError
 from wsdesc.core.geometry import Floats
@@ -112,6 +113,16 @@ def _fit_text(pose: Registration | AlternativePose) -> str:
     return f"overlap {pose.overlap:.0%}, rmse {pose.rmse:.3g}"
 
 
+def _read_placed(path: Path) -> Cloud:
+    try:
+        return as_cloud(path)
+    except WSDescError as error:
+        raise InputError(
+            f"a scan of the reconstruction cannot be read: {error}. Restore the file, or reconstruct "
+            "again. Scans given as arrays are kept if `out` is given to `reconstruct`"
+        ) from error
+
+
 def reconstruction_scene(
     result: Reconstruction, *, up: Up = "auto", unit: str | None = None, max_points: int = MAX_POINTS
 ) -> SceneView:
@@ -130,13 +141,7 @@ def reconstruction_scene(
     short = dict(zip(names, short_names(names), strict=True))
     drawn, surfaces = dict[str, DrawnCloud](), dict[str, Floats]()
     for name in names:
-        try:
-            cloud = as_cloud(result.paths[name])
-        except WSDescError as error:
-            raise InputError(
-                f"a scan of the reconstruction cannot be read: {error}. Restore the file, or reconstruct "
-                "again. Scans given as arrays are kept if `out` is given to `reconstruct`"
-            ) from error
+        cloud = _read_placed(result.paths[name])
         drawn[short[name]] = DrawnCloud.of(cloud, points_per_scan(max_points, len(names)))
         surfaces[short[name]] = thin_points(cloud.points, _SURFACE_POINTS)
     poses = {short[name]: T for name, T in result.T_world_scan.items()}
