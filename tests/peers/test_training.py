@@ -160,7 +160,7 @@ def test_a_folder_with_a_training_is_kept(scans: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"saved with other options: width differ"):
         train_mean(scans, tmp_path / "run", options=options(width=5), resume=True)
     (tmp_path / "run" / "checkpoint.safetensors").write_bytes(b"rubbish")
-    with pytest.raises(FileFormatError, match=r"not a checkpoint of a peer's training"):
+    with pytest.raises(FileFormatError, match=r"not a training checkpoint"):
         train_peer("mean", out=tmp_path / "run", resume=True, device="cpu")
 
 

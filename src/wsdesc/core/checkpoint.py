@@ -1,10 +1,57 @@
-"""The state of an optimizer as tensors by name, so that safetensors files can hold it."""
+"""Checkpoints of trainings: safetensors files with options and the number of steps in the header."""
 
 from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
+
+from wsdesc.core.errors import FileFormatError, InputError
+from wsdesc.core.options import Options
+
+
+class Checkpoint(NamedTuple):
+    """Content of a checkpoint."""
+
+    step: int  # finished steps
+    header: dict[str, Any]  # with step and options
+    tensors: dict[str, Tensor]  # of the network and of the optimizers
+
+
+def read_checkpoint(path: Path, key: str, options: Options, may_change: Collection[str]) -> Checkpoint:
+    """Read a checkpoint, and compare its options with those of the training that continues.
+
+    Args:
+        path: The file.
+        key: Key of the header that the training wrote.
+        options: Options of the training.
+        may_change: Names of the options that may differ.
+
+    Raises:
+        FileFormatError: The file is no checkpoint of this kind of training.
+        InputError: It was saved with other options.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(str(path), framework="pt") as file:
+            header = json.loads((file.metadata() or {})[key])
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        step, saved = header["step"], header["options"]
+        if not (isinstance(saved, dict) and isinstance(step, int)):
+            raise ValueError("its header lacks options or step")
+    except (SafetensorError, OSError, KeyError, ValueError, TypeError, RuntimeError) as error:
+        raise FileFormatError(f"{path}: not a training checkpoint ({error})") from error
+    current = options.model_dump(mode="json")
+    differ = [name for name in current if name not in may_change and saved.get(name) != current[name]]
+    if differ:
+        raise InputError(f"{path}: saved with other options: {', '.join(differ)} differ")
+    return Checkpoint(step, header, tensors)
 
 
 def optimizer_tensors(optimizer: Optimizer) -> dict[str, Tensor]:

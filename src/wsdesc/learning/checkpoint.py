@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
-from torch import Tensor
-
-from wsdesc.core.errors import FileFormatError, InputError
-from wsdesc.core.optimizer_state import below, optimizer_tensors, restore_optimizer
+from wsdesc.core.checkpoint import below, optimizer_tensors, read_checkpoint, restore_optimizer
+from wsdesc.core.errors import FileFormatError
 from wsdesc.descriptor.pretrained import save_tensors
-from wsdesc.learning.options import TrainOptions
 from wsdesc.learning.trainer import Trainer
 
 _HEADER = "wsdesc-training"
@@ -37,33 +33,11 @@ def load_checkpoint(path: Path, trainer: Trainer) -> int:
         FileFormatError: The file is no checkpoint or does not fit the model.
         InputError: It was saved with other options; the number of steps may differ.
     """
-    header, tensors = _read(path)
-    _check_options(path, header["options"], trainer.options)
+    saved = read_checkpoint(path, _HEADER, trainer.options, _MAY_CHANGE)
     try:
-        trainer.model.load_state_dict(below("model", tensors))
+        trainer.model.load_state_dict(below("model", saved.tensors))
         for name, optimizer in trainer.optimizers.items():
-            restore_optimizer(optimizer, below(name, tensors))
+            restore_optimizer(optimizer, below(name, saved.tensors))
     except (RuntimeError, KeyError, ValueError) as error:
         raise FileFormatError(f"{path}: does not fit this training: {error}") from error
-    return int(header["step"])
-
-
-def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(str(path), framework="pt") as file:
-            header = json.loads((file.metadata() or {})[_HEADER])
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        if not (isinstance(header["options"], dict) and isinstance(header["step"], int)):
-            raise ValueError("its header lacks options or step")
-    except (SafetensorError, OSError, KeyError, ValueError, TypeError, RuntimeError) as error:
-        raise FileFormatError(f"{path}: not a training checkpoint ({error})") from error
-    return header, tensors
-
-
-def _check_options(path: Path, saved: dict[str, Any], options: TrainOptions) -> None:
-    current = options.model_dump(mode="json")
-    differ = [key for key in current if key not in _MAY_CHANGE and saved.get(key) != current[key]]
-    if differ:
-        raise InputError(f"{path}: saved with other options: {', '.join(differ)} differ")
+    return saved.step

@@ -17,14 +17,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
 
 from wsdesc.core.atomic import append_line, atomic_write
+from wsdesc.core.checkpoint import below, optimizer_tensors, read_checkpoint, restore_optimizer
 from wsdesc.core.errors import FileFormatError, InputError
 from wsdesc.core.folders import make_folder, without_leftovers
-from wsdesc.core.optimizer_state import below, optimizer_tensors, restore_optimizer
 from wsdesc.core.rng import generator_of
 from wsdesc.descriptor.pretrained import save_tensors
 from wsdesc.peers.base import PeerUnavailableError
@@ -232,25 +232,13 @@ class _Training:
             FileFormatError: The file is no checkpoint or does not fit the network.
             InputError: It was saved with other options.
         """
-        from safetensors import SafetensorError, safe_open
-
+        saved = read_checkpoint(path, _CHECKPOINT_HEADER, self.options, _MAY_CHANGE)
         try:
-            with safe_open(str(path), framework="pt") as file:
-                header: dict[str, Any] = json.loads((file.metadata() or {})[_CHECKPOINT_HEADER])
-                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            step, seconds, saved = int(header["step"]), float(header["seconds"]), dict(header["options"])
-        except (SafetensorError, OSError, KeyError, ValueError, TypeError, RuntimeError) as error:
-            raise FileFormatError(f"{path}: not a checkpoint of a peer's training ({error})") from error
-        current = self.options.model_dump(mode="json")
-        differ = [key for key in current if key not in _MAY_CHANGE and saved.get(key) != current[key]]
-        if differ:
-            raise InputError(f"{path}: saved with other options: {', '.join(differ)} differ")
-        try:
-            self.task.network.load_state_dict(below("network", tensors))
-            restore_optimizer(self.optimizer, below("optimizer", tensors))
-        except (RuntimeError, KeyError, ValueError) as error:
+            self.task.network.load_state_dict(below("network", saved.tensors))
+            restore_optimizer(self.optimizer, below("optimizer", saved.tensors))
+            self.step, self.seconds = saved.step, float(saved.header["seconds"])
+        except (RuntimeError, KeyError, ValueError, TypeError) as error:
             raise FileFormatError(f"{path}: does not fit this training: {error}") from error
-        self.step, self.seconds = step, seconds
 
 
 def _truncate_log(path: Path, step: int) -> None:
