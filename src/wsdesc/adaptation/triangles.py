@@ -30,9 +30,9 @@ def contradicted_pairs(T_q_p: Mapping[tuple[int, int], Floats], radii: Sequence[
     number = {ends: k for k, ends in enumerate(T_q_p)}
     scans = sorted({scan for ends in T_q_p for scan in ends})
     after = {a: [b for b in scans if (a, b) in number] for a in scans}
-    found = [(a, b, c) for a in scans for b, c in combinations(after[a], 2) if (b, c) in number]
-    closed = np.array([closing_error(T_q_p, ends, radii) <= LOOP_TOLERANCE for ends in found], bool)
-    triangles = np.array([(number[a, b], number[b, c], number[a, c]) for a, b, c in found]).reshape(-1, 3)
+    corners = [(a, b, c) for a in scans for b, c in combinations(after[a], 2) if (b, c) in number]
+    closed = np.array([closing_error(T_q_p, ends, radii) <= LOOP_TOLERANCE for ends in corners], bool)
+    triangles = np.array([(number[a, b], number[b, c], number[a, c]) for a, b, c in corners]).reshape(-1, 3)
     left_out: set[int] = set()
     while not closed.all():
         votes = np.bincount(triangles.ravel(), np.repeat(np.where(closed, 1, -1), 3))

@@ -67,18 +67,18 @@ def find_sequences(paths: str | Path | Iterable[str | Path]) -> list[ScanSequenc
     """
     groups: list[tuple[Path, str, list[Path]]] = []  # folder, name, files
     named: dict[Path, list[Path]] = {}  # files named one by one, by folder
-    for place in map(Path, [paths] if isinstance(paths, str | Path) else paths):
-        if is_folder(place):
-            inside = [(folder, _name(place, folder), _files(folder)) for folder in folders_below(place)]
+    for path in map(Path, [paths] if isinstance(paths, str | Path) else paths):
+        if is_folder(path):
+            inside = [(folder, _name(path, folder), _files(folder)) for folder in folders_below(path)]
             if not any(files for _, _, files in inside):
-                raise InputError(f"{place}: no scans in this folder; readable formats: {' '.join(_SUFFIXES)}")
+                raise InputError(f"{path}: no scans in this folder; readable formats: {' '.join(_SUFFIXES)}")
             groups += inside
-        elif not place.exists():
-            raise FileFormatError(f"{place}: no such file or folder")
-        elif place.suffix.lower() in _SUFFIXES:
-            named.setdefault(place.parent, []).append(place)
+        elif not path.exists():
+            raise FileFormatError(f"{path}: no such file or folder")
+        elif path.suffix.lower() in _SUFFIXES:
+            named.setdefault(path.parent, []).append(path)
         else:
-            raise FileFormatError(f"{place}: not a scan; readable formats: {' '.join(_SUFFIXES)}")
+            raise FileFormatError(f"{path}: not a scan; readable formats: {' '.join(_SUFFIXES)}")
     groups += [
         (folder, _name(folder, folder), scans_among(files, _SUFFIXES)) for folder, files in named.items()
     ]
@@ -201,10 +201,10 @@ def _sequence(name: str, files: list[Path]) -> ScanSequence:
     return ScanSequence(name, scans, objects=any(scan.row is not None for scan in scans))
 
 
-def _name(place: Path, folder: Path) -> str:
-    """Name a folder by its path below `place`, or `place` itself by its last part."""
-    below = folder.relative_to(place).as_posix()
-    return place.resolve().name if below == "." else below
+def _name(root: Path, folder: Path) -> str:
+    """Name a folder by its path below `root`, or `root` itself by its last part."""
+    below = folder.relative_to(root).as_posix()
+    return root.resolve().name if below == "." else below
 
 
 def _finite(name: str, points: NDArray[np.float32]) -> NDArray[np.float64]:

@@ -65,7 +65,7 @@ class FragmentScene:
         """List where the ground truth of the pairs may be, in the order of search."""
         beside = self.folder.with_name(f"{self.folder.name}-evaluation{'-lo' if low_overlap else ''}")
         above = self.folder.resolve().parent
-        public = [place / _PUBLIC[low_overlap] / self.name for place in (above, above.parent)]
+        public = [folder / _PUBLIC[low_overlap] / self.name for folder in (above, above.parent)]
         files = [folder / "gt.log" for folder in (beside, *public)]
         if not low_overlap:
             files += [self.folder / "gt.log", beside / PAIRS, self.folder / PAIRS]

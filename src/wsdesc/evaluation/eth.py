@@ -55,8 +55,8 @@ def read_eth_scenes(root: str | Path) -> list[EvaluationScene]:
 def _scans(folder: Path) -> dict[int, Path]:
     if folder.name in ("csv_local", "csv_global", "01_Keypoints"):
         return {}
-    for place in (folder, folder / "csv_local"):
-        files = sorted(place.iterdir()) if place.is_dir() else []
+    for location in (folder, folder / "csv_local"):
+        files = sorted(location.iterdir()) if location.is_dir() else []
         scans = {int(m[1]): path for path in files if (m := _SCAN.fullmatch(path.name))}
         if scans:
             return dict(sorted(scans.items()))
@@ -66,7 +66,7 @@ def _scans(folder: Path) -> dict[int, Path]:
 def _read_scene(folder: Path, scans: dict[int, Path]) -> EvaluationScene:
     name = folder.resolve().name.replace("autmn", "autumn")
     evaluation = folder.resolve().with_name(f"{folder.resolve().name}-evaluation")
-    truth = next((place for place in (folder, evaluation) if (place / "gt.log").is_file()), None)
+    truth = next((path for path in (folder, evaluation) if (path / "gt.log").is_file()), None)
     if truth:
         pairs = [PairTruth(entry.i, entry.j, entry.T_i_j) for entry in read_log(truth / "gt.log")]
     else:
@@ -79,8 +79,8 @@ def _read_scene(folder: Path, scans: dict[int, Path]) -> EvaluationScene:
 
 def _pairs_of_poses(folder: Path) -> list[PairTruth]:
     folders = (folder, folder / "csv_local", folder / "csv_global")
-    poses = next((path for place in folders for n in _POSES if (path := place / n).is_file()), None)
-    overlaps = next((path for place in folders for path in sorted(place.glob("overlap*.csv"))), None)
+    poses = next((path for location in folders for n in _POSES if (path := location / n).is_file()), None)
+    overlaps = next((path for location in folders for path in sorted(location.glob("overlap*.csv"))), None)
     if poses is None or overlaps is None:
         raise FileFormatError(
             f"{folder}: this scene has no ground truth; expected gt.log, or {_POSES[0]} with overlap*.csv"

@@ -67,7 +67,7 @@ def read_scenes(root: str | Path, low_overlap: bool = False) -> list[EvaluationS
 
 def _read_scene(scene: FragmentScene, low_overlap: bool) -> EvaluationScene:
     truth = scene.find_truth(low_overlap)
-    folders = [place / name for place in (scene.folder, truth.parent) for name in ("", "01_Keypoints")]
+    folders = [folder / name for folder in (scene.folder, truth.parent) for name in ("", "01_Keypoints")]
     keypoints = {number: find_keypoints(folders, path.stem) for number, path in scene.fragments.items()}
     return make_scene(
         scene.name,

@@ -154,9 +154,9 @@ def _find(path: Path, folder: Path | None) -> Path:
     """Return the path of a scan; after a move, it may be in the reconstruction's folder or next to it."""
     file, _ = split_part(path)
     beside = [] if folder is None else [folder / file, folder / file.name, folder.parent / file.name]
-    for place in [file, *beside]:
-        if place.is_file():
-            return place.with_name(path.name)
+    for candidate in [file, *beside]:
+        if candidate.is_file():
+            return candidate.with_name(path.name)
     raise InputError(
         f"{path}: this scan of the reconstruction was moved or deleted: put it back, or into the folder "
         f"{folder or file.parent}"

@@ -26,20 +26,20 @@ _ARRAY = re.compile(r"scan \d{1,9}")  # name of a scan that is not a file
 Scans = str | Path | Sequence[Scan]  # a folder; or folders and scans in any form
 
 
-def find_scans(places: Sequence[str | Path], out: Path | None = None) -> list[Path]:
+def find_scans(paths: Sequence[str | Path], out: Path | None = None) -> list[Path]:
     """List the scans among files and in folders, in natural order, without results of earlier runs.
 
     Every station of an E57 or PTX file is a scan.
 
     Args:
-        places: Files and folders.
+        paths: Files and folders.
         out: Folder for results. Its content is not listed.
 
     Raises:
-        FileFormatError: A place does not exist, or is not a scan.
+        FileFormatError: A path does not exist, or is not a scan.
         InputError: A folder has no scans, or all scans are in `out`.
     """
-    scans = [station for file in find_scan_files(places) for station in _stations(file)]
+    scans = [station for file in find_scan_files(paths) for station in _stations(file)]
     if out is not None:
         scans = [scan for scan in scans if out.resolve() not in scan.resolve().parents]
         if not scans:

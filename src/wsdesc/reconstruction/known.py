@@ -149,12 +149,12 @@ class _Names:
         self._names |= {name: name for name in paths}
 
     def __getitem__(self, name: str) -> str:
-        found = self._names.get(str(name))
-        if found is None:
+        full = self._names.get(str(name))
+        if full is None:
             reason = "several scans have this name" if str(name) in self._names else "no scan has this name"
-            some = ", ".join(sorted(set(filter(None, self._names.values())))[:3])
-            raise InputError(f"{name}: {reason}; names are, for example, {some}")
-        return found
+            examples = ", ".join(sorted(set(filter(None, self._names.values())))[:3])
+            raise InputError(f"{name}: {reason}; names are, for example, {examples}")
+        return full
 
 
 def _relative_to(reference: str, poses: dict[str, PosePrior]) -> dict[str, PosePrior]:

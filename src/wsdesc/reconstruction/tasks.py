@@ -76,7 +76,7 @@ def register_pair(job: RegisterJob) -> PairRegistration:
     """Register two described scans; keep all candidates that differ from each other."""
     (p, source), (q, target) = _with_surface(job.source), _with_surface(job.target)
     hypotheses, refined = _THOROUGH if job.thorough else _QUICK
-    found = find_candidates(
+    candidates = find_candidates(
         p,
         q,
         (source, target),
@@ -101,7 +101,7 @@ def register_pair(job: RegisterJob) -> PairRegistration:
             if rigid and candidate.confidence >= MIN_CANDIDATE_CONFIDENCE
             else None,
         )
-        for candidate in found.ranked
+        for candidate in candidates.ranked
         for free in [candidate.dense_free_space or FreeSpace()]
     ]
     return PairRegistration(tuple(poses))
@@ -113,7 +113,7 @@ def check_poses(job: CheckJob) -> PoseChecks:
 
     No point counts without any viewpoint, or if a scan of an earlier model is not there any more.
     """
-    found = [FreeSpace()] * len(job.poses)
+    measured = [FreeSpace()] * len(job.poses)
     overlaps = [0.0] * len(job.poses)
     poses = np.array(job.poses)
     with suppress(InputError):
@@ -122,11 +122,11 @@ def check_poses(job: CheckJob) -> PoseChecks:
         overlaps = [min(score.overlap_source, score.overlap_target) for score in scores]
         images = p.range_image, q.range_image
         if any(image is not None for image in images):
-            found = list(measure_free_space(source, target, images, poses, dense=True))
+            measured = list(measure_free_space(source, target, images, poses, dense=True))
     return PoseChecks(
-        tuple(free.visible for free in found),
-        tuple(free.violating for free in found),
-        tuple(free.violation for free in found),
+        tuple(free.visible for free in measured),
+        tuple(free.violating for free in measured),
+        tuple(free.violation for free in measured),
         tuple(overlaps),
     )
 

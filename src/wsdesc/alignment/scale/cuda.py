@@ -47,9 +47,9 @@ def run_steps(
 def contact_pairs(source: CudaSurface, target: CudaSurface, S: Floats, distance: float) -> ContactPairs:
     """See `cpu.contact_pairs`."""
     poses = torch.from_numpy(np.stack([S, np.linalg.inv(S)])[:, None]).to(source.points.device)
-    found = _find_pairs(source, target, (poses[0], poses[1]), distance, coarse=False)
-    columns = [found.points, found.normals, found.along[:, None], found.weights[:, None]]
-    rows = torch.cat(columns, 1)[found.used].cpu().numpy()  # (M, 8)
+    pairs = _find_pairs(source, target, (poses[0], poses[1]), distance, coarse=False)
+    columns = [pairs.points, pairs.normals, pairs.along[:, None], pairs.weights[:, None]]
+    rows = torch.cat(columns, 1)[pairs.used].cpu().numpy()  # (M, 8)
     return ContactPairs(rows[:, :3], rows[:, 3:6], rows[:, 6], rows[:, 7])
 
 

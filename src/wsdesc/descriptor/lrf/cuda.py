@@ -118,16 +118,16 @@ def _write_frames(
     vx, vy, vz = vx / divisor, vy / divisor, vz / divisor
     ux, uy, uz = vy * zz - vz * zy, vz * zx - vx * zz, vx * zy - vy * zx
 
-    some = count > 0  # an isolated keypoint has the identity
+    has_neighbours = count > 0  # an isolated keypoint has the identity
     out = frames + 9 * k
-    tl.store(out, tl.where(some, ux, 1.0))
-    tl.store(out + 1, tl.where(some, vx, 0.0))
-    tl.store(out + 2, tl.where(some, zx, 0.0))
-    tl.store(out + 3, tl.where(some, uy, 0.0))
-    tl.store(out + 4, tl.where(some, vy, 1.0))
-    tl.store(out + 5, tl.where(some, zy, 0.0))
-    tl.store(out + 6, tl.where(some, uz, 0.0))
-    tl.store(out + 7, tl.where(some, vz, 0.0))
-    tl.store(out + 8, tl.where(some, zz, 1.0))
+    tl.store(out, tl.where(has_neighbours, ux, 1.0))
+    tl.store(out + 1, tl.where(has_neighbours, vx, 0.0))
+    tl.store(out + 2, tl.where(has_neighbours, zx, 0.0))
+    tl.store(out + 3, tl.where(has_neighbours, uy, 0.0))
+    tl.store(out + 4, tl.where(has_neighbours, vy, 1.0))
+    tl.store(out + 5, tl.where(has_neighbours, zy, 0.0))
+    tl.store(out + 6, tl.where(has_neighbours, uz, 0.0))
+    tl.store(out + 7, tl.where(has_neighbours, vz, 0.0))
+    tl.store(out + 8, tl.where(has_neighbours, zz, 1.0))
     unique = middle - low > SHARPNESS * high
     tl.store(reliable + k, unique & signed & determined & (count >= MIN_NEIGHBOURS))
