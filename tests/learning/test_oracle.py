@@ -16,7 +16,7 @@ from wsdesc.learning.match_trainer import MatchTrainer, matches_by_pose
 from wsdesc.learning.options import TrainOptions
 from wsdesc.learning.oracle import PosedPairs, PosedRooms, make_posed_room
 from wsdesc.learning.run import run_training
-from wsdesc.learning.sources import MixedPairs, drop_sparse
+from wsdesc.learning.sources import MixedPairs, RoomPairs, drop_sparse
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +63,7 @@ def test_keypoints_of_both_clouds_coincide(source, posed):
 @pytest.mark.slow
 def test_synthetic_rooms_have_matches(monkeypatch):
     scans = make_posed_room(3, 0, 0.45)
-    rooms = PosedRooms(3, rooms=1, pairs_per_room=4, min_coverage=0.45, workers=1)
+    rooms = PosedRooms(RoomPairs(3, 1, 4, 0.45, 1, make_posed_room))
     monkeypatch.setattr(rooms._rooms, "pair", lambda index: (scans[0], scans[1]))  # no processes
     p, q, matches = rooms.pair(0)
     assert p.shape[1] == q.shape[1] == 3

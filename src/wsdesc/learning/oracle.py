@@ -69,7 +69,10 @@ def oracle_source(data: TrainingData, options: TrainOptions) -> PosedPairs | Pos
         InputError: The scans have no poses, or are separate shapes.
     """
     o, seed = options.data, options.seed
-    rooms = PosedRooms(seed, o.rooms, o.steps_per_room, o.min_coverage, far_share=o.far_share)
+    made = RoomPairs(
+        seed, o.rooms, o.steps_per_room, o.min_coverage, make=make_posed_room, far_share=o.far_share
+    )
+    rooms = PosedRooms(made)
     if isinstance(data.source, RoomPairs):
         return rooms
     if data.graph is None:
@@ -117,20 +120,14 @@ class PosedPairs:
 
 
 class PosedRooms:
-    """Pairs of scans of synthetic rooms with ground-truth matches; arguments as of `RoomPairs`."""
+    """Pairs of scans of synthetic rooms with ground-truth matches.
 
-    def __init__(
-        self,
-        seed: int,
-        rooms: int,
-        pairs_per_room: int,
-        min_coverage: float,
-        workers: int | None = None,
-        far_share: float = 0.0,
-    ) -> None:
-        self._rooms = RoomPairs(
-            seed, rooms, pairs_per_room, min_coverage, workers, make_posed_room, far_share
-        )
+    Args:
+        rooms: Pairs of rooms that `make_posed_room` makes.
+    """
+
+    def __init__(self, rooms: RoomPairs) -> None:
+        self._rooms = rooms
         # One object per cloud: the trainer caches its grid by identity.
         self._clouds = IdentityCache(lambda posed: posed[:, :3].contiguous(), 2048)
         self._matches = IdentityCache(lambda p, q: matches_by_pose(p[:, 3:], q[:, 3:], np.eye(4)), 4096)
