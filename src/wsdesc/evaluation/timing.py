@@ -27,7 +27,7 @@ from wsdesc.evaluation.provenance import this_run
 from wsdesc.evaluation.records import Record, write_records
 from wsdesc.evaluation.results import BenchmarkResults, EvaluatedMethod
 from wsdesc.evaluation.scans import EvaluationScan, load_scan
-from wsdesc.evaluation.scenes import EvaluationScene, read_scenes
+from wsdesc.evaluation.scenes import EvaluationScene, PairTruth, read_scenes
 from wsdesc.evaluation.timing_tables import timing_tables
 from wsdesc.matching import mutual_matches
 
@@ -66,30 +66,7 @@ def run_timing(
     records: dict[str, list[Record]] = {method.name: [] for method in methods}
     variants = [variant for method in methods for variant in _on_devices(method, devices)]
     for method in variants:
-        described = numbers if method.describer else []
-        descriptors: dict[int, Tensor] = {}
-        with ExitStack() as bars:
-            label = f"{method.name} on {method.device}"
-            scan_done = bars.enter_context(progress(f"{label}: scans", len(described)))
-            pair_done = bars.enter_context(progress(f"{label}: pairs", len(pairs)))
-            for number in described:
-                scan = scans[number]
-                if method.full_cloud:
-                    scan = replace(scan, points=_all_points(scene, number, options))
-                record, descriptors[number] = _time_scan(method, scan, options, number)
-                records[method.name].append(record)
-                scan_done(1)
-            for pair in pairs:
-                if method.describer:
-                    sides = [(scans[n].keypoints, descriptors[n]) for n in (pair.j, pair.i)]
-                    times = _time_matches(sides, options)
-                else:
-                    times = _time_pose(
-                        method, [_all_points(scene, n, options) for n in (pair.j, pair.i)], options
-                    )
-                key = {"what": "pair", "method": method.name, "device": method.device}
-                records[method.name].append(key | {"i": pair.i, "j": pair.j} | times)
-                pair_done(1)
+        records[method.name] += _time_pairs(method, scene, pairs, scans, options, progress)
     for method in variants:
         if isinstance(method.describer, WSDesc):
             records[method.name] += _time_growth(method, scans[numbers[0]], options, progress)
@@ -101,6 +78,40 @@ def run_timing(
         write_records(folder / evaluated.file, settings, records[evaluated.name])
     results.save(folder, {"timing.csv": [record for group in records.values() for record in group]})
     return results
+
+
+def _time_pairs(
+    method: Method,
+    scene: EvaluationScene,
+    pairs: Sequence[PairTruth],
+    scans: dict[int, EvaluationScan],
+    options: TimingOptions,
+    progress: ProgressHook,
+) -> list[Record]:
+    """Measure the times of a method on scans, if it describes them, and on pairs."""
+    described = scans if method.describer else {}
+    descriptors: dict[int, Tensor] = {}
+    records = []
+    with ExitStack() as bars:
+        label = f"{method.name} on {method.device}"
+        scan_done = bars.enter_context(progress(f"{label}: scans", len(described)))
+        pair_done = bars.enter_context(progress(f"{label}: pairs", len(pairs)))
+        for number, scan in described.items():
+            if method.full_cloud:
+                scan = replace(scan, points=_all_points(scene, number, options))
+            record, descriptors[number] = _time_scan(method, scan, options, number)
+            records.append(record)
+            scan_done(1)
+        for pair in pairs:
+            ends = (pair.j, pair.i)
+            if method.describer:
+                times = _time_matches([(scans[n].keypoints, descriptors[n]) for n in ends], options)
+            else:
+                times = _time_pose(method, [_all_points(scene, n, options) for n in ends], options)
+            key = {"what": "pair", "method": method.name, "device": method.device}
+            records.append(key | {"i": pair.i, "j": pair.j} | times)
+            pair_done(1)
+    return records
 
 
 def _summarise(

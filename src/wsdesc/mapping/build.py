@@ -199,17 +199,15 @@ def _describe_tiles(
         for row, cell in enumerate(cells.tolist()):
             path = data / _PIECES / f"{row:06}.npz"
             if not path.exists():
-                parts, inside = [], []
+                around, inside = [], []
                 for step in CELL_STEPS:
                     near = row_of.get(tuple(cell + step))
-                    if near is None:
-                        continue
-                    part = points[starts[near] : starts[near + 1]] + (grid.side * step).astype(np.float32)
-                    kept = ((part > -margin) & (part < grid.side + margin)).all(axis=1)
-                    parts.append(part[kept])
-                    inside.append(np.full(len(parts[-1]), near == row))
+                    if near is not None:
+                        part = points[starts[near] : starts[near + 1]] + (grid.side * step).astype(np.float32)
+                        around.append(part[((part > -margin) & (part < grid.side + margin)).all(axis=1)])
+                        inside.append(np.full(len(around[-1]), near == row))
                 corner = grid.corner(tuple(cell))
-                describer.describe_tile(np.concatenate(parts), np.concatenate(inside), corner).save(path)
+                describer.describe_tile(np.concatenate(around), np.concatenate(inside), corner).save(path)
             pieces.append(path)
             advance(1)
     return pieces, []
@@ -219,7 +217,8 @@ def _write_keypoints(pieces: Sequence[Path], grid: TileGrid, data: Path) -> dict
     """Write the keypoints of all pieces, tile by tile; return the shapes of all arrays."""
     cells = _load(data, "cells")
     row_of = {tuple(cell): row for row, cell in enumerate(cells.tolist())}
-    tiles, columns = [], {"keypoints": [], "frames": [], "descriptors": []}  # type: ignore[var-annotated]
+    tiles: list[NDArray[Any]] = []
+    columns: dict[str, list[NDArray[Any]]] = {"keypoints": [], "frames": [], "descriptors": []}
     for path in pieces:
         piece = Piece.load(path)
         positions = piece.origin + piece.keypoints

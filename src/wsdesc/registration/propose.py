@@ -18,8 +18,8 @@ from wsdesc.descriptor.description import Description
 from wsdesc.matching.mutual import mutual_matches, one_sided_matches
 from wsdesc.registration.options import Solver
 
-_THRESHOLD = {"consensus": 0.075, "ransac": 0.05}  # residual of an inlier
-_ONE_SIDED_WEIGHT = 0.5  # of a match that is not mutual
+INLIER_DISTANCE = {"consensus": 0.075, "ransac": 0.05}  # metres of the model, by solver
+ONE_SIDED_WEIGHT = 0.5  # of a match that is not mutual
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +51,7 @@ def propose(
     prior: PosePrior | None = None,
 ) -> Proposals:
     """Propose poses of p in q; the prior limits matches and poses."""
-    allowed, limits = None, dict[str, Any](threshold=_THRESHOLD[solver], hypotheses=hypotheses)
+    allowed, limits = None, dict[str, Any](threshold=INLIER_DISTANCE[solver], hypotheses=hypotheses)
     if prior is not None:
         allowed = prior.possible_matches((p.keypoints, q.keypoints), (p.frames, q.frames))
         limits["allow"] = prior.allows
@@ -60,10 +60,10 @@ def propose(
         weights = torch.ones(len(pairs), device=pairs.device)
     else:
         pairs, both = one_sided_matches(p.descriptors, q.descriptors, allowed=allowed)
-        weights = torch.where(both, 1.0, _ONE_SIDED_WEIGHT)
+        weights = torch.where(both, 1.0, ONE_SIDED_WEIGHT)
     source, target = p.keypoints[pairs[:, 0]], q.keypoints[pairs[:, 1]]
     if solver == "ransac":
         proposed = ransac_hypotheses(source, target, seed=seed, **limits)
     else:
         proposed = consensus(source, target, weights=weights, **limits)
-    return Proposals(proposed, pairs, source, target, weights, _THRESHOLD[solver])
+    return Proposals(proposed, pairs, source, target, weights, INLIER_DISTANCE[solver])

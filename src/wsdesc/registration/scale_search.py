@@ -32,6 +32,7 @@ from wsdesc.descriptor.description import Description
 from wsdesc.descriptor.model import WSDesc
 from wsdesc.descriptor.preparation import prepare_scan
 from wsdesc.matching.mutual import one_sided_matches
+from wsdesc.registration.propose import INLIER_DISTANCE, ONE_SIDED_WEIGHT
 
 STEP = 1.3  # ratio of two resolutions of the ladder
 STEPS = 4  # to either side of equal extents: factors of 1/2.9 to 2.9
@@ -41,8 +42,6 @@ SOURCE_KEYPOINTS = 2 / 3  # of the target's, which is described only once
 REFINED = 8  # poses of all steps that are refined
 SAME_FACTOR = 0.1  # factors whose logarithms are closer are the same
 STAGES = ((8.0, 6, True), (3.0, 4, True), (2.0, 4, False))  # of the refinement; see `fit_similarity`
-_THRESHOLD = 0.075  # residual of an inlier, in model metres
-_ONE_SIDED_WEIGHT = 0.5  # of a match that is not mutual
 
 
 class Sizes(NamedTuple):
@@ -143,13 +142,17 @@ def rank(score: PoseScore) -> float:
 def _propose(p: Description, q: Description, source: Surface, target: Surface, step: int) -> list[_Pose]:
     """Propose poses of one step of the ladder by matches, and rank them on the surfaces."""
     pairs, both = one_sided_matches(p.descriptors, q.descriptors)
-    weights = torch.where(both, 1.0, _ONE_SIDED_WEIGHT)
+    weights, threshold = torch.where(both, 1.0, ONE_SIDED_WEIGHT), INLIER_DISTANCE["consensus"]
     ends = (p.keypoints[pairs[:, 0]], q.keypoints[pairs[:, 1]])
     poses = []
     for share in FACTORS:
         factor = STEP**share
         proposed = consensus(
-            factor * ends[0], ends[1], weights=weights, threshold=_THRESHOLD, hypotheses=PROPOSED
+            factor * ends[0],
+            ends[1],
+            weights=weights,
+            threshold=threshold,
+            hypotheses=PROPOSED,
         )
         if proposed:
             matrices = np.stack([hypothesis.T_target_source.numpy() for hypothesis in proposed])
