@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from wsdesc.cloud.cloud import as_points
 from wsdesc.core.errors import InputError
-from wsdesc.core.geometry import make_pose, transform
+from wsdesc.core.geometry import Floats, make_pose, transform
 
 _MAX_ANGLE, _MAX_SHIFT = 45.0, 0.5  # of a random pose: degrees about each axis, translation along each axis
 
@@ -25,7 +25,7 @@ class ShapePair:
 
     source: NDArray[np.float32]  # (K, 3)
     target: NDArray[np.float32]  # (K, 3)
-    T_target_source: NDArray[np.float64]  # (4, 4)
+    T_target_source: Floats  # (4, 4)
 
 
 def item_generator(seed: int, item: int) -> np.random.Generator:
@@ -120,7 +120,7 @@ def _shape_points(shape: Any, points: int) -> np.ndarray:
     return array
 
 
-def _random_pose(generator: np.random.Generator, max_angle: float) -> NDArray[np.float64]:
+def _random_pose(generator: np.random.Generator, max_angle: float) -> Floats:
     """Draw a pose (4, 4): Rx Ry Rz, angles U[0, max_angle] in degrees, shift U[−0.5, 0.5]³."""
     angles = np.radians(generator.uniform(0, max_angle, 3))
     (sx, sy, sz), (cx, cy, cz) = np.sin(angles), np.cos(angles)

@@ -15,6 +15,7 @@ from wsdesc.cloud.convert import as_cloud
 from wsdesc.cloud.formats import READABLE
 from wsdesc.cloud.scan_files import folders_below, is_folder, natural_order, scans_among, visible_files
 from wsdesc.core.errors import FileFormatError, InputError, WSDescError
+from wsdesc.core.geometry import Floats
 from wsdesc.datasets.modelnet40 import count_shapes, read_shapes, split_files
 
 _COLLECTIONS = (".h5", ".hdf5")
@@ -30,7 +31,7 @@ class ScanFile:
     path: Path
     row: int | None = None  # in an HDF5 collection
 
-    def read(self) -> NDArray[np.float64]:
+    def read(self) -> Floats:
         """Read the finite points (N, 3), in the file's own unit."""
         if self.row is not None:
             return _finite(self.name, read_shapes(self.path, self.row)[0])
@@ -49,7 +50,7 @@ class ScanSequence:
 class LoadedScans(NamedTuple):
     """Points of a sequence's readable scans by index, and an error message for each of the others."""
 
-    clouds: dict[int, NDArray[np.float64]]
+    clouds: dict[int, Floats]
     problems: list[str]
 
 
@@ -101,7 +102,7 @@ def read_all(sequence: ScanSequence, progress: Callable[[ScanFile], None] | None
         sequence: The scans.
         progress: Called after each scan, readable or not.
     """
-    clouds: dict[int, NDArray[np.float64]] = {}
+    clouds: dict[int, Floats] = {}
     problems: list[str] = []
     path, shapes = None, None  # a collection is decompressed once, not for each of its rows
     for number, scan in enumerate(sequence.scans):
@@ -207,7 +208,7 @@ def _name(root: Path, folder: Path) -> str:
     return root.resolve().name if below == "." else below
 
 
-def _finite(name: str, points: NDArray[np.float32]) -> NDArray[np.float64]:
+def _finite(name: str, points: NDArray[np.float32]) -> Floats:
     finite = points[np.isfinite(points).all(axis=1)].astype(np.float64)
     if len(finite) == 0:
         raise FileFormatError(f"{name}: none of its points is finite")

@@ -22,11 +22,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from wsdesc.cloud.scan_files import natural_order
 from wsdesc.core.atomic import atomic_write
 from wsdesc.core.errors import FileFormatError, InputError
+from wsdesc.core.geometry import Floats
 from wsdesc.datasets.scans import number_scans, scan_files
 
 PAIRS = "pairs.txt"  # ground truth that names files
@@ -41,7 +41,7 @@ class LogEntry(NamedTuple):
     i: int
     j: int
     n: int
-    T_i_j: NDArray[np.float64]  # (4, 4)
+    T_i_j: Floats  # (4, 4)
 
 
 class InfoEntry(NamedTuple):
@@ -50,7 +50,7 @@ class InfoEntry(NamedTuple):
     i: int
     j: int
     n: int
-    information: NDArray[np.float64]  # (6, 6), in the frame of fragment i
+    information: Floats  # (6, 6), in the frame of fragment i
 
 
 @dataclass(frozen=True)
@@ -192,7 +192,7 @@ def write_info(path: str | Path, entries: Iterable[InfoEntry]) -> None:
     _write(Path(path), 6, entries)
 
 
-def read_pose(path: str | Path) -> NDArray[np.float64]:
+def read_pose(path: str | Path) -> Floats:
     """Read T_world_fragment (4, 4) from a cloud_bin_k.info.txt: a line of names, then the matrix."""
     path = Path(path)
     lines = _lines(path)
@@ -216,7 +216,7 @@ def _lines(path: Path) -> list[tuple[int, str]]:
     return [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
 
 
-def _blocks(path: Path, size: int) -> Iterator[tuple[int, tuple[int, int, int], NDArray[np.float64]]]:
+def _blocks(path: Path, size: int) -> Iterator[tuple[int, tuple[int, int, int], Floats]]:
     """Read the entries: number of the first line, the three numbers in it, and the matrix below."""
     lines = _lines(path)
     for at in range(0, len(lines), size + 1):
@@ -232,7 +232,7 @@ def _blocks(path: Path, size: int) -> Iterator[tuple[int, tuple[int, int, int], 
         yield number, (i, j, n), _matrix(path, number, lines[at + 1 : at + 1 + size], size)
 
 
-def _matrix(path: Path, number: int, lines: list[tuple[int, str]], size: int) -> NDArray[np.float64]:
+def _matrix(path: Path, number: int, lines: list[tuple[int, str]], size: int) -> Floats:
     """Parse the rows of a matrix (size, size) below line `number`."""
     if len(lines) < size:
         raise FileFormatError(f"{path}, line {number}: {size} rows of a matrix must follow, the file ends")
@@ -249,7 +249,7 @@ def _row(path: Path, number: int, text: str, size: int) -> list[float]:
     return row
 
 
-def _check_pose(path: Path, line: int, T: NDArray[np.float64]) -> None:
+def _check_pose(path: Path, line: int, T: Floats) -> None:
     if not np.allclose(T[3], (0, 0, 0, 1), atol=1e-6):
         raise FileFormatError(
             f"{path}, line {line}: the last row of a pose must be 0 0 0 1, not {T[3].tolist()}"

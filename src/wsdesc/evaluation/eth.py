@@ -20,11 +20,10 @@ from pathlib import Path
 from typing import Unpack
 
 import numpy as np
-from numpy.typing import NDArray
 
 from wsdesc.cloud.scan_files import natural_order
 from wsdesc.core.errors import FileFormatError, InputError
-from wsdesc.core.geometry import inverse, is_rigid
+from wsdesc.core.geometry import Floats, inverse, is_rigid
 from wsdesc.datasets.threedmatch import read_log
 from wsdesc.evaluation.methods import Method
 from wsdesc.evaluation.options import EthOptions
@@ -100,7 +99,7 @@ def _pairs_of_poses(folder: Path) -> list[PairTruth]:
     ]
 
 
-def _read_poses(path: Path) -> NDArray[np.float64]:
+def _read_poses(path: Path) -> Floats:
     """Read (B, 4, 4) from the columns T00 … T33; other columns are ignored."""
     try:
         first = path.read_text(encoding="utf-8-sig").partition("\n")[0]
@@ -121,7 +120,7 @@ def _read_poses(path: Path) -> NDArray[np.float64]:
     return poses
 
 
-def _numbers(path: Path, skip: int = 0) -> NDArray[np.float64]:
+def _numbers(path: Path, skip: int = 0) -> Floats:
     try:
         table = np.loadtxt(path, delimiter=",", skiprows=skip, ndmin=2, comments=("#", "//"))
     except (OSError, ValueError, UnicodeDecodeError) as error:

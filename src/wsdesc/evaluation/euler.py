@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
 from wsdesc.core.errors import InputError
+from wsdesc.core.geometry import Floats
 
 
 class EulerErrors(NamedTuple):
@@ -22,7 +22,7 @@ class EulerErrors(NamedTuple):
     translation_r2: float
 
 
-def euler_errors(T: NDArray[np.float64], T_true: NDArray[np.float64]) -> EulerErrors:
+def euler_errors(T: Floats, T_true: Floats) -> EulerErrors:
     """Compare poses (B, 4, 4) with the true poses, B ≥ 1.
 
     Angles belong to rotations about the fixed axes z, y, x. As in the published evaluation they are
@@ -37,7 +37,7 @@ def euler_errors(T: NDArray[np.float64], T_true: NDArray[np.float64]) -> EulerEr
     return EulerErrors(*_errors(angles, angles_true), *_errors(T[:, :3, 3], T_true[:, :3, 3]))
 
 
-def _errors(estimate: NDArray[np.float64], truth: NDArray[np.float64]) -> tuple[float, float, float]:
+def _errors(estimate: Floats, truth: Floats) -> tuple[float, float, float]:
     """Compute RMSE, MAE and R² of (B, 3)."""
     residual = estimate - truth
     variation = np.square(truth - truth.mean(0)).sum(0)  # (3,)

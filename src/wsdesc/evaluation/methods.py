@@ -15,11 +15,10 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from wsdesc.core.errors import InputError, WSDescError
-from wsdesc.core.geometry import is_rigid
+from wsdesc.core.geometry import Floats, is_rigid
 from wsdesc.evaluation.options import UNTRAINED, split_model
 
 Kind = Literal["model", "untrained", "pipeline", "peer"]
@@ -229,7 +228,7 @@ def _peer(name: str, device: str, weights: str | None) -> Method:
     return replace(method, fingerprint=_PEER + origin.fingerprint, source=origin.source, device=device)
 
 
-def as_pose(estimate: Any) -> NDArray[np.float64] | None:
+def as_pose(estimate: Any) -> Floats | None:
     """Convert the result of an estimator to a rigid (4, 4); None if it is missing or not rigid."""
     if estimate is None:
         return None

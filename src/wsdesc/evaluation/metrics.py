@@ -15,18 +15,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 from torch import Tensor
 
 from wsdesc.cloud.neighbours import check_points
 from wsdesc.core.errors import InputError
-from wsdesc.core.geometry import transform
+from wsdesc.core.geometry import Floats, transform
 
-Matrices = Tensor | NDArray[np.float64]
-Ratios = Sequence[float] | Tensor | NDArray[np.float64]
+Matrices = Tensor | Floats
+Ratios = Sequence[float] | Tensor | Floats
 
 
 class RecallCurve(NamedTuple):

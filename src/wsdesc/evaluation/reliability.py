@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from wsdesc.core.errors import InputError
+from wsdesc.core.geometry import Floats
 
 
 class Reliability(NamedTuple):
@@ -66,7 +67,7 @@ def reliability_bins(confidence: ArrayLike, right: ArrayLike, bins: int = 10) ->
     return [Bin(float(confidences[m].mean()), float(correct[m].mean()), int(m.sum())) for m in inside]
 
 
-def _check(confidence: ArrayLike, right: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+def _check(confidence: ArrayLike, right: ArrayLike) -> tuple[Floats, NDArray[np.bool_]]:
     confidences, correct = np.asarray(confidence, dtype=np.float64), np.asarray(right, dtype=np.bool_)
     if confidences.ndim != 1 or confidences.shape != correct.shape or len(confidences) == 0:
         raise InputError(

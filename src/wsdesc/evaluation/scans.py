@@ -11,13 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 from torch import Tensor
 
 from wsdesc.cloud.files import read_points
 from wsdesc.cloud.sampling import voxel_downsample
-from wsdesc.core.geometry import transform
+from wsdesc.core.geometry import Floats, transform
 from wsdesc.evaluation.methods import Method, MethodFailure
 from wsdesc.evaluation.scenes import EvaluationScene, read_keypoints
 from wsdesc.evaluation.stopwatch import Stopwatch
@@ -86,7 +85,7 @@ def load_scan(
     )
 
 
-def _random_pose(rng: np.random.Generator, shift: float) -> NDArray[np.float64]:
+def _random_pose(rng: np.random.Generator, shift: float) -> Floats:
     """Draw a rotation and a shift of the given length: (4, 4)."""
     T = np.eye(4)
     T[:3, :3] = Rotation.from_quat(rng.normal(size=4)).as_matrix()

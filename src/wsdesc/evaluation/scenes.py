@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wsdesc.core.errors import FileFormatError
+from wsdesc.core.geometry import Floats
 from wsdesc.datasets.threedmatch import FragmentScene, LogEntry, find_fragments, find_scenes, read_info
 
 
@@ -26,8 +27,8 @@ class PairTruth:
 
     i: int
     j: int
-    T_i_j: NDArray[np.float64]  # (4, 4)
-    information: NDArray[np.float64] | None = None  # (6, 6), needed for R1
+    T_i_j: Floats  # (4, 4)
+    information: Floats | None = None  # (6, 6), needed for R1
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from wsdesc.alignment import ransac
+from wsdesc.core.geometry import Floats
 from wsdesc.evaluation.methods import Method, MethodFailure, as_pose
 from wsdesc.evaluation.metrics import (
     inlier_ratio,
@@ -70,7 +69,7 @@ def score_pair(
 
 def estimate_pose(
     method: Method, source: Tensor, target: Tensor, unit: float, where: str
-) -> tuple[NDArray[np.float64] | None, str | None]:
+) -> tuple[Floats | None, str | None]:
     """Run a pose estimator: T_target_source (4, 4) or None, and why its result is unusable or None."""
     try:
         estimate = method.estimate(source, target, unit, where)

@@ -9,16 +9,14 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from wsdesc.cloud.clean import clean
 from wsdesc.cloud.sampling import voxel_downsample
 from wsdesc.cloud.units import INDOOR_RESOLUTION, measure
 from wsdesc.core.errors import InputError
-from wsdesc.core.geometry import transform
+from wsdesc.core.geometry import Floats, transform
 from wsdesc.core.progress import ProgressHook, no_progress
 from wsdesc.core.rng import generator_of
 from wsdesc.datasets.scans import LoadedScans, ScanSequence, check_enough, find_sequences, read_all
@@ -51,7 +49,7 @@ class CloudOrigin(NamedTuple):
 
     path: Path
     unit: float
-    T_scan_cloud: NDArray[np.float64]  # (4, 4) in metres
+    T_scan_cloud: Floats  # (4, 4) in metres
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,12 @@ from typing import Protocol
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 from torch import Tensor
 
 from wsdesc.cloud.neighbours import NeighbourGrid
 from wsdesc.cloud.sampling import farthest_points
-from wsdesc.core.geometry import transform
+from wsdesc.core.geometry import Floats, transform
 from wsdesc.learning.losses import BatchHardLoss, InfoNCELoss
 from wsdesc.learning.options import TrainOptions
 from wsdesc.learning.trainer import PreparedPair, Trainer
@@ -38,9 +37,7 @@ class MatchedPairSource(Protocol):
         """End worker processes."""
 
 
-def matches_by_pose(
-    p: Tensor, q: Tensor, T_q_p: NDArray[np.float64], max_distance: float = MATCH_DISTANCE
-) -> Tensor:
+def matches_by_pose(p: Tensor, q: Tensor, T_q_p: Floats, max_distance: float = MATCH_DISTANCE) -> Tensor:
     """Match points that coincide under a pose.
 
     Args:

@@ -10,11 +10,10 @@ from typing import cast
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from wsdesc.core.errors import FileFormatError, InputError
-from wsdesc.core.geometry import inverse, transform
+from wsdesc.core.geometry import Floats, inverse, transform
 from wsdesc.datasets.threedmatch import read_pose
 from wsdesc.learning.data import CloudOrigin, TrainingData
 from wsdesc.learning.identity_cache import IdentityCache
@@ -30,7 +29,7 @@ from wsdesc.learning.sources import (
     shuffled,
 )
 
-Pose = NDArray[np.float64]
+Pose = Floats
 """A rigid transformation (4, 4)."""
 
 

@@ -18,13 +18,14 @@ from torch import Tensor
 from wsdesc.alignment.ransac import ransac
 from wsdesc.cloud.sampling import random_sample
 from wsdesc.core.errors import InputError
+from wsdesc.core.geometry import Floats
 from wsdesc.core.rng import generator_of
 from wsdesc.descriptor.model import WSDesc
 from wsdesc.evaluation.metrics import Matrices, feature_match_recall, inlier_ratio
 from wsdesc.learning.losses import RigidityLoss
 from wsdesc.matching.mutual import mutual_matches, nearest
 
-Points = Tensor | NDArray[np.float32] | NDArray[np.float64]
+Points = Tensor | NDArray[np.float32] | Floats
 
 ValidationPair = tuple[Points, Points, Matrices | None]
 """Points p (N, 3) and q (M, 3), and T_q_p (4, 4) or None."""

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.ndimage import uniform_filter, zoom
 
+from wsdesc.core.geometry import Floats
 from wsdesc.datasets.synthetic.raycast import Hits, Tree, cast
 
 # Structured light measures disparity in eighths of a pixel, in an image 640 pixels wide, over this baseline.
@@ -66,7 +67,7 @@ class Camera:
             warp=warp.astype(np.float32),
         )
 
-    def rays(self, poses: NDArray[np.float64], shift: NDArray[np.float64]) -> NDArray[np.float32]:
+    def rays(self, poses: Floats, shift: Floats) -> NDArray[np.float32]:
         """Compute rays of unit depth through all pixels: (F, H, W, 3), in the world frame.
 
         Args:
@@ -76,9 +77,7 @@ class Camera:
         across, down = self.directions(poses, shift)
         return np.asarray(across[:, None] + down[:, :, None])
 
-    def directions(
-        self, poses: NDArray[np.float64], shift: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    def directions(self, poses: Floats, shift: Floats) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Compute the parts of the rays that depend on the column (F, W, 3) and on the row (F, H, 3)."""
         u = (np.arange(self.width) - (self.width - 1) / 2 + shift[:, :1]) / self.focal
         v = (np.arange(self.height) - (self.height - 1) / 2 + shift[:, 1:]) / self.focal
@@ -87,7 +86,7 @@ class Camera:
         return across.astype(np.float32), (v[:, :, None] * down).astype(np.float32)
 
 
-def render(scene: Scene, camera: Camera, poses: NDArray[np.float64], shift: NDArray[np.float64]) -> Hits:
+def render(scene: Scene, camera: Camera, poses: Floats, shift: Floats) -> Hits:
     """Render depth images (F, H, W) without errors, from poses T_world_camera (F, 4, 4)."""
     rays = camera.rays(poses, shift)
     origins = np.broadcast_to(poses[:, None, None, :3, 3].astype(np.float32), rays.shape)
@@ -97,8 +96,8 @@ def render(scene: Scene, camera: Camera, poses: NDArray[np.float64], shift: NDAr
 def measure_depth(
     scene: Scene,
     camera: Camera,
-    poses: NDArray[np.float64],
-    shift: NDArray[np.float64],
+    poses: Floats,
+    shift: Floats,
     rng: np.random.Generator,
 ) -> NDArray[np.float32]:
     """Simulate depth images (F, H, W) with noise, depth steps, shadows and holes; 0 means no measurement."""

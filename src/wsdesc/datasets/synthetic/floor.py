@@ -9,9 +9,9 @@ from __future__ import annotations
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from wsdesc.core.errors import InputError
+from wsdesc.core.geometry import Floats
 from wsdesc.datasets.synthetic.furniture import big_plant, bin_, cabinet, cartons, shelf, table, wardrobe
 from wsdesc.datasets.synthetic.fusion import voxel_mean
 from wsdesc.datasets.synthetic.raycast import Tree, cast
@@ -135,9 +135,7 @@ def floor_scans(seed: int, count: int, resolution: float = 0.05) -> list[Synthet
     return scans
 
 
-def _scan(
-    floor: Floor, at: NDArray[np.float64], yaw: float, rng: np.random.Generator, resolution: float
-) -> SyntheticScan:
+def _scan(floor: Floor, at: Floats, yaw: float, rng: np.random.Generator, resolution: float) -> SyntheticScan:
     around, up = (np.arange(_RAYS[0]) + rng.random()) / _RAYS[0], (np.arange(_RAYS[1]) + 0.5) / _RAYS[1]
     azimuth, elevation = np.meshgrid(2 * np.pi * around, np.pi * (up - 0.5), indexing="ij")
     level = np.cos(elevation)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from wsdesc.core.geometry import cell_keys
+from wsdesc.core.geometry import Floats, cell_keys
 from wsdesc.core.kernels import inline, kernel, run_in_chunks
 from wsdesc.datasets.synthetic.camera import Camera
 
@@ -167,8 +167,8 @@ def _cross(start, stop, blocks, index, value, crossing):  # type: ignore[no-unty
 def fuse(
     images: NDArray[np.float32],
     camera: Camera,
-    poses: NDArray[np.float64],
-    shift: NDArray[np.float64],
+    poses: Floats,
+    shift: Floats,
     voxel: float,
     band: float,
 ) -> NDArray[np.float32]:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 from scipy.spatial.transform import Rotation
 
-from wsdesc.core.geometry import inverse, make_pose, transform
+from wsdesc.core.geometry import Floats, inverse, make_pose, transform
 from wsdesc.core.planes import local_planes
 from wsdesc.datasets.synthetic.camera import Camera, measure_depth
 from wsdesc.datasets.synthetic.raycast import cast
@@ -36,8 +36,8 @@ class ObjectScene:
     """A scene that contains copies of one object."""
 
     points: NDArray[np.float32]  # (N, 3), in the frame of the camera
-    poses: NDArray[np.float64]  # (K, 4, 4) T_scene_object of each copy
-    visible: NDArray[np.float64]  # (K,) share of the object's points that the scene shows
+    poses: Floats  # (K, 4, 4) T_scene_object of each copy
+    visible: Floats  # (K,) share of the object's points that the scene shows
     size: float  # diameter of the object, in metres
     extent: float  # longest side of the box around the scene
 
@@ -91,8 +91,8 @@ def object_scene(
     room = Room(seed)
     size = float(room.size.max() / ratio)
     scale = size / diameter(points)
-    near: NDArray[np.float64] | None = None
-    poses: list[NDArray[np.float64]] = []
+    near: Floats | None = None
+    poses: list[Floats] = []
     items = list(room.items)
     for k in range(copies + len(others)):
         shape = surface * scale if k < copies else _resize(others[k - copies], size * rng.uniform(0.6, 1.3))
@@ -129,10 +129,10 @@ def _first_view(
     surfaces: Surfaces,
     room: Room,
     camera: Camera,
-    placed: list[NDArray[np.float64]],
+    placed: list[Floats],
     size: float,
     rng: np.random.Generator,
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]] | None:
+) -> tuple[Floats, Floats, Floats] | None:
     """Take an image that shows enough of all placed objects: points, pose, and visible shares."""
     middle = np.concatenate(placed).mean(axis=0)
     for _ in range(_VIEWS):
@@ -161,9 +161,7 @@ def _first_view(
     return None
 
 
-def _other_view(
-    surfaces: Surfaces, room: Room, camera: Camera, rng: np.random.Generator
-) -> NDArray[np.float64]:
+def _other_view(surfaces: Surfaces, room: Room, camera: Camera, rng: np.random.Generator) -> Floats:
     """Take an image from somewhere in the room: points in the world's frame."""
     scan = np.empty((0, 3))
     for _ in range(_VIEWS):
@@ -176,9 +174,7 @@ def _other_view(
     return scan
 
 
-def _image(
-    surfaces: Surfaces, camera: Camera, T_world_camera: NDArray[np.float64], rng: np.random.Generator
-) -> NDArray[np.float64]:
+def _image(surfaces: Surfaces, camera: Camera, T_world_camera: Floats, rng: np.random.Generator) -> Floats:
     """Take one depth image: points (N, 3) in the camera's frame."""
     still = np.zeros((1, 2))
     image = measure_depth(surfaces, camera, T_world_camera[None], still, rng)[0]
@@ -194,9 +190,9 @@ def _stand(
     shape: Triangles,
     room: Room,
     rng: np.random.Generator,
-    near: NDArray[np.float64] | None,
+    near: Floats | None,
     size: float,
-) -> NDArray[np.float64] | None:
+) -> Floats | None:
     """Put a shape onto a horizontal surface of a room: its pose (4, 4), or None."""
     tilt = np.eye(3) if rng.random() < _UPRIGHT else Rotation.random(random_state=rng).as_matrix()
     T = np.eye(4)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from wsdesc.core.geometry import Floats
 from wsdesc.core.kernels import inline, kernel, run_in_chunks
 
 _BINS = 12
@@ -23,7 +24,7 @@ class Tree:
     links: NDArray[np.int32]  # (M, 2): (left child, 0), the right child is next; in a leaf (first, count)
 
     @classmethod
-    def over(cls, triangles: NDArray[np.float64]) -> Tree:
+    def over(cls, triangles: Floats) -> Tree:
         """Build the tree over triangles (F, 3, 3)."""
         corners = np.ascontiguousarray(triangles, dtype=np.float32)
         low, high = corners.min(axis=1), corners.max(axis=1)

@@ -7,6 +7,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from wsdesc.core.geometry import Floats
 from wsdesc.datasets.synthetic.furniture import (
     bicycle,
     big_plant,
@@ -43,10 +44,10 @@ class Room:
 
     def __init__(self, seed: int) -> None:
         rng = np.random.default_rng([seed, 0x0A])
-        self.size: NDArray[np.float64] = rng.uniform((2.6, 2.4, 2.3), (6.5, 5.0, 3.1))
+        self.size: Floats = rng.uniform((2.6, 2.4, 2.3), (6.5, 5.0, 3.1))
         self.kind = str(rng.choice(list(_BY_WALL)))
         self.items: list[Triangles] = []  # the shell first
-        self._taken: list[NDArray[np.float64]] = []  # (4,) low and high corner of each footprint
+        self._taken: list[Floats] = []  # (4,) low and high corner of each footprint
 
         self._build_shell(rng)
         self._furnish_walls(rng)
@@ -121,7 +122,7 @@ class Room:
                     at = xy + reach * np.array([np.cos(around), np.sin(around)])
                     self._stand(chair(rng), at, around + rng.normal(-np.pi / 2, 0.4))
 
-    def _stand(self, item: Triangles, xy: NDArray[np.float64], yaw: float) -> bool:
+    def _stand(self, item: Triangles, xy: Floats, yaw: float) -> bool:
         """Put an item on the floor; return False if it would leave the room or intersect another item."""
         item = place(item, (*xy, 0.0), yaw=yaw)
         low, high = extent(item)

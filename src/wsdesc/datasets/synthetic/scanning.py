@@ -12,6 +12,7 @@ from scipy.spatial import cKDTree
 from scipy.spatial.transform import Rotation
 
 from wsdesc.core.errors import InputError
+from wsdesc.core.geometry import Floats
 from wsdesc.datasets.synthetic.camera import Camera, Scene, measure_depth
 from wsdesc.datasets.synthetic.fusion import fuse, voxel_mean
 from wsdesc.datasets.synthetic.room import Room
@@ -26,9 +27,9 @@ class SyntheticScan:
     """A scan in the frame of its sensor, or of the first camera of several, and its pose."""
 
     points: NDArray[np.float32]  # (N, 3)
-    T_world_scan: NDArray[np.float64]  # (4, 4)
+    T_world_scan: Floats  # (4, 4)
     sensor: str = "fused_camera"
-    viewpoint: NDArray[np.float64] | None = None  # (3,) in the frame of the scan; None: no single viewpoint
+    viewpoint: Floats | None = None  # (3,) in the frame of the scan; None: no single viewpoint
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class RoomPair:
 
     source: NDArray[np.float32]  # (N, 3)
     target: NDArray[np.float32]  # (M, 3)
-    T_target_source: NDArray[np.float64]  # (4, 4)
+    T_target_source: Floats  # (4, 4)
     overlap: float  # share of source points with a target point near
 
 
@@ -67,7 +68,7 @@ def scan_room(
 def scan_views(
     scene: Scene,
     camera: Camera,
-    views: NDArray[np.float64],
+    views: Floats,
     drift: float,
     rng: np.random.Generator,
     resolution: float,
@@ -94,7 +95,7 @@ def scan_views(
     return SyntheticScan(voxel_mean(points, resolution), T_world_scan)
 
 
-def _drift(frames: int, amount: float, rng: np.random.Generator) -> NDArray[np.float64]:
+def _drift(frames: int, amount: float, rng: np.random.Generator) -> Floats:
     """Draw the errors of tracking (F, 4, 4): a random walk of millimetres and tenths of a degree."""
     turn = rng.normal(0, 0.0005 * amount, (frames, 3))
     move = rng.normal(0, 0.0008 * amount, (frames, 3))

@@ -9,9 +9,11 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-Triangles: TypeAlias = NDArray[np.float64]
+from wsdesc.core.geometry import Floats
+
+Triangles: TypeAlias = Floats
 
 _CORNERS = np.array([[x, y, z] for x in (-0.5, 0.5) for y in (-0.5, 0.5) for z in (0.0, 1.0)])
 _FACES = [[0, 1, 3, 2], [4, 6, 7, 5], [0, 4, 5, 1], [2, 3, 7, 6], [0, 2, 6, 4], [1, 5, 7, 3]]
@@ -23,13 +25,13 @@ def join(*shapes: Triangles) -> Triangles:
     return np.concatenate(shapes) if shapes else np.zeros((0, 3, 3))
 
 
-def extent(shape: Triangles) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def extent(shape: Triangles) -> tuple[Floats, Floats]:
     """Compute the low and the high corner of the bounding box."""
     x, y, z = np.ascontiguousarray(shape.reshape(-1, 3).T)
     return np.array([x.min(), y.min(), z.min()]), np.array([x.max(), y.max(), z.max()])
 
 
-def rotation(yaw: float = 0.0, pitch: float = 0.0, roll: float = 0.0) -> NDArray[np.float64]:
+def rotation(yaw: float = 0.0, pitch: float = 0.0, roll: float = 0.0) -> Floats:
     """Compute the rotation (3, 3) by roll about x, then pitch about y, then yaw about z (radians)."""
     (cy, cp, cr), (sy, sp, sr) = np.cos([yaw, pitch, roll]), np.sin([yaw, pitch, roll])
     return np.array(
@@ -50,7 +52,7 @@ def place(
     return turned + np.asarray(at, dtype=np.float64)
 
 
-def sheet(grid: NDArray[np.float64]) -> Triangles:
+def sheet(grid: Floats) -> Triangles:
     """Build two triangles for each cell of a grid of points (U, V, 3)."""
     a, b, c, d = grid[:-1, :-1], grid[1:, :-1], grid[1:, 1:], grid[:-1, 1:]
     return np.stack([a, b, c, a, c, d], axis=2).reshape(-1, 3, 3)
@@ -74,7 +76,7 @@ def rounded(width: float, depth: float, height: float, edge: float = 0.3, steps:
     u = np.linspace(-np.pi / 2, np.pi / 2, steps)[:, None]
     v = np.linspace(-np.pi, np.pi, 2 * steps - 1)[None, :]
 
-    def power(base: NDArray[np.float64]) -> NDArray[np.float64]:
+    def power(base: Floats) -> Floats:
         return np.sign(base) * np.abs(base) ** edge
 
     x = power(np.cos(u)) * power(np.cos(v))
@@ -83,7 +85,7 @@ def rounded(width: float, depth: float, height: float, edge: float = 0.3, steps:
     return sheet(np.stack([x * width, y * depth, z * height], axis=-1) / 2)
 
 
-def blob(size: NDArray[np.float64], edge: float = 1.0, steps: int = 9) -> Triangles:
+def blob(size: Floats, edge: float = 1.0, steps: int = 9) -> Triangles:
     """Build a `rounded` shape of size (3,)."""
     width, depth, height = size
     return rounded(width, depth, height, edge, steps)

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
 from wsdesc.core.errors import InputError
+from wsdesc.core.geometry import Floats
 from wsdesc.datasets.synthetic.raycast import Hits, cast
 from wsdesc.datasets.synthetic.scanning import SyntheticScan
 from wsdesc.datasets.synthetic.sensors import Heading, Sensor, draw_sensor
@@ -75,7 +76,7 @@ def site_scans(
     return scans
 
 
-Station = tuple[NDArray[np.float64], Heading]  # position (3,) and orientation of a sensor
+Station = tuple[Floats, Heading]  # position (3,) and orientation of a sensor
 
 
 def _choose(
@@ -111,7 +112,7 @@ def _propose(
     sensor: Sensor,
     before: Station | None,
     counterpart: bool,
-    up: NDArray[np.float64],
+    up: Floats,
     rng: np.random.Generator,
 ) -> Station:
     spots = site.spots + up

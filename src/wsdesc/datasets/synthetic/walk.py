@@ -6,15 +6,15 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from wsdesc.core.geometry import Floats
 from wsdesc.datasets.synthetic.camera import Camera, render
 from wsdesc.datasets.synthetic.room import Room
 
 _TRIES = 40
 
 
-def look_at(eye: NDArray[np.float64], gaze: NDArray[np.float64], roll: float = 0.0) -> NDArray[np.float64]:
+def look_at(eye: Floats, gaze: Floats, roll: float = 0.0) -> Floats:
     """Compute the pose of a camera at `eye` that looks at `gaze`, rotated by `roll` radians."""
     forward = gaze - eye
     forward /= np.linalg.norm(forward)
@@ -29,9 +29,7 @@ def look_at(eye: NDArray[np.float64], gaze: NDArray[np.float64], roll: float = 0
     return pose
 
 
-def stations(
-    room: Room, camera: Camera, rng: np.random.Generator, pace: float
-) -> Iterator[NDArray[np.float64]]:
+def stations(room: Room, camera: Camera, rng: np.random.Generator, pace: float) -> Iterator[Floats]:
     """Yield an endless chain of views (7,): eye, gaze, roll. Each of them sees enough to scan."""
     scout = replace(camera, width=32, height=24, focal=camera.focal * 32 / camera.width)
     half = np.array([*room.size[:2] / 2 - 0.25, np.inf])
@@ -39,7 +37,7 @@ def stations(
     busy = rng.uniform(0.1, 0.55)  # smallest share of the image with detail
     away = rng.uniform(1.3, 3.2)  # largest median depth, in metres
     details = np.concatenate(room.items[1:])[:, 0]  # small items have many triangles, walls few
-    now: NDArray[np.float64] | None = None
+    now: Floats | None = None
     while True:
         best, best_score = np.zeros(7), -np.inf
         for _ in range(_TRIES):
@@ -67,9 +65,7 @@ def stations(
         yield now
 
 
-def _score_view(
-    room: Room, camera: Camera, scout: Camera, pose: NDArray[np.float64], busy: float, away: float
-) -> float:
+def _score_view(room: Room, camera: Camera, scout: Camera, pose: Floats, busy: float, away: float) -> float:
     """Score a view: 0 if enough is in range, nothing is too close and details are visible; else negative."""
     depth = np.minimum(render(room, scout, pose[None], np.zeros((1, 2))).depth[0], 2 * camera.far)
     reached = (depth > camera.near) & (depth < camera.far)
@@ -81,7 +77,7 @@ def _score_view(
     return float(min(*shortfall, 0.0))
 
 
-def path(chain: list[NDArray[np.float64]], times: NDArray[np.float64]) -> NDArray[np.float64]:
+def path(chain: list[Floats], times: Floats) -> Floats:
     """Interpolate views (T, 7) at times in [0, 1] between views 2 and 3 of 4 (Catmull-Rom spline)."""
     a, b, c, d = chain
     t = times[:, None]

@@ -15,7 +15,6 @@ from functools import partial
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 from torch import Tensor
 
@@ -127,9 +126,7 @@ class _RotationSearch:
         lowest = min(queue[0][0], self.best) if queue else self.best
         return Solution(self.T, self.best, lowest, nodes, self.best - lowest < self.gap)
 
-    def _translations(
-        self, rotation: tuple[float, float, float], half: float
-    ) -> tuple[float, NDArray[np.float64], float]:
+    def _translations(self, rotation: tuple[float, float, float], half: float) -> tuple[float, Floats, float]:
         """Search translations for the rotations of a cube: smallest error, its translation, lower bound."""
         turned = Rotation.from_rotvec(rotation).apply(self.source)
         # No rotation of the cube moves a point further than this from its place at the centre.
@@ -164,5 +161,5 @@ def _meets_ball(centre: tuple[float, float, float], half: float) -> bool:
     return math.hypot(*centre) - _DIAGONAL * half <= math.pi
 
 
-def _pose(rotation: tuple[float, float, float], translation: NDArray[np.float64]) -> Floats:
+def _pose(rotation: tuple[float, float, float], translation: Floats) -> Floats:
     return make_pose(Rotation.from_rotvec(rotation).as_matrix(), translation)

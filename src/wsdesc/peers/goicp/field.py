@@ -31,7 +31,7 @@ class DistanceField:
         values = distance_transform_edt(free, sampling=step)
         return cls(np.ascontiguousarray(values, np.float32), low, step)
 
-    def at(self, points: Floats) -> NDArray[np.float64]:
+    def at(self, points: Floats) -> Floats:
         """Look up the distances (n,) of points (n, 3)."""
         result = np.empty(len(points))
         _look_up_all(np.ascontiguousarray(points), self.values, self.low, self.step, result)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from wsdesc.core.geometry import Floats
 from wsdesc.datasets.synthetic.camera import Camera, Scene, measure_depth
 from wsdesc.datasets.synthetic.raycast import Tree, cast
 from wsdesc.datasets.synthetic.scanning import SyntheticScan, scan_views
@@ -34,11 +35,11 @@ class DepthCamera:
         return self.camera.near, self.camera.far
 
     @property
-    def probe(self) -> NDArray[np.float64]:
+    def probe(self) -> Floats:
         """A few unit rays (P, 3) that cover the field of view."""
         return _pyramid(self.camera.width / 2 / self.camera.focal, self.camera.height / 2 / self.camera.focal)
 
-    def scan(self, scene: GlazedScene, at: NDArray[np.float64], heading: Heading, rng: Rng) -> SyntheticScan:
+    def scan(self, scene: GlazedScene, at: Floats, heading: Heading, rng: Rng) -> SyntheticScan:
         """Scan from a position (3,)."""
         if self.fused:
             return replace(self._walk(scene, at, heading, rng), sensor=self.name)
@@ -48,7 +49,7 @@ class DepthCamera:
         points = (self.camera.rays(np.eye(4)[None], still)[0] * image[..., None])[image > 0]
         return SyntheticScan(points.astype(np.float32), T_world_camera, self.name, np.zeros(3))
 
-    def _walk(self, scene: Scene, at: NDArray[np.float64], heading: Heading, rng: Rng) -> SyntheticScan:
+    def _walk(self, scene: Scene, at: Floats, heading: Heading, rng: Rng) -> SyntheticScan:
         frames = int(rng.integers(8, 15))
         s = np.linspace(0, 1, frames)[:, None]
         forward = heading.matrix[:, 0]
@@ -78,11 +79,11 @@ class RangeScanner:
     reach: tuple[float, float] = (0.0, np.inf)
 
     @property
-    def probe(self) -> NDArray[np.float64]:
+    def probe(self) -> Floats:
         """A few unit rays (P, 3) that cover the field of view."""
         return _pyramid(self.field / 2, self.field / 2)
 
-    def scan(self, scene: GlazedScene, at: NDArray[np.float64], heading: Heading, rng: Rng) -> SyntheticScan:
+    def scan(self, scene: GlazedScene, at: Floats, heading: Heading, rng: Rng) -> SyntheticScan:
         """Scan from a position (3,); the object is expected at the distance of the world's origin."""
         T_world_scan = heading.pose(at, _CAMERA_AXES)
         R_world_camera = T_world_scan[:3, :3]
@@ -113,7 +114,7 @@ def _shadowed(tree: Tree, light: NDArray[np.float32], surface: NDArray[np.float3
     return cast(tree, np.broadcast_to(light, surface.shape), surface - light).depth < 0.995
 
 
-def _pyramid(across: float, up: float) -> NDArray[np.float64]:
+def _pyramid(across: float, up: float) -> Floats:
     """Return unit rays (P, 3) along x, out to the tangents `across` and `up`."""
     y, z = np.meshgrid(np.linspace(-across, across, 24), np.linspace(-up, up, 20))
     rays = np.stack([np.ones_like(y), y, z], axis=-1).reshape(-1, 3)

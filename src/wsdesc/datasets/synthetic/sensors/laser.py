@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from wsdesc.core.geometry import cell_keys
+from wsdesc.core.geometry import Floats, cell_keys
 from wsdesc.datasets.synthetic.raycast import Hits, cast
 from wsdesc.datasets.synthetic.scanning import SyntheticScan
 from wsdesc.datasets.synthetic.sensors.sensor import GlazedScene, Heading, Rng
@@ -26,7 +26,7 @@ class Laser:
     """A laser scanner with one viewpoint, the origin of its frame."""
 
     name: str
-    pattern: Callable[[Rng], NDArray[np.float64]]  # draws unit rays (L, C, 3); neighbours in C follow in time
+    pattern: Callable[[Rng], Floats]  # draws unit rays (L, C, 3); neighbours in C follow in time
     height: tuple[float, float]
     tilt: float
     aimed: bool
@@ -39,14 +39,14 @@ class Laser:
     thinning: float = 0.0  # keep one point per voxel of this size, in metres; 0: keep all
 
     @cached_property
-    def probe(self) -> NDArray[np.float64]:
+    def probe(self) -> Floats:
         """A few unit rays (P, 3) that cover the field of view."""
         rays = self.pattern(np.random.default_rng(0))
         counts = (24, 48) if len(rays) > 1 else (1, _PROBES)
         rows, columns = (np.linspace(0, rays.shape[k] - 1, counts[k]).astype(int) for k in (0, 1))
         return np.asarray(rays[np.ix_(rows, columns)].reshape(-1, 3))
 
-    def scan(self, scene: GlazedScene, at: NDArray[np.float64], heading: Heading, rng: Rng) -> SyntheticScan:
+    def scan(self, scene: GlazedScene, at: Floats, heading: Heading, rng: Rng) -> SyntheticScan:
         """Scan from a position (3,)."""
         local = self.pattern(rng)
         rays = np.einsum("ij,lcj->lci", heading.matrix, local).astype(np.float32)
@@ -107,7 +107,7 @@ def _thin(points: NDArray[np.float32], size: float) -> NDArray[np.float32]:
     return points
 
 
-def _directions(azimuth: NDArray[np.float64], elevation: NDArray[np.float64]) -> NDArray[np.float64]:
+def _directions(azimuth: Floats, elevation: Floats) -> Floats:
     level = np.cos(elevation)
     return np.stack([level * np.cos(azimuth), level * np.sin(azimuth), np.sin(elevation)], axis=-1)
 
@@ -130,7 +130,7 @@ def spinning(lines: int, rng: Rng) -> Laser:
         up = middle + (up - middle) * (0.35 + 0.65 * np.abs(up - middle) / max(high - middle, middle - low))
     up = np.radians(up + rng.normal(0, 0.03, lines))
 
-    def pattern(rng: Rng) -> NDArray[np.float64]:
+    def pattern(rng: Rng) -> Floats:
         azimuth = 2 * np.pi * (np.arange(columns) + rng.random()) / columns
         return _directions(*np.meshgrid(azimuth, up))
 
@@ -155,7 +155,7 @@ def terrestrial(rng: Rng) -> Laser:
     columns, rows = int(rng.integers(800, 1101)), int(rng.integers(300, 401))
     lowest = np.radians(rng.uniform(-65, -50))  # the tripod hides what is below
 
-    def pattern(rng: Rng) -> NDArray[np.float64]:
+    def pattern(rng: Rng) -> Floats:
         up = lowest + (np.pi / 2 - lowest) * (np.arange(rows) + rng.random()) / rows
         azimuth = 2 * np.pi * (np.arange(columns) + rng.random()) / columns
         # The device turns slowly and the mirror fast: neighbours in time lie above each other.
@@ -183,7 +183,7 @@ def solid_state(rng: Rng) -> Laser:
     count = int(rng.integers(40_000, 100_001))
     ratio = rng.uniform(1.6, 1.9)
 
-    def pattern(rng: Rng) -> NDArray[np.float64]:
+    def pattern(rng: Rng) -> Floats:
         # Two rotating prisms with nearly incommensurable speeds draw a rosette that never repeats.
         t = 2 * np.pi * np.arange(count) / count * 180 + rng.uniform(0, 100)
         petals = 0.5 * (np.exp(1j * t * ratio) + np.exp(-1j * t * (1 + 0.618 / 7)))

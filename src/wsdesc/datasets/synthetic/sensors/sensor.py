@@ -8,7 +8,7 @@ from typing import Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from wsdesc.core.geometry import make_pose
+from wsdesc.core.geometry import Floats, make_pose
 from wsdesc.datasets.synthetic.camera import Scene
 from wsdesc.datasets.synthetic.scanning import SyntheticScan
 from wsdesc.datasets.synthetic.shapes import rotation
@@ -33,11 +33,11 @@ class Heading:
     roll: float = 0.0
 
     @property
-    def matrix(self) -> NDArray[np.float64]:
+    def matrix(self) -> Floats:
         """The rotation R_world_sensor (3, 3)."""
         return rotation(self.yaw, self.pitch, self.roll)
 
-    def pose(self, at: NDArray[np.float64], axes: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
+    def pose(self, at: Floats, axes: Floats | None = None) -> Floats:
         """Compute the pose T_world_sensor (4, 4) at a position (3,); `axes` (3, 3) change the frame."""
         return make_pose(self.matrix if axes is None else np.einsum("ij,jk->ik", self.matrix, axes), at)
 
@@ -66,8 +66,8 @@ class Sensor(Protocol):
         """Whether the sensor looks in one direction only."""
 
     @property
-    def probe(self) -> NDArray[np.float64]:
+    def probe(self) -> Floats:
         """A few unit rays (P, 3) that cover the field of view; x is forward, z is up."""
 
-    def scan(self, scene: GlazedScene, at: NDArray[np.float64], heading: Heading, rng: Rng) -> SyntheticScan:
+    def scan(self, scene: GlazedScene, at: Floats, heading: Heading, rng: Rng) -> SyntheticScan:
         """Scan from a position (3,)."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from wsdesc.core.geometry import Floats
 from wsdesc.datasets.synthetic.furniture import (
     big_plant,
     bin_,
@@ -49,7 +49,7 @@ class _Plan:
     equal: float  # share of rooms with equal furniture
 
     @property
-    def half(self) -> NDArray[np.float64]:
+    def half(self) -> Floats:
         """Half the size (2,) of the core."""
         return np.array(self.bays) * self.pitch / 2
 
@@ -206,7 +206,7 @@ def _furniture(rng: np.random.Generator, plan: _Plan, stock: list[Triangles]) ->
     return items
 
 
-def _spots(plan: _Plan) -> NDArray[np.float64]:
+def _spots(plan: _Plan) -> Floats:
     x, y = plan.half + plan.corridor / 2
     spots = [grid_spots((-x, s * y), (x, s * y), 0.6) for s in (-1, 1)]
     spots += [grid_spots((s * x, -y), (s * x, y), 0.6) for s in (-1, 1)]

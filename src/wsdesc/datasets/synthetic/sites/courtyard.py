@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from wsdesc.core.geometry import Floats
 from wsdesc.datasets.synthetic.furniture import bicycle, cartons
 from wsdesc.datasets.synthetic.shapes import Triangles, box, flat, join, place
 from wsdesc.datasets.synthetic.sites.facade import (
@@ -62,16 +62,16 @@ class _Plan:
     core: int  # bays between the sides and a block in the middle of the court; 0: no block
 
     @property
-    def half(self) -> NDArray[np.float64]:
+    def half(self) -> Floats:
         """Half the size (2,) of the court."""
         return np.array(self.bays) * self.style.bay / 2
 
     @property
-    def block(self) -> NDArray[np.float64]:
+    def block(self) -> Floats:
         """Half the size (2,) of the block in the middle; 0 without one."""
         return self.half - self.core * self.style.bay if self.core else np.zeros(2)
 
-    def position(self, rng: np.random.Generator) -> NDArray[np.float64]:
+    def position(self, rng: np.random.Generator) -> Floats:
         """Draw a position (3,) in the court, outside of the block."""
         while True:
             at = rng.uniform(-1, 1, 2) * (self.half - 1.5)
@@ -225,7 +225,7 @@ def _furniture(rng: np.random.Generator, plan: _Plan) -> list[Triangles]:
     return items
 
 
-def _spots(plan: _Plan) -> NDArray[np.float64]:
+def _spots(plan: _Plan) -> Floats:
     inside = plan.half - 1.0
     court = grid_spots(-inside, inside, 1.2)
     spots = [court[(np.abs(court[:, :2]) > plan.block + 0.8).any(axis=1)] if plan.core else court]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from wsdesc.core.geometry import Floats
 from wsdesc.datasets.synthetic.scatter import DESK, scatter
 from wsdesc.datasets.synthetic.shapes import (
     Triangles,
@@ -57,7 +57,7 @@ def tabletop(rng: np.random.Generator) -> Site:
     return site
 
 
-def _orbit(radius: float, low: float, high: float) -> NDArray[np.float64]:
+def _orbit(radius: float, low: float, high: float) -> Floats:
     """Return evenly spread positions (K, 3) on a sphere, between two sines of the elevation."""
     z, turn = np.linspace(low, high, _POSITIONS), np.arange(_POSITIONS) * (np.pi * (3 - 5**0.5))
     level = np.sqrt(1 - z**2)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from wsdesc.core.geometry import Floats
 from wsdesc.datasets.synthetic.shapes import (
     Triangles,
     bar,
@@ -20,7 +20,7 @@ from wsdesc.datasets.synthetic.shapes import (
 )
 
 
-def foliage(rng: np.random.Generator, centres: NDArray[np.float64], size: float) -> Triangles:
+def foliage(rng: np.random.Generator, centres: Floats, size: float) -> Triangles:
     """Build one triangle of about `size` metres at each centre (N, 3), in a random orientation."""
     return np.asarray(centres[:, None] + rng.normal(0, 0.5 * size, (len(centres), 3, 3)))
 

@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from wsdesc.core.geometry import Floats
 from wsdesc.datasets.synthetic.raycast import Tree
 from wsdesc.datasets.synthetic.shapes import Triangles, place, rotation
 
@@ -52,11 +53,11 @@ class Site:
 
     items: list[Triangles] = field(default_factory=list)
     glass: list[Triangles] = field(default_factory=list)  # panes: most rays pass through them
-    spots: NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 3)))  # ground below a sensor
-    symmetries: list[NDArray[np.float64]] = field(default_factory=list)  # (4, 4) equal parts to equal parts
+    spots: Floats = field(default_factory=lambda: np.zeros((0, 3)))  # ground below a sensor
+    symmetries: list[Floats] = field(default_factory=list)  # (4, 4) equal parts to equal parts
     fold: int = 1  # rotational repetition about the middle
     visitors: Visitors | None = None  # draws moving items; None: nothing moves
-    gaze: NDArray[np.float64] | None = None  # (3,) target of all sensors; spots are then the sensors
+    gaze: Floats | None = None  # (3,) target of all sensors; spots are then the sensors
 
     def add(self, *items: Triangles) -> None:
         """Add items; empty ones are left out."""
@@ -81,14 +82,14 @@ def perturb(rng: np.random.Generator, item: Triangles, factor: float = 1.0) -> T
     return place(turned, centre + rng.normal(0, factor * TOLERANCE[0], 3))
 
 
-def motion(at: ArrayLike = (0.0, 0.0, 0.0), yaw: float = 0.0) -> NDArray[np.float64]:
+def motion(at: ArrayLike = (0.0, 0.0, 0.0), yaw: float = 0.0) -> Floats:
     """Compute the pose (4, 4) of a rotation about the z axis, then a translation."""
     pose = np.eye(4)
     pose[:3, :3], pose[:3, 3] = rotation(yaw), at
     return pose
 
 
-def grid_spots(low: ArrayLike, high: ArrayLike, step: float, z: float = 0.0) -> NDArray[np.float64]:
+def grid_spots(low: ArrayLike, high: ArrayLike, step: float, z: float = 0.0) -> Floats:
     """Return positions (K, 3) on a grid over a rectangle, at height z."""
     axes = [
         np.linspace(a, b, max(1, round(float(b - a) / step)) + 1)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.ndimage import map_coordinates, zoom
 
+from wsdesc.core.geometry import Floats
 from wsdesc.datasets.synthetic.shapes import bar, bumpy, place, sheet
 from wsdesc.datasets.synthetic.sites.outdoors import broadleaf, bush, conifer, foliage, rock
 from wsdesc.datasets.synthetic.sites.site import Site, grid_spots, motion
@@ -30,7 +30,7 @@ class _Terrain:
         x, y = np.meshgrid(axis, axis, indexing="ij")
         self.triangles = sheet(np.stack([x, y, height], axis=-1))
 
-    def at(self, xy: NDArray[np.float64]) -> NDArray[np.float64]:
+    def at(self, xy: Floats) -> Floats:
         """Interpolate heights (N,) at positions (N, 2)."""
         cell = (xy / self.size + 0.5) * (len(self.height) - 1)
         return np.asarray(map_coordinates(self.height, cell.T, order=1, mode="nearest"))
