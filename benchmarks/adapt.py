@@ -158,21 +158,21 @@ def judge_site(weights: Path, name: str, work: Path, device: str) -> dict[str, f
         if SITE_OVERLAPS[0] <= min(forth.mean(), back.mean()) < SITE_OVERLAPS[1]:
             pairs.append((p, q, T_q_p, p.points[::_EVERY][forth]))
     order = np.random.default_rng(0).permutation(len(pairs))[:SITE_PAIRS]
-    right = called = wrong_called = 0
+    right = successes = wrong_successes = 0
     for k in sorted(order.tolist()):
         p, q, T_q_p, overlapping = pairs[k]
         result = register(p.path, q.path, model=str(weights), resolution=resolution, device=device)
         error = transform(overlapping, result.T_target_source) - transform(overlapping, T_q_p)
         correct = bool(np.sqrt(np.square(error).sum(1).mean()) <= 0.2 * unit)
         right += correct
-        called += result.success and correct
-        wrong_called += result.success and not correct
+        successes += result.success and correct
+        wrong_successes += result.success and not correct
     n = max(1, len(order))
     return {
         "n": len(order),
         "R1": round(100 * right / n, 1),
-        "success": round(100 * called / n, 1),
-        "wrong success": round(100 * wrong_called / n, 1),
+        "success": round(100 * successes / n, 1),
+        "wrong success": round(100 * wrong_successes / n, 1),
     }
 
 

@@ -74,7 +74,7 @@ class Outcome(NamedTuple):
 
     seconds: float
     right: bool | None
-    called: bool  # the tool says that the pose is right
+    success: bool  # the tool says that the pose is right
 
 
 Tool = Callable[[Floats, Floats, float], tuple[Floats | None, bool]]
@@ -135,9 +135,9 @@ def run_pair(tools: dict[str, Tool], case: Case) -> dict[str, Outcome]:
     outcomes = {}
     for name, tool in tools.items():
         start = time.perf_counter()
-        T, called = tool(case.source, case.target, resolution)
+        T, success = tool(case.source, case.target, resolution)
         seconds = time.perf_counter() - start
-        outcomes[name] = Outcome(seconds, False if T is None else case.is_right(T, resolution), called)
+        outcomes[name] = Outcome(seconds, False if T is None else case.is_right(T, resolution), success)
     return outcomes
 
 
@@ -148,11 +148,11 @@ def rows_of(name: str, outcomes: Sequence[dict[str, Outcome]], base: str) -> lis
     for tool in outcomes[0]:
         results = [o[tool] for o in outcomes]
         known = [r.right for r in results if r.right is not None]
-        called = [r.right for r in results if r.called]
+        successes = [r.right for r in results if r.success]
         rows.append([
             name, str(len(results)), tool, f"{1e3 * medians[tool]:.0f}",
-            f"{medians[tool] / medians[base]:.2f}", percent(np.mean(known)), str(len(called)),
-            str(sum(map(bool, called))),
+            f"{medians[tool] / medians[base]:.2f}", percent(np.mean(known)), str(len(successes)),
+            str(sum(map(bool, successes))),
         ])  # fmt: skip
     return rows
 
@@ -160,7 +160,7 @@ def rows_of(name: str, outcomes: Sequence[dict[str, Outcome]], base: str) -> lis
 def main(arguments: argparse.Namespace) -> None:
     """Print one table row for each set and tool."""
     tools = make_tools(arguments)
-    table = [["set", "pairs", "tool", "median ms", "ratio", "R1", "called", "of these right"]]
+    table = [["set", "pairs", "tool", "median ms", "ratio", "R1", "successes", "of these right"]]
     data, count = arguments.data, arguments.pairs
     sets = {name: cases_of(data, place, count, arguments.seed) for name, place in SETS.items()}
     sets["wild"] = [partial(_read_wild_pair, data / "wild", name) for name in PAIRS]

@@ -196,16 +196,16 @@ def table(answers: list[Judged]) -> list[list[str]]:
             "domain",
             "pairs",
             "R ≥ 0.3",
-            "called",
+            "successes",
             "precision",
             "recall",
             "R 0.1–0.3",
-            "called",
+            "successes",
             "precision",
             "recall",
             "ECE",
-            "twins called",
-            "strangers called",
+            "twins: wrong successes",
+            "strangers: wrong successes",
         ]
     ]
     names = sorted({a.domain for a in answers})
@@ -219,8 +219,8 @@ def table(answers: list[Judged]) -> list[list[str]]:
                 f"{reliability([a.confidence for a in own], [a.right for a in own]).calibration_error:.3f}"
             )
         for apart in ([a for a in own if 0 <= a.overlap < MIN_OVERLAP], [a for a in own if a.overlap < 0]):
-            called = sum(a.confidence >= SUCCESS and not a.right for a in apart)
-            row.append(f"{called} of {len(apart)}")
+            wrong = sum(a.confidence >= SUCCESS and not a.right for a in apart)
+            row.append(f"{wrong} of {len(apart)}")
         rows.append(row)
     return rows
 
@@ -229,13 +229,13 @@ def summarise(answers: list[Judged]) -> list[str]:
     """Return the share of right poses with the number of pairs, successes, their precision and recall."""
     if not answers:
         return ["–"] * 4
-    called = [a for a in answers if a.confidence >= SUCCESS]
-    correct = sum(a.right for a in called)
+    successes = [a for a in answers if a.confidence >= SUCCESS]
+    correct = sum(a.right for a in successes)
     right = sum(a.right for a in answers)
     return [
         f"{percent(right / len(answers))} ({len(answers)})",
-        str(len(called)),
-        percent(correct / len(called)) if called else "–",
+        str(len(successes)),
+        percent(correct / len(successes)) if successes else "–",
         percent(correct / right) if right else "–",
     ]
 

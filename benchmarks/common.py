@@ -18,9 +18,6 @@ from wsdesc.core.errors import InputError
 from wsdesc.datasets.threedmatch import read_log
 from wsdesc.evaluation.provenance import machine
 from wsdesc.evaluation.scenes import PairTruth, with_information
-from wsdesc.evaluation.timing import median_ms
-
-__all__ = ["median_ms"]  # and everything below
 
 T = TypeVar("T")
 

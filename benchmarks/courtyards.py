@@ -78,7 +78,7 @@ def _are_equal(a: Scan, b: Scan, symmetries: list[np.ndarray]) -> bool:
 def show(path: Path) -> None:
     """Print the table of judged poses, with the shipped confidence."""
     answers = answer(read_groups(path), ConfidenceModel.load())
-    rows = [["viewpoints", "stations", "R (pairs)", "called", "precision", "recall"]]
+    rows = [["viewpoints", "stations", "R (pairs)", "successes", "precision", "recall"]]
     for case in ("given", "detected", "none"):
         for stations in ("other", "equal"):
             of_case = [a for a in answers if a.domain == f"{case}, {stations}"]

@@ -22,18 +22,12 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from benchmarks.common import (
-    make_parser,
-    median_ms,
-    print_machine,
-    print_table,
-    read_scan_or_room,
-    run_command,
-)
+from benchmarks.common import make_parser, print_machine, print_table, read_scan_or_room, run_command
 from wsdesc import WSDesc, local_frames, voxelize
 from wsdesc.alignment import ransac
 from wsdesc.cloud.neighbours import NeighbourGrid
 from wsdesc.cloud.sampling import farthest_points, random_sample
+from wsdesc.evaluation.timing import median_ms
 from wsdesc.matching import mutual_matches
 
 SUPPORT = 1.1  # metres, close to the support of the trained weights

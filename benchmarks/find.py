@@ -94,7 +94,7 @@ class Search(NamedTuple):
     poses: list[Pose]  # all candidates, most probable first
 
     @property
-    def called(self) -> list[Pose]:
+    def instances(self) -> list[Pose]:
         """Instances: of the candidates of one place, the most probable one."""
         kept: list[Pose] = []
         for pose in self.poses:
@@ -105,7 +105,7 @@ class Search(NamedTuple):
     @property
     def recalled(self) -> bool:
         """Whether an instance is right."""
-        return any(pose.error <= MAX_ADDS for pose in self.called)
+        return any(pose.error <= MAX_ADDS for pose in self.instances)
 
 
 def main(arguments: argparse.Namespace) -> bool | None:
@@ -255,7 +255,7 @@ def print_table(searches: list[Search]) -> None:
     for name, part in {**parts, "all": searches}.items():
         if part:
             present = [s for s in part if s.present]
-            called = [pose for s in part for pose in s.called]
+            instances = [pose for s in part for pose in s.instances]
             among = [min((pose.error for pose in s.poses), default=np.inf) <= MAX_ADDS for s in present]
             rows.append(
                 (
@@ -263,8 +263,8 @@ def print_table(searches: list[Search]) -> None:
                     str(len(present)),
                     _share([s.recalled for s in present]),
                     _share(among),
-                    str(len(called)),
-                    _share([pose.error <= MAX_ADDS for pose in called]),
+                    str(len(instances)),
+                    _share([pose.error <= MAX_ADDS for pose in instances]),
                     f"{np.median([s.seconds for s in part]):.1f}",
                 )
             )

@@ -110,7 +110,7 @@ def main(arguments: argparse.Namespace) -> None:
     for part in range(_PARTS):
         left_out = scene % _PARTS == part
         score[left_out] = fit(Poses(*(column[~left_out] for column in poses))).score(poses.x[left_out])
-    called = score >= np.log(SUCCESS / (1 - SUCCESS))
+    accepted = score >= np.log(SUCCESS / (1 - SUCCESS))
     right = poses.error <= MAX_ADDS
     best = np.array([np.flatnonzero(poses.search == s)[score[poses.search == s].argmax()]
                      for s in np.unique(poses.search)])  # fmt: skip
@@ -119,9 +119,9 @@ def main(arguments: argparse.Namespace) -> None:
         ["searches of present objects", str(int(present.sum()))],
         ["searches of absent objects", str(int((~present).sum()))],
         ["with a right candidate", str(len(set(poses.search[right])))],
-        ["recalled", str(int((called & right)[best][present].sum()))],
-        ["best candidates called", str(int(called[best].sum()))],
-        ["of these, right", str(int((called & right)[best].sum()))],
+        ["recalled", str(int((accepted & right)[best][present].sum()))],
+        ["best candidates accepted", str(int(accepted[best].sum()))],
+        ["of these, right", str(int((accepted & right)[best].sum()))],
     ]
     print_rows(rows)
     model = fit(poses)

@@ -15,18 +15,12 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from benchmarks.common import (
-    make_parser,
-    median_ms,
-    print_machine,
-    print_table,
-    read_scan_or_room,
-    run_command,
-)
+from benchmarks.common import make_parser, print_machine, print_table, read_scan_or_room, run_command
 from wsdesc import RigidityLoss, WSDesc, local_frames, voxelize
 from wsdesc.cloud.neighbours import NeighbourGrid
 from wsdesc.cloud.sampling import farthest_points
 from wsdesc.core.errors import InputError
+from wsdesc.evaluation.timing import median_ms
 
 Row = tuple[str, str]
 

@@ -98,7 +98,7 @@ def main(arguments: argparse.Namespace) -> None:
             "pairs",
             "right",
             "right one among",
-            "called",
+            "successes",
             "wrong",
             "CPU s",
         ]

@@ -19,7 +19,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from benchmarks.common import make_parser, median_ms, print_machine, print_rows, print_table, run_command
+from benchmarks.common import make_parser, print_machine, print_rows, print_table, run_command
 from wsdesc.adaptation.trainer import AdaptTrainer, UnmatchedPair
 from wsdesc.cloud.files import read_points
 from wsdesc.cloud.sampling import voxel_downsample
@@ -27,6 +27,7 @@ from wsdesc.core.devices import choose_device
 from wsdesc.core.errors import InputError
 from wsdesc.core.rng import generator_of
 from wsdesc.descriptor.model import WSDesc
+from wsdesc.evaluation.timing import median_ms
 from wsdesc.learning.distillation import student_options
 from wsdesc.learning.distiller import Distiller
 from wsdesc.learning.options import TrainOptions

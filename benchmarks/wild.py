@@ -69,7 +69,7 @@ def judge(folder: Path, name: str, T: Floats, resolution: float) -> tuple[bool |
 
 def main(arguments: argparse.Namespace) -> None:
     """Register all pairs, and print one row for each."""
-    rows = [["pair", "called", "confidence", "overlap", "R °", "t", "scale", "reference", "right", "s"]]
+    rows = [["pair", "success", "confidence", "overlap", "R °", "t", "scale", "reference", "right", "s"]]
     counts = dict.fromkeys(("right", "wrong", "unknown"), 0)
     records = []
     for name, files in (PAIRS | MORE_PAIRS).items():
@@ -89,7 +89,7 @@ def main(arguments: argparse.Namespace) -> None:
         records[-1] |= {"right": right, "reference": reference, "T_target_source": T.tolist()}
     print_machine()
     print_rows(rows)
-    print(f"called a success: {sum(counts.values())} of {len(records)}; of these {counts}")
+    print(f"successes: {sum(counts.values())} of {len(records)}; of these {counts}")
     if arguments.out:
         arguments.out.write_text(json.dumps(records, indent=1) + "\n", encoding="utf-8")
 

@@ -41,7 +41,7 @@ def searches(tmp_path_factory):
 def test_candidates_of_one_place_are_one_instance():
     poses = [Pose(0.01, 0.99, {}, 0, [0, 1]), Pose(0.3, 0.98, {}, 1, [0, 1]), Pose(0.4, 0.5, {}, 2, [2])]
     present = search(0, True, poses)
-    assert [pose.number for pose in present.called] == [0]
+    assert [pose.number for pose in present.instances] == [0]
     assert present.recalled
     assert not present._replace(poses=poses[1:]).recalled
 

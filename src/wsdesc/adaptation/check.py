@@ -7,7 +7,7 @@ registered. Both poses are compared with that of the reconstruction.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -164,8 +164,7 @@ def _register(
         return base
     best = candidates.ranked[0]
     right = _agree(best.refined.T_target_source, T_q_p, points)
-    values = asdict(base) | {"right": right, "confidence": best.confidence}
-    return PairFigures(**values | {"success": best.confidence >= SUCCESS})
+    return replace(base, right=right, success=best.confidence >= SUCCESS, confidence=best.confidence)
 
 
 def summarise(figures: Iterable[PairFigures]) -> Summary:

@@ -73,7 +73,7 @@ def prepare_scans(
     points = [_downsample(cloud, resolution, device, name) for cloud, resolution, name in scans]
     orders = farthest_points_each(points, keypoints, torch.Generator().manual_seed(seed))
     prepared = zip(clouds, points, orders, resolutions, strict=True)
-    return [_describe_nothing(*scan, model) for scan in prepared]
+    return [_undescribed(*scan, model) for scan in prepared]
 
 
 def prepare_scan(
@@ -95,7 +95,7 @@ def prepare_scan(
     """
     points = _downsample(cloud, resolution, device, name)
     order = farthest_points(points, keypoints, torch.Generator().manual_seed(seed))
-    return _describe_nothing(cloud, points, order, resolution, model)
+    return _undescribed(cloud, points, order, resolution, model)
 
 
 def _downsample(cloud: Cleaned, resolution: float, device: str | torch.device, name: str) -> Tensor:
@@ -112,9 +112,7 @@ def _downsample(cloud: Cleaned, resolution: float, device: str | torch.device, n
     return points
 
 
-def _describe_nothing(
-    cloud: Cleaned, points: Tensor, order: Tensor, resolution: float, model: str
-) -> Description:
+def _undescribed(cloud: Cleaned, points: Tensor, order: Tensor, resolution: float, model: str) -> Description:
     """Make a description without descriptors."""
     unit = resolution / INDOOR_RESOLUTION
     descriptors, frames = points.new_empty(0, 0), points.new_empty(0, 3, 3)
