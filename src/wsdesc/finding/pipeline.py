@@ -9,14 +9,12 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-import numpy as np
-
+from wsdesc.cloud.clean import Cleaned
 from wsdesc.cloud.convert import Scan, scan_name
 from wsdesc.cloud.local_frame import in_scan_frames
 from wsdesc.cloud.units import INDOOR_RESOLUTION
 from wsdesc.cloud.viewpoint import ViewpointOption
 from wsdesc.core.errors import InputError
-from wsdesc.core.geometry import Floats
 from wsdesc.core.kernels import run_each
 from wsdesc.core.progress import ProgressHook, StepTimer
 from wsdesc.descriptor.preparation import cleaned_points
@@ -95,17 +93,7 @@ def find(
         view = View(q.points, viewpoint_local / unit) if viewpoint_local is not None else None
     with timer("search"):
         candidates = distinct(p, find_candidates(p, q, view, hypotheses=o.hypotheses, refined=o.refined))
-    possible = [
-        Instance(
-            in_scan_frames(
-                _scaled(c.refined.T_target_source, unit), clouds[0].T_scan_local, clouds[1].T_scan_local
-            ),
-            c.probability,
-            c.visible,
-            c.refined.rmse * unit,
-        )
-        for c in candidates
-    ]
+    possible = [_instance(candidate, clouds[0], clouds[1], unit) for candidate in candidates]
     accepted = [instance for instance in possible if instance.confidence >= SUCCESS]
     if o.instances != "all":
         accepted = accepted[: o.instances]
@@ -113,6 +101,18 @@ def find(
     if not accepted:
         warnings.append(_advice(candidates, length))
     return Finding(accepted, others, sizes[0], length, clouds[1].viewpoint, warnings, timer.seconds)
+
+
+def _instance(candidate: Candidate, obj: Cleaned, scene: Cleaned, unit: float) -> Instance:
+    """Express a candidate in the coordinates and the unit of the scans."""
+    T = candidate.refined.T_target_source.copy()
+    T[:3, 3] *= unit
+    return Instance(
+        in_scan_frames(T, obj.T_scan_local, scene.T_scan_local),
+        candidate.probability,
+        candidate.visible,
+        candidate.refined.rmse * unit,
+    )
 
 
 def _name(role: str, scan: Scan) -> str:
@@ -148,9 +148,3 @@ def _advice(candidates: list[Candidate], resolution: float) -> str:
         "Is the object in the scene, with at least a third of its surface? Do both have the same unit? Try "
         f"another resolution (this one: {resolution:.3g})."
     )
-
-
-def _scaled(T: Floats, unit: float) -> Floats:
-    T = np.array(T)
-    T[:3, 3] *= unit
-    return T

@@ -147,6 +147,13 @@ class _DescribedScan(NamedTuple):
     descriptors: Tensor  # (K, C)
 
 
+def _describe_scan(
+    points: Tensor, describe: Describe, count: int, generator: torch.Generator
+) -> _DescribedScan:
+    keypoints = points[farthest_points(points, count, generator)]
+    return _DescribedScan(NeighbourGrid.of(points), keypoints, describe(points, keypoints))
+
+
 @torch.no_grad()
 def pairs_by_overlap(
     clouds: Mapping[int, Tensor],
@@ -185,10 +192,8 @@ def pairs_by_overlap(
     described = {}
     with progress("describe scans", len(needed)) as advance:
         for scan in needed:
-            points = clouds[scan]
             generator = torch.Generator().manual_seed(seed + scan)
-            keypoints = points[farthest_points(points, options.keypoints, generator)]
-            described[scan] = _DescribedScan(NeighbourGrid.of(points), keypoints, describe(points, keypoints))
+            described[scan] = _describe_scan(clouds[scan], describe, options.keypoints, generator)
             advance(1)
     checked = CheckedPairs([], [])
     with progress("check pairs", len(selected)) as advance:
