@@ -190,22 +190,22 @@ def judge_pair(
             scale = candidate.scale if rank < 2 else None
             information = candidate.refined.information
             yield Row(
-                unit.domain,
-                unit.seed,
-                a,
-                b,
-                f"{scans[a].sensor} {scans[b].sensor}",
-                number,
-                shared,
-                rank,
-                float(rotation_error_deg(T, T_true)) if same else float("nan"),
-                float(translation_error(T, T_true)) if same else float("nan"),
-                bool(candidate.degeneracy.kind),
-                scale.factor if scale else 1.0,
-                scale.deviation if scale else float("inf"),
-                [*np.linalg.eigvalsh(information.matrix), float(information.pairs)],
-                [math.nan if figure is None else float(figure) for figure in candidate.evidence],
-                same and _is_symmetry(_world_error(T, p, q, scans[a], scans[b]), symmetries),
+                domain=unit.domain,
+                unit=unit.seed,
+                source=a,
+                target=b,
+                sensors=f"{scans[a].sensor} {scans[b].sensor}",
+                round=number,
+                overlap=shared,
+                rank=rank,
+                rotation_error=float(rotation_error_deg(T, T_true)) if same else float("nan"),
+                translation_error=float(translation_error(T, T_true)) if same else float("nan"),
+                degenerate=bool(candidate.degeneracy.kind),
+                scale=scale.factor if scale else 1.0,
+                scale_deviation=scale.deviation if scale else float("inf"),
+                information=[*np.linalg.eigvalsh(information.matrix), float(information.pairs)],
+                evidence=[math.nan if figure is None else float(figure) for figure in candidate.evidence],
+                symmetric=same and _is_symmetry(_world_error(T, p, q, scans[a], scans[b]), symmetries),
             )
 
 

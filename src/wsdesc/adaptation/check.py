@@ -176,13 +176,13 @@ def summarise(figures: Iterable[PairFigures]) -> Summary:
         return float(np.mean(values)) if values else None
 
     return Summary(
-        len(rows),
-        mean([row.inlier_ratio for row in rows]) or 0.0,
-        mean([float(row.ransac_right) for row in rows]) or 0.0,
-        len(registered),
-        mean([float(row.right) for row in registered]),
-        mean([float(row.success and row.right) for row in registered]),
-        mean([row.confidence for row in registered]),
+        pairs=len(rows),
+        inlier_ratio=mean([row.inlier_ratio for row in rows]) or 0.0,
+        ransac_recall=mean([float(row.ransac_right) for row in rows]) or 0.0,
+        registered=len(registered),
+        recall=mean([float(row.right) for row in registered]),
+        success=mean([float(row.success and row.right) for row in registered]),
+        confidence=mean([row.confidence for row in registered]),
     )
 
 

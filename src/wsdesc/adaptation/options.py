@@ -112,9 +112,23 @@ class Plan(NamedTuple):
         return self._replace(steps=steps, distill_steps=distilled, fast_steps=fast)
 
 
+_GPU_PLAN = Plan(
+    steps=2400,
+    distill_steps=2000,
+    fast_steps=800,
+    keypoints=512,
+    scenes=72,
+    minutes=None,
+    registered_pairs=60,
+)
+_CPU_PLAN = Plan(
+    steps=1200, distill_steps=0, fast_steps=0, keypoints=192, scenes=16, minutes=30.0, registered_pairs=16
+)
+
+
 def make_plan(options: AdaptOptions, on_gpu: bool) -> Plan:
     """Fill the options that depend on the device."""
-    plan = Plan(2400, 2000, 800, 512, 72, None, 60) if on_gpu else Plan(1200, 0, 0, 192, 16, 30.0, 16)
+    plan = _GPU_PLAN if on_gpu else _CPU_PLAN
     names = ("steps", "distill_steps", "fast_steps", "keypoints", "scenes", "minutes")
     given = {name: value for name in names if (value := getattr(options, name)) is not None}
     plan = plan._replace(**given)

@@ -164,9 +164,16 @@ def _run_rounds(folder: Path, paths: list[Path], setup: Setup, start: WeightFile
     if not improved:
         comparison = done[0].final if done[0].final.before else done[0].check
     adaptation = Adaptation(
-        folder, improved, reason, setup.options.start, setup.device, len(paths), done, comparison,
-        setup.timer.seconds,
-    )  # fmt: skip
+        folder=folder,
+        improved=improved,
+        reason=reason,
+        start=setup.options.start,
+        device=setup.device,
+        scans=len(paths),
+        rounds=done,
+        comparison=comparison,
+        seconds=setup.timer.seconds,
+    )
     write_report(adaptation)
     adaptation.save()
     return adaptation

@@ -21,7 +21,7 @@ from wsdesc.adaptation.scans import TaughtScan, by_name, overlap_at, relative_po
 from wsdesc.adaptation.triangles import contradicted_pairs
 from wsdesc.alignment.free_space import measure_free_space
 from wsdesc.cloud.units import INDOOR_RESOLUTION
-from wsdesc.core.geometry import Floats
+from wsdesc.core.geometry import Floats, motion_about
 from wsdesc.reconstruction.result import Reconstruction
 
 OVERLAP_DISTANCE = 3 * INDOOR_RESOLUTION  # metres: points nearer to each other are partners
@@ -182,14 +182,12 @@ def with_wrong_poses(
 def _wrong_pose(pair: TeacherPair, scans: Sequence[TaughtScan], rng: np.random.Generator) -> Floats:
     """Draw wrong poses and return the one with the largest overlap."""
     q = scans[pair.q].points
-    centre = q[torch.randint(len(q), (1,), generator=torch.Generator().manual_seed(int(rng.integers(2**31))))]
+    chosen = torch.randint(len(q), (1,), generator=torch.Generator().manual_seed(int(rng.integers(2**31))))
+    centre = q[chosen][0].double().numpy()
     tries = []
     for turns in (1, 2, 3):
         for axis in np.eye(3):
-            W = np.eye(4)
-            W[:3, :3] = Rotation.from_rotvec(turns * np.pi / 2 * axis).as_matrix()
-            c = centre[0].double().numpy()
-            W[:3, 3] = c - W[:3, :3] @ c + rng.normal(0, 0.5, 3)
-            T = W @ pair.T_q_p
+            R = Rotation.from_rotvec(turns * np.pi / 2 * axis).as_matrix()
+            T = motion_about(centre, R, rng.normal(0, 0.5, 3)) @ pair.T_q_p
             tries.append((overlap_at(scans[pair.p], scans[pair.q], T, OVERLAP_DISTANCE, 500), T))
     return max(tries, key=lambda item: item[0])[1]

@@ -110,17 +110,17 @@ def run_modelnet40(
                 pair_done(1)
         records[method.name] = [store[key] for key in keys]
     results = BenchmarkResults(
-        "modelnet40",
-        "modelnet40",
-        "ModelNet40",
-        f"n = {len(items)} of {len(order)} test shapes per protocol, drawn with seed {options.seed}",
-        [*NOTES, *failure_notes(records)],
-        options.model_dump(mode="json"),
-        [EvaluatedMethod.of(method) for method in methods],
-        list(run_log.runs),
-        shape_tables(records),
-        {"protocol": list(options.protocols), "item": items},
-        records,
+        benchmark="modelnet40",
+        name="modelnet40",
+        title="ModelNet40",
+        samples=f"n = {len(items)} of {len(order)} test shapes per protocol, drawn with seed {options.seed}",
+        notes=[*NOTES, *failure_notes(records)],
+        options=options.model_dump(mode="json"),
+        methods=[EvaluatedMethod.of(method) for method in methods],
+        runs=list(run_log.runs),
+        tables=shape_tables(records),
+        selection={"protocol": list(options.protocols), "item": items},
+        records=records,
     )
     pairs = [{"method": method} | record for method, group in records.items() for record in group]
     results.save(folder, {"pairs.csv": pairs})

@@ -173,17 +173,17 @@ def _summarise(
 ) -> BenchmarkResults:
     scenes = benchmark.scenes
     return BenchmarkResults(
-        benchmark.protocol,
-        benchmark.name,
-        benchmark.title,
-        _samples(scenes, options),
-        [*benchmark.notes(records), *_notes(scenes), *failure_notes(records)],
-        options.model_dump(mode="json"),
-        [EvaluatedMethod.of(method) for method in methods],
-        list(runs),
-        pairwise_tables(f"{benchmark.title} (%)", records),
-        {"scene": [scene.name for scene in scenes], "keypoints": _counts(options)},
-        records,
+        benchmark=benchmark.protocol,
+        name=benchmark.name,
+        title=benchmark.title,
+        samples=_samples(scenes, options),
+        notes=[*benchmark.notes(records), *_notes(scenes), *failure_notes(records)],
+        options=options.model_dump(mode="json"),
+        methods=[EvaluatedMethod.of(method) for method in methods],
+        runs=list(runs),
+        tables=pairwise_tables(f"{benchmark.title} (%)", records),
+        selection={"scene": [scene.name for scene in scenes], "keypoints": _counts(options)},
+        records=records,
     )
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from wsdesc.cloud.files import read_points
 from wsdesc.cloud.sampling import voxel_downsample
-from wsdesc.core.geometry import Floats, transform
+from wsdesc.core.geometry import Floats, make_pose, transform
 from wsdesc.evaluation.methods import Method, MethodFailure
 from wsdesc.evaluation.scenes import EvaluationScene, read_keypoints
 from wsdesc.evaluation.stopwatch import Stopwatch
@@ -87,11 +87,8 @@ def load_scan(
 
 def _random_pose(rng: np.random.Generator, shift: float) -> Floats:
     """Draw a rotation and a shift of the given length: (4, 4)."""
-    T = np.eye(4)
-    T[:3, :3] = Rotation.from_quat(rng.normal(size=4)).as_matrix()
-    direction = rng.normal(size=3)
-    T[:3, 3] = shift * direction / np.linalg.norm(direction)
-    return T
+    turn, direction = Rotation.from_quat(rng.normal(size=4)), rng.normal(size=3)
+    return make_pose(turn.as_matrix(), shift * direction / np.linalg.norm(direction))
 
 
 @dataclass(frozen=True)

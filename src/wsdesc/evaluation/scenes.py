@@ -114,13 +114,13 @@ def make_scene(
     if not complete:
         raise FileFormatError(f"{folder}: the ground truth has no pair whose two scans exist")
     return EvaluationScene(
-        name,
-        scans,
-        complete,
-        keypoints or {},
-        [scan_name.format(number) for number in missing],
-        len(pairs) - len(complete),
-        _digest(pairs),
+        name=name,
+        scans=scans,
+        pairs=complete,
+        keypoints=keypoints or {},
+        missing=[scan_name.format(number) for number in missing],
+        pairs_left_out=len(pairs) - len(complete),
+        digest=_digest(pairs),
     )
 
 

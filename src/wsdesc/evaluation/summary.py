@@ -56,17 +56,17 @@ def _figures(scene: str, keypoints: int, records: list[Record]) -> SceneFigures:
     ratios = [record["inlier_ratio"] for record in records if record["inlier_ratio"] is not None]
     r1 = [record["r1"] for record in records if record["r1"] is not None]
     return SceneFigures(
-        scene,
-        keypoints,
-        len(records),
-        float(np.mean([record["matches"] for record in records])) if ratios else None,
-        float(np.mean(ratios)) if ratios else None,
-        feature_match_recall(ratios, 0.05) if ratios else None,
-        feature_match_recall(ratios, 0.2) if ratios else None,
-        float(np.mean(r1)) if r1 else None,
-        len(r1),
-        float(np.mean([record["r2"] for record in records])),
-        sum(record["failure"] is not None for record in records),
+        scene=scene,
+        keypoints=keypoints,
+        pairs=len(records),
+        matches=float(np.mean([record["matches"] for record in records])) if ratios else None,
+        inlier_ratio=float(np.mean(ratios)) if ratios else None,
+        recall_005=feature_match_recall(ratios, 0.05) if ratios else None,
+        recall_02=feature_match_recall(ratios, 0.2) if ratios else None,
+        r1=float(np.mean(r1)) if r1 else None,
+        r1_pairs=len(r1),
+        r2=float(np.mean([record["r2"] for record in records])),
+        failures=sum(record["failure"] is not None for record in records),
     )
 
 

@@ -124,22 +124,22 @@ def _summarise(
 ) -> BenchmarkResults:
     devices = dict.fromkeys(record["device"].upper() for group in records.values() for record in group)
     return BenchmarkResults(
-        "timing",
-        "timing",
-        f"Timing, {' and '.join(devices)}",
-        f"n = {scans} scans, {pairs} pairs, {options.keypoints} keypoints per scan",
-        [
+        benchmark="timing",
+        name="timing",
+        title=f"Timing, {' and '.join(devices)}",
+        samples=f"n = {scans} scans, {pairs} pairs, {options.keypoints} keypoints per scan",
+        notes=[
             "Compare only rows of one run: times of different machines differ for other reasons.",
             f"A whole pair: {options.keypoints} descriptors per scan, NN query, RANSAC; for methods that "
             "estimate poses, everything from the full scans on.",
             "Points were added far from every keypoint: only sorting them, once per cloud, should take time.",
         ],
-        options.model_dump(mode="json"),
-        [EvaluatedMethod.of(method) for method in methods],
-        [this_run(command)],
-        timing_tables(records, options.keypoints),
-        {},
-        records,
+        options=options.model_dump(mode="json"),
+        methods=[EvaluatedMethod.of(method) for method in methods],
+        runs=[this_run(command)],
+        tables=timing_tables(records, options.keypoints),
+        selection={},
+        records=records,
     )
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from wsdesc.cloud.neighbours import NeighbourGrid
 from wsdesc.cloud.units import INDOOR_RESOLUTION
-from wsdesc.core.geometry import Floats
+from wsdesc.core.geometry import Floats, make_pose
 from wsdesc.peers.base import downsample_to_metres, far_origin, load_package, to_scan_frames
 
 _MIN_COUNT = 5  # inliers of a valid pose, and points of a scan that have a normal
@@ -40,8 +40,7 @@ class KissMatcher:
         solution = matcher.estimate(p, q)
         if not solution.valid or matcher.get_num_final_inliers() < _MIN_COUNT:
             return None
-        T_local = np.eye(4)
-        T_local[:3, :3], T_local[:3, 3] = np.array(solution.rotation), np.ravel(solution.translation)
+        T_local = make_pose(solution.rotation, np.ravel(solution.translation))
         return to_scan_frames(T_local, origins[0], origins[1], unit)
 
 

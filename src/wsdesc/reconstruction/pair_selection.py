@@ -49,14 +49,14 @@ class RegisteredPair:
         total = max(1.0, sum(candidate.confidence for candidate in candidates))
         edges = [
             Edge(
-                source,
-                target,
-                candidate.T_target_source,
-                candidate.confidence / total,
-                candidate.information,
-                candidate.rmse or INDOOR_RESOLUTION,
-                candidate.ambiguous,
-                candidate.patch_gap,
+                source=source,
+                target=target,
+                T_target_source=candidate.T_target_source,
+                confidence=candidate.confidence / total,
+                information=candidate.information,
+                rmse=candidate.rmse or INDOOR_RESOLUTION,
+                ambiguous=candidate.ambiguous,
+                patch_gap=candidate.patch_gap,
             )
             for candidate in candidates
         ]

@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 
 from wsdesc.core.errors import InputError
-from wsdesc.core.geometry import Floats
+from wsdesc.core.geometry import Floats, make_pose
 from wsdesc.datasets.synthetic.furniture import big_plant, bin_, cabinet, cartons, shelf, table, wardrobe
 from wsdesc.datasets.synthetic.fusion import voxel_mean
 from wsdesc.datasets.synthetic.raycast import Tree, cast
@@ -144,8 +144,7 @@ def _scan(floor: Floor, at: Floats, yaw: float, rng: np.random.Generator, resolu
     seen = cast(floor.tree, np.broadcast_to(at.astype(np.float32), rays.shape), rays)
     kept = (seen.depth > _RANGE[0]) & (seen.depth < _RANGE[1]) & (seen.slant > 0.05)
     depth = seen.depth[kept] + rng.normal(0, _NOISE, int(kept.sum())).astype(np.float32)
-    T_world_scan = np.eye(4)
-    T_world_scan[:3, :3], T_world_scan[:3, 3] = rotation(yaw), at
+    T_world_scan = make_pose(rotation(yaw), at)
     points = np.einsum("ji,nj->ni", T_world_scan[:3, :3], rays[kept] * depth[:, None]).astype(np.float32)
     return SyntheticScan(voxel_mean(points, resolution), T_world_scan, "terrestrial", np.zeros(3))
 

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from wsdesc.core.geometry import Floats
+from wsdesc.core.geometry import Floats, make_pose
 from wsdesc.datasets.synthetic.raycast import Tree
 from wsdesc.datasets.synthetic.shapes import Triangles, place, rotation
 
@@ -84,9 +84,7 @@ def perturb(rng: np.random.Generator, item: Triangles, factor: float = 1.0) -> T
 
 def motion(at: ArrayLike = (0.0, 0.0, 0.0), yaw: float = 0.0) -> Floats:
     """Compute the pose (4, 4) of a rotation about the z axis, then a translation."""
-    pose = np.eye(4)
-    pose[:3, :3], pose[:3, 3] = rotation(yaw), at
-    return pose
+    return make_pose(rotation(yaw), at)
 
 
 def grid_spots(low: ArrayLike, high: ArrayLike, step: float, z: float = 0.0) -> Floats:
