@@ -62,7 +62,7 @@ class TaughtPairs:
         self._bounds = torch.tensor(weights, dtype=torch.float64).cumsum(0) / sum(weights)
 
     def pair(self, index: int) -> MatchedPair:
-        """See `MatchedPairSource`."""
+        """See `TrainingSource`."""
         kind, which = torch.rand(2, generator=generator_of(self.seed, 21, index), dtype=torch.float64)
         if kind < self.synthetic:
             p, q = self.replay.pair(replay_generator(self.seed, index))

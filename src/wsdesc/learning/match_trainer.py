@@ -6,8 +6,6 @@ proposes give self-training (`self_training.py`).
 
 from __future__ import annotations
 
-from typing import Protocol
-
 import numpy as np
 import torch
 from scipy.spatial import cKDTree
@@ -25,16 +23,6 @@ MatchedPair = tuple[Tensor, Tensor, Tensor]
 
 MATCH_DISTANCE = 0.1  # metres, τ1 of the inlier ratio
 MIN_MATCHES = 64  # pairs with fewer matches are left out
-
-
-class MatchedPairSource(Protocol):
-    """A `PairSource` whose pairs have matches."""
-
-    def pair(self, index: int) -> MatchedPair:
-        """Return the pair at this index."""
-
-    def close(self) -> None:
-        """End worker processes."""
 
 
 def matches_by_pose(p: Tensor, q: Tensor, T_q_p: Floats, max_distance: float = MATCH_DISTANCE) -> Tensor:
@@ -55,7 +43,7 @@ def matches_by_pose(p: Tensor, q: Tensor, T_q_p: Floats, max_distance: float = M
 
 
 class MatchTrainer(Trainer):
-    """Train on the matches that a `MatchedPairSource` gives with each pair."""
+    """Train on the matches that a source gives with each pair."""
 
     term_names = ("p_to_q", "q_to_p")
 

@@ -110,7 +110,7 @@ class PosedPairs:
             raise InputError("oracle: no two scans have poses (.info.txt files) under which they overlap")
 
     def pair(self, index: int) -> MatchedPair:
-        """See `MatchedPairSource`."""
+        """See `TrainingSource`."""
         i, j, matches = self.pairs[shuffled(index, len(self.pairs), self.seed)]
         return self.clouds[i], self.clouds[j], matches
 
@@ -132,7 +132,7 @@ class PosedRooms:
         self._matches = IdentityCache(lambda p, q: matches_by_pose(p[:, 3:], q[:, 3:], np.eye(4)), 4096)
 
     def pair(self, index: int) -> MatchedPair:
-        """See `MatchedPairSource`."""
+        """See `TrainingSource`."""
         while True:
             p, q = self._rooms.pair(index)  # (N, 6) and (M, 6)
             matches = self._matches.get(p, q)

@@ -78,7 +78,7 @@ class TrainingRun:
 
 
 class TrainingSource(Protocol):
-    """A `PairSource`, or a `MatchedPairSource` for trainers that need matches."""
+    """Pairs for a trainer: a `PairSource`, or a source whose pairs have matches for a `MatchTrainer`."""
 
     def pair(self, index: int) -> tuple[Tensor, ...]:
         """Return the arguments of `Trainer.prepare` at this index."""

@@ -91,7 +91,7 @@ class SelfMatchedPairs:
         self.source, self.proposer = source, MatchProposer(model, options)
 
     def pair(self, index: int) -> MatchedPair:
-        """See `MatchedPairSource`.
+        """See `TrainingSource`.
 
         Raises:
             InputError: The model registers none of 50 pairs.

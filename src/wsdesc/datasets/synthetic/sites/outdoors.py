@@ -25,9 +25,9 @@ def foliage(rng: np.random.Generator, centres: Floats, size: float) -> Triangles
     return np.asarray(centres[:, None] + rng.normal(0, 0.5 * size, (len(centres), 3, 3)))
 
 
-def broadleaf(rng: np.random.Generator, height: float | None = None, bare: bool = False) -> Triangles:
+def broadleaf(rng: np.random.Generator, bare: bool = False) -> Triangles:
     """Build a tree with a trunk, forked branches, and leaves unless it is bare."""
-    h = rng.uniform(4, 12) if height is None else height
+    h = rng.uniform(4, 12)
     fork, spread = h * rng.uniform(0.25, 0.4), h * rng.uniform(0.22, 0.38)
     r = 0.018 * h
     lean = rng.normal(0, 0.03, 2) * h
@@ -58,9 +58,9 @@ def broadleaf(rng: np.random.Generator, height: float | None = None, bare: bool 
     return join(*parts)
 
 
-def conifer(rng: np.random.Generator, height: float | None = None) -> Triangles:
+def conifer(rng: np.random.Generator) -> Triangles:
     """Build a tree with a straight trunk and whorls of hanging branches."""
-    h = rng.uniform(5, 16) if height is None else height
+    h = rng.uniform(5, 16)
     wide, clear = h * rng.uniform(0.12, 0.2), h * rng.uniform(0.05, 0.3)
     r = 0.014 * h
     parts = [rod(r, h, 0.2 * r, 8)]
@@ -163,9 +163,9 @@ def person(rng: np.random.Generator) -> Triangles:
     return join(*parts)
 
 
-def street_lamp(rng: np.random.Generator, height: float | None = None) -> Triangles:
+def street_lamp(rng: np.random.Generator) -> Triangles:
     """Build a lamp post with an arm along x."""
-    h = rng.uniform(4, 9) if height is None else height
+    h = rng.uniform(4, 9)
     out = rng.uniform(0.3, 1.8)
     parts = [rod(0.09, h, 0.05), rod(0.14, 1.0, 0.12), bar((0, 0, h - 0.05), (out, 0, h + 0.15), 0.035)]
     return join(*parts, place(box(0.6, 0.22, 0.1), (out, 0, h + 0.1)))
