@@ -103,7 +103,6 @@ def open_scene(
     """Build the scene of `show`; arguments and errors are the same."""
     from wsdesc.finding.result import Finding
     from wsdesc.reconstruction.result import Reconstruction
-    from wsdesc.registration.result import Registration
 
     if isinstance(max_points, bool) or not isinstance(max_points, int) or max_points < 1:
         raise InputError(f"max_points must be a whole number of at least 1, not {max_points!r}")
@@ -111,21 +110,14 @@ def open_scene(
     items = tuple(_folder_of_poses(item) for item in items)
     scans, pose = _take_pose(items, pose)
     if isinstance(pose, Path):
-        if result := _load_registration(pose, required=not scans):
-            return _scene_of_file(pose, result, scans, matches, options)
+        if saved := _load_registration(pose, required=not scans):
+            return _scene_of_file(pose, saved, scans, matches, options)
         pose = _load_finding(pose) or read_pose(pose)
-    results = [item for item in items if isinstance(item, Registration | Reconstruction)]
-    folders = [Path(scan) for scan in scans if _is_path(scan)]
-    for folder in folders:
-        _refuse_map(folder)
-    models = [folder for folder in folders if (folder / _POSES).is_file()]
-    if results or models:
-        if len(items) > 1:
-            raise InputError("a result cannot be shown with other items: pass one result, or scans")
-        shown = results[0] if results else Reconstruction.load(models[0])
-        if isinstance(shown, Reconstruction):
-            return reconstruction_scene(shown, **options)
-        return _scene_of_registration(shown, options)
+    result = _find_result(items, scans)
+    if isinstance(result, Reconstruction):
+        return reconstruction_scene(result, **options)
+    if result is not None:
+        return _scene_of_registration(result, options)
     listed = _list_scans(scans, stations=pose is None)
     names = _names(listed)
     if pose is not None and len(listed) != 2:
@@ -137,6 +129,23 @@ def open_scene(
     if len(listed) == 2:
         return _scene_of_pair(listed, names, pose, matches, options)
     return _scene_of_scans(listed, names, options)
+
+
+def _find_result(items: Sequence[Any], scans: Sequence[Any]) -> Registration | Reconstruction | None:
+    """Return the result among the items, or load the reconstruction in a folder; None for scans."""
+    from wsdesc.reconstruction.result import Reconstruction
+    from wsdesc.registration.result import Registration
+
+    results = [item for item in items if isinstance(item, Registration | Reconstruction)]
+    folders = [Path(scan) for scan in scans if _is_path(scan)]
+    for folder in folders:
+        _refuse_map(folder)
+    models = [folder for folder in folders if (folder / _POSES).is_file()]
+    if not results and not models:
+        return None
+    if len(items) > 1:
+        raise InputError("a result cannot be shown with other items: pass one result, or scans")
+    return results[0] if results else Reconstruction.load(models[0])
 
 
 def _take_pose(items: Sequence[Any], pose: Any) -> tuple[list[Any], Path | Floats | Finding | None]:
