@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from wsdesc.datasets.synthetic.furniture import cartons, shelf, table, wardrobe
@@ -12,46 +14,35 @@ from wsdesc.datasets.synthetic.sites.outdoors import car, person
 from wsdesc.datasets.synthetic.sites.site import Site, grid_spots, motion, perturb
 
 
+class _Plan(NamedTuple):
+    """Sizes of a hall, in metres."""
+
+    bays: int
+    aisles: int
+    bay: float  # length of a bay
+    aisle: float  # width of an aisle
+    height: float
+
+    @property
+    def length(self) -> float:
+        """Length along x."""
+        return self.bays * self.bay
+
+    @property
+    def width(self) -> float:
+        """Width along y."""
+        return self.aisles * self.aisle
+
+
 def hall(rng: np.random.Generator) -> Site:
     """Build a hall along x."""
     site = Site()
     bays, aisles = int(rng.integers(3, 11)), int(rng.integers(1, 4))
-    bay, aisle, height = rng.uniform((4, 6, 4.5), (9, 16, 12))
-    length, width = bays * bay, aisles * aisle
-    site.add(flat(length, width), place(flat(length, width), (0, 0, height)))
-    frame = _truss(aisle, height) if rng.random() < 0.7 else _beam(aisle, height)
-    thick = rng.uniform(0.25, 0.8)
-    pillar = rod(thick / 2, height, sides=20) if rng.random() < 0.4 else box(thick, thick, height)
-    gate_every = int(rng.integers(1, 4))
-    panel = upright(-bay / 2 - LAP, bay / 2 + LAP, 0, height + LAP)
-    sill, top = rng.uniform(0.5, 0.7) * height, 0.92 * height
-    windows = pierced(bay, height, (-0.4 * bay, 0.4 * bay, sill, top), 0.3)
-    gate = _gate(bay, height)
-    for i in range(bays + 1):
-        x = i * bay - length / 2
-        for j in range(aisles + 1):
-            y = j * aisle - width / 2
-            site.add(perturb(rng, place(pillar, (x, y, 0))))
-            if j < aisles:
-                site.add(perturb(rng, place(frame, (x, y + aisle / 2, 0))))
-        if i < bays:
-            for s in (-1, 1):
-                part = gate if i % gate_every == 0 else windows if rng.random() < 0.95 else panel
-                at = (x + bay / 2, s * width / 2, 0)
-                site.add(perturb(rng, place(part, at, yaw=0 if s > 0 else np.pi)))
-    for s in (-1, 1):
-        end = [upright(-aisle / 2 - LAP, aisle / 2 + LAP, 0, height + LAP) for _ in range(aisles)]
-        for j, part in enumerate(end):
-            at = (s * length / 2, (j - (aisles - 1) / 2) * aisle, 0)
-            site.add(perturb(rng, place(part, at, yaw=np.pi / 2)))
-        site.add(
-            bar(
-                (-length / 2, s * 0.4 * width, 0.85 * height),
-                (length / 2, s * 0.4 * width, 0.85 * height),
-                0.2,
-                12,
-            )
-        )
+    plan = _Plan(bays, aisles, *rng.uniform((4, 6, 4.5), (9, 16, 12)))
+    length, width, bay, aisle = plan.length, plan.width, plan.bay, plan.aisle
+    site.add(flat(length, width), place(flat(length, width), (0, 0, plan.height)))
+    _add_bays(rng, site, plan)
+    _add_ends(rng, site, plan)
     _fill(rng, site, length, width)
     site.spots = grid_spots((1.5 - length / 2, 1.5 - width / 2), (length / 2 - 1.5, width / 2 - 1.5), 1.5)
     steps = [(k * bay, 0, 0) for k in range(-3, 4) if k] + [(0, k * aisle, 0) for k in (-1, 1) if aisles > 1]
@@ -67,6 +58,43 @@ def hall(rng: np.random.Generator) -> Site:
             for _ in range(rng.integers(0, 8))
         ]
     return site
+
+
+def _add_bays(rng: np.random.Generator, site: Site, plan: _Plan) -> None:
+    """Add pillars and girders, and gates, windows or walls on both sides."""
+    bay, aisle, height = plan.bay, plan.aisle, plan.height
+    frame = _truss(aisle, height) if rng.random() < 0.7 else _beam(aisle, height)
+    thick = rng.uniform(0.25, 0.8)
+    pillar = rod(thick / 2, height, sides=20) if rng.random() < 0.4 else box(thick, thick, height)
+    gate_every = int(rng.integers(1, 4))
+    panel = upright(-bay / 2 - LAP, bay / 2 + LAP, 0, height + LAP)
+    sill, top = rng.uniform(0.5, 0.7) * height, 0.92 * height
+    windows = pierced(bay, height, (-0.4 * bay, 0.4 * bay, sill, top), 0.3)
+    gate = _gate(bay, height)
+    for i in range(plan.bays + 1):
+        x = i * bay - plan.length / 2
+        for j in range(plan.aisles + 1):
+            y = j * aisle - plan.width / 2
+            site.add(perturb(rng, place(pillar, (x, y, 0))))
+            if j < plan.aisles:
+                site.add(perturb(rng, place(frame, (x, y + aisle / 2, 0))))
+        if i < plan.bays:
+            for s in (-1, 1):
+                part = gate if i % gate_every == 0 else windows if rng.random() < 0.95 else panel
+                at = (x + bay / 2, s * plan.width / 2, 0)
+                site.add(perturb(rng, place(part, at, yaw=0 if s > 0 else np.pi)))
+
+
+def _add_ends(rng: np.random.Generator, site: Site, plan: _Plan) -> None:
+    """Add the end walls, and a pipe along each side."""
+    length, width, aisle, height = plan.length, plan.width, plan.aisle, plan.height
+    wall = upright(-aisle / 2 - LAP, aisle / 2 + LAP, 0, height + LAP)
+    for s in (-1, 1):
+        for j in range(plan.aisles):
+            at = (s * length / 2, (j - (plan.aisles - 1) / 2) * aisle, 0)
+            site.add(perturb(rng, place(wall, at, yaw=np.pi / 2)))
+        start, end = ((x, s * 0.4 * width, 0.85 * height) for x in (-length / 2, length / 2))
+        site.add(bar(start, end, 0.2, 12))
 
 
 def _truss(span: float, height: float) -> Triangles:
