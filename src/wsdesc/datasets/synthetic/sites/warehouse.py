@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from wsdesc.datasets.synthetic.shapes import Triangles, bar, box, flat, join, place, rod
@@ -10,35 +12,46 @@ from wsdesc.datasets.synthetic.sites.outdoors import person
 from wsdesc.datasets.synthetic.sites.site import Site, grid_spots, motion, perturb
 
 
+class _Plan(NamedTuple):
+    """Sizes of a warehouse, in metres."""
+
+    rows: int
+    bays: int  # of a row
+    levels: int
+    bay: float  # length of a bay
+    deep: float  # depth of a shelf
+    level: float  # height of a level
+    aisle: float  # width of an aisle
+    margin: float  # between the rows and the walls at their ends
+    double: bool  # two shelves back to back
+
+    @property
+    def pitch(self) -> float:
+        """Distance between two rows."""
+        return self.aisle + (2 if self.double else 1) * self.deep
+
+    @property
+    def length(self) -> float:
+        """Length along x."""
+        return self.bays * self.bay + 2 * self.margin
+
+    @property
+    def width(self) -> float:
+        """Width along y."""
+        return self.rows * self.pitch + self.aisle
+
+
 def warehouse(rng: np.random.Generator) -> Site:
     """Build rows of shelves along x."""
     site = Site()
     rows, bays, levels = int(rng.integers(3, 8)), int(rng.integers(5, 13)), int(rng.integers(2, 6))
     bay, deep, level = rng.uniform((1.8, 0.8, 1.2), (3.0, 1.2, 2.0))
     aisle, margin = rng.uniform(1.8, 3.6), rng.uniform(2.5, 5.0)
-    double = rng.random() < 0.5  # two shelves back to back
-    pitch = aisle + (2 if double else 1) * deep
+    plan = _Plan(rows, bays, levels, bay, deep, level, aisle, margin, double=rng.random() < 0.5)
+    pitch, length, width = plan.pitch, plan.length, plan.width
     height = levels * level + rng.uniform(0.8, 3.0)
-    length, width = bays * bay + 2 * margin, rows * pitch + aisle
-    shelf = _shelf(bay, deep, level, levels)
     goods = [_goods(rng, bay, deep, level) for _ in range(int(rng.integers(4, 24)))]
-    fill = rng.uniform(0.35, 1.0)  # share of the places with goods
-    for row in range(rows):
-        y = (row - (rows - 1) / 2) * pitch
-        for offset in (-deep / 2, deep / 2) if double else (0.0,):
-            for k in range(bays):
-                at = ((k - (bays - 1) / 2) * bay, y + offset, 0)
-                site.add(perturb(rng, place(shelf, at)))
-                stored = [
-                    place(
-                        goods[rng.integers(len(goods))], (*rng.normal(0, 0.03, 2), n * level + 0.12 * (n > 0))
-                    )
-                    for n in range(levels + 1)
-                    if rng.random() < fill
-                ]
-                site.add(place(join(*stored), at, yaw=rng.choice([0, np.pi])))
-            last = (bays * bay / 2, y + offset, 0)
-            site.add(perturb(rng, place(_upright_frame(deep, level * levels + 0.4), last)))
+    _add_shelves(rng, site, plan, goods)
     _shell(rng, site, length, width, height)
     for _ in range(rng.integers(0, 8)):  # pallets left on the floor
         at = (rng.uniform(-0.45, 0.45) * length, rng.choice([-0.48, 0.48]) * width + rng.normal(0, 0.2), 0)
@@ -64,6 +77,29 @@ def warehouse(rng: np.random.Generator) -> Site:
         for _ in range(rng.integers(0, 4))
     ]
     return site
+
+
+def _add_shelves(rng: np.random.Generator, site: Site, plan: _Plan, goods: list[Triangles]) -> None:
+    """Add the rows of shelves with goods."""
+    bay, deep, level, levels = plan.bay, plan.deep, plan.level, plan.levels
+    shelf = _shelf(bay, deep, level, levels)
+    fill = rng.uniform(0.35, 1.0)  # share of the places with goods
+    for row in range(plan.rows):
+        y = (row - (plan.rows - 1) / 2) * plan.pitch
+        for offset in (-deep / 2, deep / 2) if plan.double else (0.0,):
+            for k in range(plan.bays):
+                at = ((k - (plan.bays - 1) / 2) * bay, y + offset, 0)
+                site.add(perturb(rng, place(shelf, at)))
+                stored = [
+                    place(
+                        goods[rng.integers(len(goods))], (*rng.normal(0, 0.03, 2), n * level + 0.12 * (n > 0))
+                    )
+                    for n in range(levels + 1)
+                    if rng.random() < fill
+                ]
+                site.add(place(join(*stored), at, yaw=rng.choice([0, np.pi])))
+            last = (plan.bays * bay / 2, y + offset, 0)
+            site.add(perturb(rng, place(_upright_frame(deep, level * levels + 0.4), last)))
 
 
 def _upright_frame(deep: float, height: float) -> Triangles:
