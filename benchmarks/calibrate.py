@@ -2,16 +2,19 @@
 
     python -m benchmarks.judge -o poses.npz
     python -m benchmarks.calibrate poses.npz -o src/wsdesc/alignment/confidence.json
+    python -m benchmarks.calibrate poses.npz --base old.json -o src/wsdesc/alignment/confidence.json
 
 Prints a table with one row per domain, whose confidences come from a model fitted to all other domains:
 successes, their precision and recall by overlap, the expected calibration error, and the wrong successes of
 twins (pairs of one place without overlap) and of strangers (pairs of two places). Writes the model of all
-domains, and with `--plot` one reliability diagram per domain.
+domains, and with `--plot` one reliability diagram per domain. `--base` keeps the functions of a model that
+has the first features only, and fits those of the others.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import sys
 from pathlib import Path
@@ -24,6 +27,7 @@ from benchmarks.common import make_parser, percent, print_rows, run_command
 from wsdesc.alignment.confidence import CONFIDENCE_FILE, ConfidenceModel
 from wsdesc.alignment.evidence import FEATURES, Evidence, features
 from wsdesc.alignment.scale import RelativeScale
+from wsdesc.core.errors import InputError
 from wsdesc.evaluation.reliability import reliability, reliability_bins
 from wsdesc.registration.result import SUCCESS
 
@@ -88,19 +92,23 @@ def read_groups(path: Path) -> list[Group]:
     return groups
 
 
-def fit(groups: list[Group]) -> ConfidenceModel:
+def fit(groups: list[Group], base: ConfidenceModel | None = None) -> ConfidenceModel:
     """Fit the log odds of all candidates by maximum likelihood.
 
-    Each domain has the same weight.
+    Each domain has the same weight. With a model of the first features, only the functions of the others
+    are fitted.
     """
+    names = list(FEATURES) if base is None else list(FEATURES)[len(base.knots) :]
     x = np.concatenate([g.features for g in groups])
+    known = np.zeros(len(x)) if base is None else base.score(x[:, : len(base.knots)])
+    x = x[:, len(FEATURES) - len(names) :]
     right = np.concatenate([g.right for g in groups])
     starts = np.cumsum([0] + [len(g.right) for g in groups[:-1]])
     owner = np.repeat(np.arange(len(groups)), [len(g.right) for g in groups])
     solved = np.array([g.right.any() for g in groups])
     weight = _group_weights(groups, solved)
 
-    knots = np.stack([_knots(name, column) for name, column in zip(FEATURES, x.T, strict=True)])  # (F, K)
+    knots = np.stack([_knots(name, column) for name, column in zip(names, x.T, strict=True)])  # (F, K)
     ramps = np.stack(  # (M, F, K - 1): how far a value has come from a knot to the next, 0 … 1
         [
             np.clip((column[:, None] - at[:-1]) / np.diff(at), 0, 1)
@@ -112,12 +120,12 @@ def fit(groups: list[Group]) -> ConfidenceModel:
     ramps = np.where(is_measured[..., None], ramps, 0.0)
     sometimes = ~is_measured.all(axis=0)
     design = np.hstack([ramps.reshape(len(x), -1), is_measured[:, sometimes].astype(float)])  # (M, D)
-    signs = np.repeat(list(FEATURES.values()), knots.shape[1] - 1)
+    signs = np.repeat([FEATURES[name] for name in names], knots.shape[1] - 1)
     bounds = [(0, None) if sign > 0 else (None, 0) for sign in signs]
-    bounds += [(None, None)] * (int(sometimes.sum()) + 1)
+    bounds += [(None, None)] * int(sometimes.sum()) + [(None, None) if base is None else (0, 0)]
 
     def cost(w: np.ndarray) -> tuple[float, np.ndarray]:
-        score = design @ w[:-1] + w[-1]
+        score = known + design @ w[:-1] + w[-1]
         top = np.maximum(np.maximum.reduceat(score, starts), 0.0)
         odds = np.exp(score - top[owner])
         total = np.exp(-top) + np.add.reduceat(odds, starts)
@@ -134,10 +142,13 @@ def fit(groups: list[Group]) -> ConfidenceModel:
     w = minimize(
         cost, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 400, "ftol": 1e-7}
     ).x
-    steps = w[: len(signs)].reshape(len(FEATURES), -1)
-    values = np.hstack([np.zeros((len(FEATURES), 1)), np.cumsum(steps, axis=1)])
+    steps = w[: len(signs)].reshape(len(names), -1)
+    values = np.hstack([np.zeros((len(names), 1)), np.cumsum(steps, axis=1)])
     values[sometimes] += w[len(signs) : -1, None]
-    return ConfidenceModel(knots, values, float(w[-1]), len(x))
+    if base is None:
+        return ConfidenceModel(knots, values, float(w[-1]), len(x))
+    stacked = np.vstack([base.knots, knots]), np.vstack([base.log_odds, values])
+    return ConfidenceModel(*stacked, base.bias, base.poses + len(x))
 
 
 def _knots(name: str, column: np.ndarray) -> np.ndarray:
@@ -240,13 +251,23 @@ def summarise(answers: list[Judged]) -> list[str]:
     ]
 
 
-def leave_one_domain_out(groups: list[Group], schedule: tuple[int, ...] = SCHEDULE) -> list[Judged]:
+def leave_one_domain_out(
+    groups: list[Group], schedule: tuple[int, ...] = SCHEDULE, base: ConfidenceModel | None = None
+) -> list[Judged]:
     """Answer the pairs of each domain with a model fitted to all other domains."""
     answers = []
     for domain in sorted({g.domain for g in groups}):
-        model = fit([g for g in groups if g.domain != domain])
+        model = fit([g for g in groups if g.domain != domain], base)
         answers += answer([g for g in groups if g.domain == domain], model, schedule)
     return answers
+
+
+def read_base(path: Path) -> ConfidenceModel:
+    """Read a model of the first features."""
+    names = json.loads(path.read_text())["features"]
+    if list(names) != list(FEATURES)[: len(names)]:
+        raise InputError(f"{path}: its features must be the first of {', '.join(FEATURES)}")
+    return ConfidenceModel.load(path, names)
 
 
 def plot(answers: list[Judged], path: Path) -> None:
@@ -278,13 +299,14 @@ def plot(answers: list[Judged], path: Path) -> None:
 
 def main(arguments: argparse.Namespace) -> None:
     groups = [group for path in arguments.poses for group in read_groups(path)]
-    answers = leave_one_domain_out(groups)
+    base = read_base(arguments.base) if arguments.base else None
+    answers = leave_one_domain_out(groups, base=base)
     poses = sum(len(g.right) for g in groups)
     print(f"{poses} poses of {len(answers)} pairs; each domain by a model of the others")
     print_rows(table(answers))
     if arguments.plot:
         plot(answers, arguments.plot)
-    fit(groups).save(arguments.out)
+    fit(groups, base).save(arguments.out)
     print(f"written: {arguments.out}")
 
 
@@ -294,6 +316,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "-o", "--out", type=Path, default=CONFIDENCE_FILE, help="model (default: the package's)"
     )
+    parser.add_argument("--base", type=Path, help="model whose functions are kept")
     parser.add_argument("--plot", type=Path, help="picture with one reliability diagram per domain")
     return parser
 

@@ -109,8 +109,22 @@ def _indoor_scans(folder: Path, start: int) -> list[Scan]:
     return [Scan(place, "fused", read_points(f), read_pose(f.with_suffix(".info.txt"))) for f in files]
 
 
-def judge_unit(unit: Unit, device: str, network: str, rounds: Sequence[int]) -> list[Row]:
-    """Register all pairs of a unit, and judge their candidates; descriptors are computed on `network`."""
+class Settings(NamedTuple):
+    """How all units are judged."""
+
+    device: str
+    network: str  # device of the descriptors
+    rounds: Sequence[int]
+    viewpoints: bool  # detect them
+
+    @classmethod
+    def of(cls, arguments: argparse.Namespace) -> Settings:
+        network = arguments.network or arguments.device
+        return cls(arguments.device, network, arguments.rounds, arguments.viewpoints == "detected")
+
+
+def judge_unit(unit: Unit, settings: Settings) -> list[Row]:
+    """Register all pairs of a unit, and judge their candidates."""
     import torch
 
     from wsdesc.alignment.surface import make_surface
@@ -118,7 +132,10 @@ def judge_unit(unit: Unit, device: str, network: str, rounds: Sequence[int]) -> 
     scans = make_scans(unit)
     if len(scans) < 2:
         return []
+    device, network, rounds, viewpoints = settings
     described = describe_scans(scans, device, network, keypoints=ROUNDS[max(rounds)][0])
+    if not viewpoints:
+        described = [replace(description, range_image=None) for description in described]
     surfaces = [make_surface(d.points) for d in described]
     rows = []
     for a, b in itertools.combinations(range(len(scans)), 2):
@@ -245,15 +262,15 @@ def first_keypoints(description: Any, keypoints: int) -> Any:
     )
 
 
-def _work(job: tuple[Unit, str, str, Sequence[int], float]) -> list[Row] | str:
-    unit, device, network, rounds, deadline = job
+def _work(job: tuple[Unit, Settings, float]) -> list[Row] | str:
+    unit, settings, deadline = job
     if time.time() > deadline:
         return []
     import torch
 
     torch.set_num_threads(1)
     try:
-        return judge_unit(unit, device, network, rounds)
+        return judge_unit(unit, settings)
     except Exception as error:  # one bad site must not end a run of many minutes
         return f"{unit.domain} {unit.seed}: {type(error).__name__}: {error}"
 
@@ -285,8 +302,7 @@ def main(arguments: argparse.Namespace) -> None:
     for name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[name] = "1"
     deadline = time.time() + 60 * arguments.minutes
-    network = arguments.network or arguments.device
-    jobs = [(unit, arguments.device, network, arguments.rounds, deadline) for unit in list_units(arguments)]
+    jobs = [(unit, Settings.of(arguments), deadline) for unit in list_units(arguments)]
     rows: list[Row] = []
     failed: list[str] = []
     done = 0
@@ -320,6 +336,7 @@ def parser() -> argparse.ArgumentParser:
         default=range(len(ROUNDS)),
         help="numbers of rounds, 0 to 2 (default: all)",
     )
+    parser.add_argument("--viewpoints", choices=("detected", "none"), default="detected")
     parser.add_argument("--indoor", type=Path, help="folder with scenes of scans and poses")
     parser.add_argument("--device", default="cpu", help="cpu or cuda (default: %(default)s)")
     parser.add_argument("--network", help="device of the descriptors (default: that of --device)")

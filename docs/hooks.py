@@ -1,8 +1,9 @@
-"""Hooks of the documentation build: formulas become MathML, and the command reference is generated."""
+"""Hooks of the documentation build: MathML formulas, the generated command reference, and the changelog."""
 
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 from latex2mathml.converter import convert
@@ -10,12 +11,15 @@ from latex2mathml.converter import convert
 _FORMULA = re.compile(r"(?<!\\)\$\$(.+?)\$\$|(?<![\\$\w])\$([^$\n]+?)\$(?![\w$])", re.DOTALL)
 _CODE = re.compile(r"(^```.*?^```|`[^`\n]+`)", re.DOTALL | re.MULTILINE)
 _COMMANDS = "<!-- commands -->"
+_CHANGELOG = "<!-- changelog -->"
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Convert LaTeX outside of code to MathML, which browsers draw without a script."""
+    """Insert the generated parts, and convert LaTeX outside of code to MathML."""
     if _COMMANDS in markdown:
         markdown = markdown.replace(_COMMANDS, _command_reference())
+    if _CHANGELOG in markdown:
+        markdown = markdown.replace(_CHANGELOG, _changelog())
     parts = _CODE.split(markdown)
     return "".join(part if k % 2 else _FORMULA.sub(_to_mathml, part) for k, part in enumerate(parts))
 
@@ -23,6 +27,12 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 def _to_mathml(match: re.Match[str]) -> str:
     block, inline = match.groups()
     return convert((block or inline).strip(), display="block" if block else "inline")
+
+
+def _changelog() -> str:
+    """Read the changelog, with links relative to the folder of the documentation."""
+    text = (Path(__file__).parents[1] / "CHANGELOG.md").read_text(encoding="utf-8")
+    return text.replace("](docs/", "](")
 
 
 def _command_reference() -> str:

@@ -44,7 +44,7 @@ def test_swapping_the_scans_keeps_the_evidence():
 
 def test_a_single_pose_has_no_relative_features():
     relative = [feature(name, evidence()) for name in FEATURES if name.startswith("relative")]
-    assert len(relative) == 8
+    assert len(relative) == 9
     assert np.isnan(relative).all()
 
 

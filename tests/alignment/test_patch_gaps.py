@@ -34,12 +34,18 @@ def turned():
 
 def test_small_displacement_shows_through_larger_noise():
     same, moved = gap_of(0.0), gap_of(0.006)
-    assert same < 0.4 * NOISE
-    assert moved > 1.5 * same
+    assert same.distance < 0.4 * NOISE
+    assert moved.distance > 1.5 * same.distance
+
+
+def test_significance_tells_noise_from_displacement():
+    same, moved = gap_of(0.0), gap_of(0.006)
+    assert same.significance < 1.5
+    assert moved.significance > 1.5 * same.significance
 
 
 def test_gap_does_not_depend_on_the_frame_and_the_order():
-    assert gap_of(0.006, T=turned()) == pytest.approx(gap_of(0.006), rel=0.15)
+    assert tuple(gap_of(0.006, T=turned())) == pytest.approx(tuple(gap_of(0.006)), rel=0.15)
     rng = np.random.default_rng(1)
     a, b = (make_surface(torch.from_numpy(corner(rng, m))) for m in (0.0, 0.006))
     forth, back = (measure_patch_gap(x, y, np.eye(4), resolution=RESOLUTION) for x, y in ((a, b), (b, a)))
@@ -48,7 +54,8 @@ def test_gap_does_not_depend_on_the_frame_and_the_order():
 
 def test_device_code_agrees_with_the_cpu():
     """The GPU code runs on any device of torch."""
-    assert gap_of(0.006, CudaSurface.of, turned()) == pytest.approx(gap_of(0.006, T=turned()), rel=0.05)
+    on_device = gap_of(0.006, CudaSurface.of, turned())
+    assert tuple(on_device) == pytest.approx(tuple(gap_of(0.006, T=turned())), rel=0.05)
 
 
 def test_scans_that_hardly_touch_have_no_gap():

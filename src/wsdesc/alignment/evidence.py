@@ -10,6 +10,7 @@ import numpy as np
 
 from wsdesc.alignment.free_space import FreeSpace
 from wsdesc.alignment.information import Degeneracy
+from wsdesc.alignment.patch_gaps import PatchGap
 from wsdesc.alignment.verify import PoseScore, score_candidate
 from wsdesc.core.geometry import Floats
 
@@ -19,6 +20,8 @@ _MAX_RATIO = 30.0  # of two figures
 _LEAST_VIOLATION = 1e-3  # smaller shares of points in free space are noise,
 _LEAST_DENSE_VIOLATION = 2e-4  # and smaller shares of all points
 _NO_VIOLATION = 3e-5  # share that counts as none
+_LEAST_GAP = 0.3  # standard errors: smaller gaps are equal
+_EXPLAINED_GAP = 2.5  # standard errors: noise explains smaller gaps
 _MUCH_OVERLAP = 0.3, 0.6  # overlap from which on, and at which fully, a violation is more suspicious
 
 
@@ -44,6 +47,7 @@ class Evidence(NamedTuple):
     visible: int = 0  # of these, not hidden behind the other scan's surfaces
     violation: float | None = None  # share of these within free space; None if no free space is known
     dense_violation: float | None = None  # the same of all points, not of a sample
+    patch_gap: float | None = None  # between patches, in standard errors; None if it was not measured
 
     @classmethod
     def of(
@@ -56,6 +60,7 @@ class Evidence(NamedTuple):
         votes: float,
         free_space: FreeSpace | None = None,
         dense_free_space: FreeSpace | None = None,
+        patch_gap: PatchGap | None = None,
     ) -> Self:
         """Collect the evidence of a pose."""
         free, dense = free_space or FreeSpace(), dense_free_space or FreeSpace()
@@ -79,6 +84,7 @@ class Evidence(NamedTuple):
             visible=free.visible,
             violation=free.violation if free.in_view else None,
             dense_violation=dense.violation if dense.in_view else None,
+            patch_gap=patch_gap.significance if patch_gap else None,
         )
 
 
@@ -104,6 +110,7 @@ FEATURES = {
     "dense_violation": -1,
     "relative_dense_violation": -1,
     "overlapping_violation": -1,
+    "relative_patch_gap": -1,
 }
 
 
@@ -135,6 +142,7 @@ def _features(k: int, candidates: Sequence[Evidence]) -> list[float]:
         math.nan if own.dense_violation is None else math.log10(max(own.dense_violation, _NO_VIOLATION)),
         _relative(own.dense_violation, [other.dense_violation for other in others], _LEAST_DENSE_VIOLATION),
         _overlapping_violation(own),
+        _relative_gap(own.patch_gap, [other.patch_gap for other in others]),
     ]
 
 
@@ -152,9 +160,19 @@ def _overlapping_violation(own: Evidence) -> float:
 
 
 def _relative(own: float | None, others: Sequence[float | None], least: float) -> float:
-    """Return the decimal logarithm of a violation over the least of the other poses; NaN if unknown."""
+    """Return the decimal logarithm of a figure over the least of the other poses; NaN if unknown."""
     given = [other for other in others if other is not None]
     return math.nan if own is None or not given else math.log10(max(own, least) / max(min(given), least))
+
+
+def _relative_gap(own: float | None, others: Sequence[float | None]) -> float:
+    """Return the decimal logarithm of a gap over the least of the other poses; NaN if it tells nothing.
+
+    Scans that were fused from several positions are bent: their gaps are larger than noise explains, also at
+    right poses.
+    """
+    known = [gap for gap in (own, *others) if gap is not None]
+    return _relative(own, others, _LEAST_GAP) if known and min(known) <= _EXPLAINED_GAP else math.nan
 
 
 def _log_odds(share: float) -> float:

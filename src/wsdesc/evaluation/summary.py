@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from textwrap import shorten
 
 import numpy as np
 
@@ -89,5 +90,7 @@ def failure_notes(results: dict[str, list[Record]]) -> list[str]:
     """Write one line for each method with failed pairs."""
     failed = {name: [r["failure"] for r in records if r["failure"]] for name, records in results.items()}
     return [
-        f"{name}: {len(all_)} pairs failed; the first: {all_[0]}" for name, all_ in failed.items() if all_
+        f"{name}: {len(all_)} pairs failed; the first: {shorten(all_[0], 160, placeholder=' …')}"
+        for name, all_ in failed.items()
+        if all_
     ]

@@ -39,7 +39,7 @@ JobT = TypeVar("JobT")
 ResultT = TypeVar("ResultT", bound=Result)
 
 CACHE = "cache"  # folder of the descriptions, in the folder of a run
-_FORMAT = 8  # of results and descriptions; those of another format are computed again
+_FORMAT = 9  # of results and descriptions; those of another format are computed again
 
 
 class Runner:

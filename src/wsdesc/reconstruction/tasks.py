@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 
 from wsdesc.alignment.free_space import FreeSpace, measure_free_space
-from wsdesc.alignment.patch_gaps import measure_patch_gap
 from wsdesc.alignment.surface import Surface, make_surface
 from wsdesc.alignment.verify import verify
 from wsdesc.cloud.units import INDOOR_RESOLUTION, extent, spacing
@@ -97,12 +96,12 @@ def register_pair(job: RegisterJob) -> PairRegistration:
             information=candidate.refined.information,
             visible=free.visible,
             violating=free.violating,
-            patch_gap=measure_patch_gap(source, target, candidate.refined.T_target_source)
-            if rigid and candidate.confidence >= MIN_CANDIDATE_CONFIDENCE
-            else None,
+            patch_gap=gap.distance if gap else None,
         )
         for candidate in candidates.ranked
         for free in [candidate.dense_free_space or FreeSpace()]
+        for measured in [rigid and candidate.confidence >= MIN_CANDIDATE_CONFIDENCE]
+        for gap in [candidate.measure_patch_gap() if measured else None]
     ]
     return PairRegistration(tuple(poses))
 

@@ -13,6 +13,7 @@ from wsdesc.alignment.evidence import Evidence
 from wsdesc.alignment.free_space import FreeSpace
 from wsdesc.alignment.hypotheses import Hypothesis
 from wsdesc.alignment.information import Degeneracy, find_degeneracy
+from wsdesc.alignment.patch_gaps import PatchGap, measure_patch_gap
 from wsdesc.alignment.refine import OVERLAP_DISTANCE, RefinedPose
 from wsdesc.alignment.scale import RelativeScale, estimate_scale
 from wsdesc.alignment.surface import Surface
@@ -25,6 +26,7 @@ from wsdesc.registration.result import SUCCESS
 SAME_DISTANCE, SAME_COSINE = 10.0, 0.996  # resolutions and 5°: closer poses are the same
 SCALE_CHECKED = 0.3  # the scale of candidates with a larger probability is estimated
 AMBIGUOUS = 0.05  # probability from which on another candidate is plausible
+_PLAUSIBLE = 0.02  # probability from which on the patch gap of a candidate is compared with those of others
 _MUCH_OVERLAP = 0.5  # of the scan where it is smaller: other poses of such a success need not be searched
 
 
@@ -41,6 +43,7 @@ class Candidate:
     rank: float = 0.0  # of the hypothesis, before refinement
     probability: float = 0.0  # that this one of the pair's candidates is right, by the evidence of all
     rival: float = 0.0  # largest probability of another candidate
+    patch_gap: PatchGap | None = None  # measured where several candidates are plausible
 
     @cached_property
     def degeneracy(self) -> Degeneracy:
@@ -58,6 +61,7 @@ class Candidate:
             votes=self.hypothesis.votes,
             free_space=self.free_space,
             dense_free_space=self.dense_free_space,
+            patch_gap=self.patch_gap,
         )
 
     @cached_property
@@ -71,6 +75,10 @@ class Candidate:
     def scale(self) -> RelativeScale:
         """Size of the source relative to the target."""
         return estimate_scale(*self.surfaces, self.refined.T_target_source, INDOOR_RESOLUTION)
+
+    def measure_patch_gap(self) -> PatchGap | None:
+        """Measure the gaps between the patches of both surfaces; None if too few patches overlap."""
+        return self.patch_gap or measure_patch_gap(*self.surfaces, self.refined.T_target_source)
 
     def with_matches(self, proposals: Proposals) -> Candidate:
         """Count the inliers at the refined pose, for a candidate that no match proposed."""
@@ -99,8 +107,18 @@ class Candidate:
 
 
 def with_probabilities(candidates: list[Candidate]) -> list[Candidate]:
-    """Compute the probabilities of all candidates of a pair; most probable first."""
-    probabilities = confidences([candidate.evidence for candidate in candidates])
+    """Compute the probabilities of all candidates of a pair; most probable first.
+
+    Where several are plausible, their patch gaps are compared.
+    """
+    probabilities = confidences([replace(candidate, patch_gap=None).evidence for candidate in candidates])
+    plausible = probabilities >= _PLAUSIBLE
+    if plausible.sum() > 1:
+        candidates = [
+            replace(candidate, patch_gap=candidate.measure_patch_gap() if measured else None)
+            for candidate, measured in zip(candidates, plausible, strict=True)
+        ]
+        probabilities = confidences([candidate.evidence for candidate in candidates])
     ranked = []
     for k in np.argsort(-probabilities, kind="stable"):
         rival = float(np.delete(probabilities, k).max(initial=0.0))

@@ -8,7 +8,10 @@ their means stay, even if they are far smaller than the noise of a point.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
+from numpy.typing import NDArray
 
 from wsdesc.alignment.patch_gaps import cpu, cuda
 from wsdesc.alignment.surface import Surface, for_backend
@@ -18,13 +21,21 @@ from wsdesc.core.geometry import Floats, inverse
 _DISTANCE = 2.0  # resolutions within which points have a partner
 _SIDE = 8.0  # resolutions: side of a patch
 _MIN_POINTS, _MIN_PATCHES = 6, 8  # of a patch, and of an overlap that is measured
+_LEAST_NOISE = 0.004  # resolutions: least deviation of points from a patch
 _CELLS = 1 << 20  # patches along an axis
+
+
+class PatchGap(NamedTuple):
+    """How far the patches of two aligned surfaces are apart: medians of all patches."""
+
+    distance: float  # between two patches, in the unit of the surfaces
+    significance: float  # this distance in standard errors, which follow from the noise inside of a patch
 
 
 def measure_patch_gap(
     source: Surface, target: Surface, T_target_source: Floats, *, resolution: float = INDOOR_RESOLUTION
-) -> float | None:
-    """Measure the median distance between patches of two surfaces, in their unit.
+) -> PatchGap | None:
+    """Measure the gaps between the patches of two surfaces.
 
     Args:
         source, target: Surfaces of one backend.
@@ -40,19 +51,32 @@ def measure_patch_gap(
     find_gaps = for_backend(source, target, cpu=cpu.find_gaps, cuda=cuda.find_gaps)
     medians = []
     for first, second, T in ((source, target, T_target_source), (target, source, inverse(T_target_source))):
-        means = _patch_means(*find_gaps(first, second, T, _DISTANCE * resolution), _SIDE * resolution)
-        if len(means) < _MIN_PATCHES:
+        patches = _patches(*find_gaps(first, second, T, _DISTANCE * resolution), _SIDE * resolution)
+        if len(patches.gaps) < _MIN_PATCHES:
             return None
-        medians.append(float(np.median(np.abs(means))))
-    return sum(medians) / 2
+        errors = np.maximum(patches.deviations, _LEAST_NOISE * resolution) / np.sqrt(patches.points)
+        medians.append((np.median(patches.gaps), np.median(patches.gaps / errors)))
+    (a, b), (c, d) = medians
+    return PatchGap(float(a + c) / 2, float(b + d) / 2)
 
 
-def _patch_means(points: Floats, normals: Floats, gaps: Floats, side: float) -> Floats:
-    """Return the mean gap (P,) of each patch: points (M, 3) of one cell, whose normals share a main axis."""
+class _Patches(NamedTuple):
+    """P patches of an overlap."""
+
+    gaps: Floats  # (P,) distances between the means of both scans
+    deviations: Floats  # (P,) standard deviations of the distances of single points
+    points: NDArray[np.intp]  # (P,) their numbers
+
+
+def _patches(points: Floats, normals: Floats, gaps: Floats, side: float) -> _Patches:
+    """Form patches of points (M, 3) in one cell whose normals (M, 3) share a main axis; `gaps` are (M,)."""
     axis = np.abs(normals).argmax(axis=1)
     sign = np.sign(np.take_along_axis(normals, axis[:, None], axis=1)[:, 0])  # normals have arbitrary signs
     x, y, z = (np.floor(points / side).astype(np.int64) % _CELLS).T
     key = ((x * _CELLS + y) * _CELLS + z) * 3 + axis if len(points) else x
     _, patch, counts = np.unique(key, return_inverse=True, return_counts=True)
     means = np.bincount(patch.ravel(), sign * gaps, len(counts)) / counts
-    return np.asarray(means[counts >= _MIN_POINTS])
+    squares = np.bincount(patch.ravel(), gaps * gaps, len(counts)) / counts
+    deviations = np.sqrt(np.maximum(squares - means * means, 0))
+    used = counts >= _MIN_POINTS
+    return _Patches(np.abs(means)[used], deviations[used], counts[used])
