@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from wsdesc.core.errors import InputError, MissingExtraError, WSDescError
-from wsdesc.core.executors import Dask, Processes, Serial, choose_executor
+from wsdesc.core.executors import Dask, Processes, Serial, choose_executor, open_executor
 
 
 def square(job):
@@ -50,6 +50,42 @@ def test_processes_return_results_and_errors():
 def test_a_dead_worker_is_an_error_with_advice():
     with pytest.raises(WSDescError, match="fewer processes"):
         list(Processes(1).run(die, JOBS[:1]))
+
+
+UNGUARDED = """
+import wsdesc
+from wsdesc.core.executors import Processes
+from wsdesc.core.geometry import inverse
+
+try:
+    list(Processes(2).run(inverse, [None] * 4))
+except wsdesc.WSDescError as error:
+    print(error)
+"""
+
+
+def test_a_script_without_main_guard_is_told_so_in_one_line(tmp_path):
+    (tmp_path / "script.py").write_text(UNGUARDED)
+    script = subprocess.run(
+        [sys.executable, tmp_path / "script.py"], capture_output=True, text=True, timeout=60
+    )
+    assert "__main__" in script.stdout
+    assert len(script.stdout.splitlines()) == 1
+    assert script.stderr == ""
+
+
+def test_open_executor():
+    given = Serial()
+    with open_executor(given) as executor:
+        assert executor is given
+    with open_executor(jobs=2, device="cpu") as executor:
+        assert dict(executor.run(square, JOBS)) == dict(enumerate(SQUARES))
+    assert executor.pool is None
+    with pytest.raises(InputError, match="jobs and executor"), open_executor(given, jobs=2):
+        pass
+    for wrong in (0, -1, True, 1.5, "2"):
+        with pytest.raises(InputError, match="jobs"), open_executor(jobs=wrong):
+            pass
 
 
 def test_choose_executor():

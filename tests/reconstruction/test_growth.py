@@ -147,6 +147,21 @@ def test_added_scans_are_placed(scan, tmp_path):
     assert_right(loaded.add(scan(6)), range(1, 7))
 
 
+def test_jobs_of_models_are_those_of_reconstruct(scan, tmp_path, monkeypatch):
+    """`add` and `merge` open as many processes as they are given."""
+    opened = []
+
+    def choose(jobs=1, scheduler=None, device="cpu"):
+        opened.append(jobs)
+        return Serial()
+
+    model, other = make(scan, [1, 2, 3], tmp_path / "a"), make(scan, [3, 4], tmp_path / "b")
+    monkeypatch.setattr("wsdesc.core.executors.choose_executor", choose)
+    assert_right(model.add([scan(4)], jobs=3), range(1, 5))
+    assert_right(model.merge(other, tmp_path / "both", jobs=5), range(1, 5))
+    assert opened == [3, 5]
+
+
 def test_fixed_poses_do_not_change(scan, tmp_path):
     model = make(scan, [1, 2, 3, 4], tmp_path / "model")
     free, fixed = model.add([scan(5)]), model.add([scan(5)], fixed=True)

@@ -136,6 +136,19 @@ def test_resolution_is_that_of_all_scans(done, paths):
 
 
 @pytest.mark.slow
+def test_processes_give_the_same_bits(done, paths, tmp_path):
+    assert_equal(reconstruct(paths, tmp_path / "two", jobs=2, **FAST), done[0])
+
+
+def test_wrong_numbers_of_processes_are_refused(paths, tmp_path):
+    with pytest.raises(InputError, match="jobs: at least 1"):
+        reconstruct(paths, tmp_path / "model", jobs=0, **FAST)
+    with pytest.raises(InputError, match="jobs and executor"):
+        reconstruct(paths, tmp_path / "model", jobs=2, executor=Serial(), **FAST)
+    assert not (tmp_path / "model").exists()
+
+
+@pytest.mark.slow
 def test_resumed_run_gives_the_same_bits(done, paths, tmp_path, folder):
     shutil.copytree(folder / "cache", tmp_path / "again" / "cache")  # this test is about pairs
     with pytest.raises(KeyboardInterrupt):
@@ -286,6 +299,7 @@ def test_signature_names_and_documents_every_option():
         "out",
         "fixed",
         "executor",
+        "jobs",
         "progress",
         "unknown",
         "priors",

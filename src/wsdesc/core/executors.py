@@ -11,8 +11,11 @@ import pickle
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import closing, contextmanager
 from importlib import import_module
-from multiprocessing import get_context, parent_process
+from multiprocessing import current_process, get_context, parent_process
+from multiprocessing.synchronize import Event
+from numbers import Integral
 from threading import Thread
 from typing import Protocol, TypeVar
 
@@ -71,13 +74,18 @@ class Processes:
         self.workers, self.device = workers, device
         self.pool: ProcessPoolExecutor | None = None
         self._sharing: GpuSharing | None = None
+        self._started: Event | None = None
 
     def run(self, task: Callable[[JobT], ResultT], jobs: Sequence[JobT]) -> Iterator[tuple[int, ResultT]]:
+        if getattr(current_process(), "_inheriting", False):  # a worker runs the user's script as it starts
+            raise SystemExit(1)  # quietly: the parent says what the script lacks
         if self.pool is None:
             threads = max(1, (os.cpu_count() or 1) // self.workers)
             self._sharing = share_gpu() if self.device.startswith("cuda") else None
-            start = threads, self._sharing.environment if self._sharing else {}
-            self.pool = ProcessPoolExecutor(self.workers, get_context("spawn"), _start_worker, start)
+            context = get_context("spawn")
+            self._started = context.Event()
+            start = threads, self._sharing.environment if self._sharing else {}, self._started
+            self.pool = ProcessPoolExecutor(self.workers, context, _start_worker, start)
         finished = False
         try:
             calls = (pickle.dumps((task, job)) for job in jobs)
@@ -86,6 +94,11 @@ class Processes:
                 yield numbers[future], pickle.loads(future.result())
             finished = True
         except BrokenProcessPool as error:
+            if self._started is not None and not self._started.is_set():
+                raise WSDescError(
+                    "no worker process could start: a script that uses several processes needs "
+                    'if __name__ == "__main__": before its calls'
+                ) from error
             raise WSDescError(
                 "a worker process died, probably for lack of memory: use fewer processes; "
                 "finished jobs are kept"
@@ -160,6 +173,37 @@ def choose_executor(jobs: int = 1, scheduler: str | None = None, device: str = "
     return Serial() if jobs == 1 else Processes(jobs, choose_device(device))
 
 
+def check_jobs(jobs: int) -> int:
+    """Refuse an invalid number of processes.
+
+    Raises:
+        InputError: It is no whole number of at least 1.
+    """
+    if isinstance(jobs, bool) or not isinstance(jobs, Integral):
+        raise InputError(f"jobs: a whole number of processes is needed, not {jobs!r}")
+    if jobs < 1:
+        raise InputError(f"jobs: at least 1 process is needed, not {jobs}")
+    return int(jobs)
+
+
+@contextmanager
+def open_executor(
+    executor: Executor | None = None, jobs: int = 1, device: str = "auto"
+) -> Iterator[Executor]:
+    """Yield the given executor, or one of `jobs` processes that ends with the block.
+
+    Raises:
+        InputError: Both are given, or the number of processes is invalid.
+    """
+    if executor is None:
+        with closing(choose_executor(check_jobs(jobs), device=device)) as opened:
+            yield opened
+    elif check_jobs(jobs) != 1:
+        raise InputError("jobs and executor: use one of them")
+    else:
+        yield executor
+
+
 def end_with_parent() -> None:
     """End this worker process when its parent ends, also when the parent is killed."""
     parent = parent_process()
@@ -182,13 +226,15 @@ def _run_pickled(call: bytes) -> bytes:
     return pickle.dumps(task(job))
 
 
-def _start_worker(threads: int, environment: dict[str, str]) -> None:
+def _start_worker(threads: int, environment: dict[str, str], started: Event) -> None:
     """Limit a new worker's threads to its share of the cores, unless the user set the variables.
 
     Args:
         threads: Number of threads.
         environment: Further variables.
+        started: Set here, so that the parent knows that workers can start.
     """
+    started.set()
     os.environ.update(environment)
     for name in _THREAD_VARIABLES:  # libraries read them when they are imported
         os.environ.setdefault(name, str(threads))

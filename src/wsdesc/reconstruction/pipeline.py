@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from wsdesc.core.errors import FileFormatError, InputError
-from wsdesc.core.executors import Executor
+from wsdesc.core.executors import Executor, open_executor
 from wsdesc.core.file_parts import as_path
 from wsdesc.core.progress import ProgressHook
 from wsdesc.descriptor.options import DEFAULT_MODEL
@@ -58,6 +58,7 @@ def reconstruct(
     device: str = "auto",
     seed: int = 0,
     fixed: bool = False,
+    jobs: int = 1,
     executor: Executor | None = None,
     progress: ProgressHook | None = None,
     **unknown: Any,
@@ -98,8 +99,9 @@ def reconstruct(
         device: Device of the computation: "cpu", "cuda", or "auto" (CUDA where available).
         seed: Seed of all random choices.
         fixed: Keep the poses of scans that a model in `out` has placed.
-        executor: Runs jobs in this process (default), in processes, or on a Dask cluster; see
-            `wsdesc.core.executors`.
+        jobs: Number of processes. Processes are spawned, so a script that uses more than one needs
+            `if __name__ == "__main__":`. The result is the same.
+        executor: Runs the work instead, for example on a Dask cluster; see `wsdesc.core.executors`.
         progress: Hook that is entered around each step, for progress bars.
         unknown: Not accepted. The error names the options.
 
@@ -127,7 +129,10 @@ def reconstruct(
     given: dict[str, Any] = {"priors": priors, "control": control, "reference": reference, "up": up}
     given["options"] = KnownOptions.read(sigmas)
     folder = None if out is None else as_path(out, "out")
-    with open_runner(folder, executor, progress) as runner:
+    with (
+        open_executor(executor, jobs, o.device) as opened,
+        open_runner(folder, opened, progress) as runner,
+    ):
         return _reconstruct(scans, folder, o, given, fixed, runner)
 
 

@@ -202,6 +202,7 @@ class Reconstruction(NotebookDisplay):
         scans: Scans,
         *,
         fixed: bool = False,
+        jobs: int = 1,
         executor: Executor | None = None,
         progress: ProgressHook | None = None,
     ) -> Reconstruction:
@@ -214,7 +215,8 @@ class Reconstruction(NotebookDisplay):
             scans: Scans in any form that `wsdesc.reconstruct` takes.
             fixed: Keep the poses of scans that are already placed. If a new scan connects two frames, the
                 smaller one moves as a whole.
-            executor: Runs jobs in this process (default), in processes, or on a Dask cluster.
+            jobs: Number of processes, as for `wsdesc.reconstruct`.
+            executor: Runs the work instead, for example on a Dask cluster.
             progress: Hook that is entered around each step, for progress bars.
 
         Returns:
@@ -223,10 +225,14 @@ class Reconstruction(NotebookDisplay):
         Raises:
             WSDescError: The model has no state, or the file of one of its scans was moved or changed.
         """
+        from wsdesc.core.executors import open_executor
         from wsdesc.reconstruction import growth
         from wsdesc.reconstruction.runner import open_runner
 
-        with open_runner(self.folder, executor, progress) as runner:
+        with (
+            open_executor(executor, jobs) as opened,
+            open_runner(self.folder, opened, progress) as runner,
+        ):
             return growth.add(self, scans, runner, fixed=fixed)
 
     def remove(self, names: str | Sequence[str], *, fixed: bool = False) -> Reconstruction:
@@ -251,6 +257,7 @@ class Reconstruction(NotebookDisplay):
         out: str | Path | None = None,
         *,
         fixed: bool = False,
+        jobs: int = 1,
         executor: Executor | None = None,
         progress: ProgressHook | None = None,
     ) -> Reconstruction:
@@ -263,16 +270,19 @@ class Reconstruction(NotebookDisplay):
             other: A model of the same or a neighbouring place.
             out: Folder for finished descriptions and pairs; None: that of this model, or a temporary folder.
             fixed: Keep the poses inside the frames of both models.
-            executor: Runs jobs in this process (default), in processes, or on a Dask cluster.
+            jobs: Number of processes, as for `wsdesc.reconstruct`.
+            executor: Runs the work instead, for example on a Dask cluster.
             progress: Hook that is entered around each step, for progress bars.
 
         Raises:
             WSDescError: A model has no state, or the file of one of its scans was moved or changed.
         """
+        from wsdesc.core.executors import open_executor
         from wsdesc.reconstruction import growth
         from wsdesc.reconstruction.runner import open_runner
 
-        with open_runner(self.folder if out is None else as_path(out, "out"), executor, progress) as runner:
+        folder = self.folder if out is None else as_path(out, "out")
+        with open_executor(executor, jobs) as opened, open_runner(folder, opened, progress) as runner:
             return growth.merge(self, other, runner, fixed=fixed)
 
     def __repr__(self) -> str:

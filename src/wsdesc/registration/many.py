@@ -12,7 +12,7 @@ import torch
 from wsdesc.cloud.convert import Scan
 from wsdesc.core.devices import choose_device
 from wsdesc.core.errors import InputError, WSDescError
-from wsdesc.core.executors import choose_executor
+from wsdesc.core.executors import check_jobs, choose_executor
 from wsdesc.core.file_parts import as_list
 from wsdesc.core.progress import ProgressHook, no_progress
 from wsdesc.descriptor.description import Description
@@ -89,9 +89,7 @@ def _workers(jobs: int | None, pairs: int, device: str) -> int:
     if jobs is None:
         jobs = min(pairs // _PAIRS_PER_WORKER, cores if device == "cpu" else _GPU_WORKERS)
         jobs = max(1, jobs)
-    if jobs < 1:
-        raise InputError(f"jobs: at least 1 process is needed, not {jobs}")
-    return max(1, min(jobs, cores, pairs))
+    return max(1, min(check_jobs(jobs), cores, pairs))
 
 
 def _register_pair(job: _PairJob) -> Registration | WSDescError | _OutOfMemory:
