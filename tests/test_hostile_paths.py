@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 
 from wsdesc.cloud.files import read_cloud, read_points, write_points
+from wsdesc.cloud.scan_files import find_scan_files
 from wsdesc.core.atomic import atomic_write
 from wsdesc.core.errors import FileFormatError
 from wsdesc.core.folders import check_links, locked, make_folder
 from wsdesc.evaluation.results import BenchmarkResults
+from wsdesc.reconstruction.inputs import as_files
 
 
 @pytest.fixture
@@ -88,3 +90,23 @@ def test_temporary_files_are_in_the_folder_of_the_target(outside):
         temporary.write_text("a")
     write_points(results / "a.ply", np.eye(3))
     assert sorted(path.name for path in results.iterdir()) == ["a.ply", "a.txt"]
+
+
+def test_the_home_folder_is_expanded_in_python_too(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    points = np.random.default_rng(0).uniform(size=(60, 3))
+    (tmp_path / "scans").mkdir()
+    write_points("~/scans/a.ply", points)
+    assert (tmp_path / "scans" / "a.ply").is_file()
+    assert len(read_points(Path("~/scans/a.ply"))) == 60
+    assert find_scan_files("~/scans") == [tmp_path / "scans" / "a.ply"]
+    paths, _ = as_files(["~/scans/a.ply", "~/scans"], tmp_path, None)
+    assert list(paths.values()) == 2 * [tmp_path / "scans" / "a.ply"]
+
+
+def test_a_name_that_begins_with_a_tilde_is_a_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_points("~$a.ply", np.random.default_rng(0).uniform(size=(60, 3)))
+    assert len(read_points("~$a.ply")) == 60
+    assert (tmp_path / "~$a.ply").is_file()

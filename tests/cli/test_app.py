@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -173,3 +174,44 @@ def test_signals_end_the_command_without_a_traceback(tmp_path, number, code):
     assert process.returncode == code
     assert out == ""
     assert "Traceback" not in errors
+
+
+@pytest.mark.parametrize("command", [[], ["register"], ["benchmark", "eth"]])
+def test_h_is_help(command):
+    result = run(*command, "-h")
+    assert result.exit_code == 0
+    assert result.stdout == run(*command, "--help").stdout
+
+
+@pytest.mark.skipif(os.name == "nt", reason="shell")
+@pytest.mark.parametrize("output", [">&-", "> /dev/full"])
+def test_output_that_cannot_be_written_gives_no_traceback(output):
+    if output == "> /dev/full" and not Path("/dev/full").exists():
+        pytest.skip("no such device")
+    done = subprocess.run(
+        f'"{sys.executable}" -m wsdesc info {output}', shell=True, capture_output=True, text=True, timeout=60
+    )
+    assert "Traceback" not in done.stderr
+    assert done.returncode == (0 if output == ">&-" else 2)
+    assert len(done.stderr.splitlines()) <= 1
+
+
+@pytest.mark.skipif(os.name == "nt", reason="home folder")
+def test_home_folder_in_options_of_the_form_that_shells_leave_alone(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    result = run("register", "~/a.ply", "b.ply")
+    assert f"{tmp_path / 'a.ply'}: no such file" in result.stderr
+    for name in ("a.ply", "b.ply"):
+        (tmp_path / name).write_text("")
+    result = run("register", tmp_path / "a.ply", tmp_path / "b.ply", "--out=~/no/T.json")
+    assert f"the folder {tmp_path / 'no'} does not exist" in result.stderr
+
+
+@pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="no folder in which nobody can write")
+def test_output_folder_that_cannot_be_written_is_an_error_before_the_work(tmp_path):
+    for name in ("a.ply", "b.ply"):
+        (tmp_path / name).write_text("not a scan")  # which would be the next error
+    for option in ("--out=/proc/T.json", "--aligned=/proc/a.ply", "--picture=/proc/a.png"):
+        result = run("register", tmp_path / "a.ply", tmp_path / "b.ply", option)
+        assert result.exit_code == 2
+        assert f"{option.partition('=')[2]}: cannot be written" in result.stderr

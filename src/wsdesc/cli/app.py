@@ -6,11 +6,14 @@ Commands import heavy libraries when they run, so that help and errors appear at
 from __future__ import annotations
 
 import atexit
+import errno
 import gc
+import os
 import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -98,6 +101,12 @@ class _Commands(CommandsWithExamples):
                 raise
             print("error: out of memory; results finished so far are kept", file=sys.stderr)
             sys.exit(BAD_INPUT)
+        except OSError as error:  # files raise errors of their own: this is standard output
+            if error.errno not in (errno.ENOSPC, errno.EIO):
+                raise
+            print(f"error: the output cannot be written: {error.strerror}", file=sys.stderr)
+            sys.stdout = None  # nothing is left to flush at the exit
+            sys.exit(BAD_INPUT)
         except KeyboardInterrupt:
             sys.exit(130)
 
@@ -121,6 +130,7 @@ app = typer.Typer(
     cls=_Commands,
     help="Align 3D scans, and train the descriptor behind it on unlabelled scans.",
     no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     add_completion=False,
@@ -151,6 +161,9 @@ app.add_typer(benchmark, name="benchmark")
 
 def main() -> None:
     signal.signal(signal.SIGTERM, _exit_on_signal)
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # the caller closed it: >&-
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
     atexit.register(gc.freeze)  # else Python searches all objects of torch for garbage, which takes 0.4 s
     app(prog_name="wsdesc")
 

@@ -46,6 +46,7 @@ def check_outputs(outputs: Mapping[Path | None, tuple[str, ...] | None], inputs:
             raise FileFormatError(f"{path}: cannot be written: the folder {path.parent} does not exist")
         if path.is_dir():
             raise FileFormatError(f"{path}: cannot be written: it is a folder")
+        _check_writable(path.parent, path)
         if path.resolve() in used:
             raise InputError(f"{path}: would replace an input or another output; choose another name")
         used.add(path.resolve())
@@ -56,11 +57,16 @@ def check_output_folder(folder: Path) -> None:
     from wsdesc.core.folders import make_folder
 
     make_folder(folder)
+    _check_writable(folder, folder)
+
+
+def _check_writable(folder: Path, output: Path) -> None:
+    """Refuse a folder in which no file can be created; `output` is named in the error."""
     try:
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
-        raise FileFormatError(f"{folder}: cannot be written: {error.strerror or error}") from error
+        raise FileFormatError(f"{output}: cannot be written: {error.strerror or error}") from error
 
 
 def check_model_and_device(model: str, device: str) -> None:

@@ -44,6 +44,17 @@ class CommandWithExamples(TyperCommand):
             if parameter.param_type_name == "argument" and parameter.metavar is None:
                 parameter.metavar = str(parameter.name).upper()
 
+    def invoke(self, ctx: Any) -> Any:
+        from wsdesc.core.file_parts import expand_home
+
+        def expand(value: Any) -> Any:  # the shell leaves --out=~/T.json as it is
+            if isinstance(value, list | tuple):
+                return type(value)(map(expand, value))
+            return expand_home(value) if isinstance(value, Path) else value
+
+        ctx.params = {name: expand(value) for name, value in ctx.params.items()}
+        return super().invoke(ctx)
+
     def format_help(self, ctx: Any, formatter: Any) -> None:
         name = ctx.command_path.removeprefix(ctx.find_root().command_path)  # the program may be renamed
         own = [line for line in self.examples.splitlines() if line.startswith(f"  wsdesc{name} ")]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 import struct
-from pathlib import Path
 
 from wsdesc.cloud.storage import Record
 from wsdesc.core.errors import FileFormatError, InputError
+from wsdesc.core.file_parts import expand_home
 
 _GEO_KEYS, _WKT = 34735, 2112  # numbers of the records
 _MODEL, _GEOGRAPHIC, _PROJECTED = 1024, 2048, 3072  # GeoTIFF keys
@@ -30,7 +30,7 @@ def read_crs_option(text: str) -> tuple[Record, ...]:
     if code is not None:
         return (_epsg_record(int(code[1])),)
     if text.lower().endswith((".wkt", ".prj")):
-        path = Path(text)
+        path = expand_home(text)
         try:
             if path.stat().st_size > _MAX_WKT:
                 raise FileFormatError(f"{path}: too large for the text of a coordinate system")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from wsdesc.cloud.formats import READABLE
 from wsdesc.core.errors import FileFormatError, InputError
-from wsdesc.core.file_parts import split_part
+from wsdesc.core.file_parts import expand_home, split_part
 
 # Scans only in folders without other scans: next to them they are notes, poses, or buffers of glTF files.
 _AMBIGUOUS = (".txt", ".csv", ".bin")
@@ -22,7 +22,7 @@ def find_scan_files(paths: str | Path | Iterable[str | Path]) -> list[Path]:
         InputError: A folder has no scans.
     """
     files: dict[Path, Path] = {}  # by real path
-    for path in map(Path, [paths] if isinstance(paths, str | Path) else paths):
+    for path in map(expand_home, [paths] if isinstance(paths, str | Path) else paths):
         if is_folder(path):
             inside = [file for folder in folders_below(path) for file in scans_among(visible_files(folder))]
             if not inside:

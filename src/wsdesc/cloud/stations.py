@@ -8,7 +8,7 @@ import numpy as np
 
 from wsdesc.cloud.formats import WITH_STATIONS, module_for
 from wsdesc.core.errors import FileFormatError, one_line
-from wsdesc.core.file_parts import split_part
+from wsdesc.core.file_parts import expand_home, split_part
 
 
 def count_stations(path: str | Path) -> int:
@@ -18,7 +18,7 @@ def count_stations(path: str | Path) -> int:
         FileFormatError: The file cannot be read.
         MissingExtraError: The file is E57, and the extra `e57` is not installed.
     """
-    path = Path(path)
+    path = expand_home(path)
     if path.suffix.lower() not in WITH_STATIONS:
         return 1
     try:
@@ -53,4 +53,6 @@ def expand_stations(path: str | Path) -> list[Path]:
     """List the stations of a file as multi.e57#1, multi.e57#2, …; other files as they are."""
     file, station = split_part(path)
     count = 1 if station is not None else count_stations(file)
-    return [Path(path)] if count < 2 else [file.with_name(f"{file.name}#{k + 1}") for k in range(count)]
+    if count < 2:
+        return [expand_home(path)]
+    return [file.with_name(f"{file.name}#{k + 1}") for k in range(count)]

@@ -14,8 +14,13 @@ from wsdesc.core.errors import InputError
 _PART = re.compile(r"(.+\.\w+)#(\d{1,9})")
 
 
+def expand_home(path: str | os.PathLike[str]) -> Path:
+    """Return a path with ~ at its start replaced by the home folder."""
+    return Path(os.path.expanduser(path))  # noqa: PTH111 - names such as ~$a.csv stay as they are
+
+
 def as_path(value: Any, name: str) -> Path:
-    """Return text or a path-like object as a `Path`.
+    """Return text or a path-like object as a `Path`; ~ at its start is the home folder.
 
     Args:
         value: The path.
@@ -26,7 +31,7 @@ def as_path(value: Any, name: str) -> Path:
     """
     if not isinstance(value, str | os.PathLike):
         raise InputError(f"{name} must be a path, not {type(value).__name__}")
-    return Path(value)
+    return expand_home(value)
 
 
 def is_several(value: Any) -> TypeGuard[Iterable[Any]]:
@@ -70,7 +75,7 @@ def training_paths(scans: Any) -> list[Path]:
                 f"training reads files and folders of scans, not {type(path).__name__}: write scans in "
                 "memory to files with wsdesc.write_cloud"
             )
-    return [Path(path).absolute() for path in paths]
+    return [expand_home(path).absolute() for path in paths]
 
 
 def split_part(path: str | Path) -> tuple[Path, int | None]:
@@ -78,7 +83,7 @@ def split_part(path: str | Path) -> tuple[Path, int | None]:
 
     The number is None if there is none, or if a file has exactly this name.
     """
-    path = Path(path)
+    path = expand_home(path)
     part = _PART.fullmatch(path.name)
     try:
         if part is None or path.exists():

@@ -16,7 +16,7 @@ from wsdesc.cloud.convert import Scan, as_cloud
 from wsdesc.cloud.scan_files import find_scan_files
 from wsdesc.cloud.units import Scale, measure
 from wsdesc.core.errors import InputError, WSDescError
-from wsdesc.core.file_parts import as_list, split_part
+from wsdesc.core.file_parts import as_list, expand_home, split_part
 from wsdesc.core.geometry import Floats, check_rigid
 from wsdesc.mapping.store import MANIFEST, Source
 from wsdesc.reconstruction.export import POSES
@@ -57,7 +57,7 @@ class MapScan:
     def chunks(self) -> Iterator[Floats]:
         """Yield the points (N, 3) in map coordinates, part by part if the file can be read so."""
         if isinstance(self.scan, _PATH):
-            yield from read_chunks(Path(self.scan))
+            yield from read_chunks(expand_home(self.scan))
         else:
             yield as_cloud(self.scan).points
 
@@ -93,15 +93,17 @@ def collect(scans: MapScans, out: Path, poses: Sequence[Any] | None = None) -> M
     """
     if isinstance(scans, Reconstruction):
         return _reconstructed(scans, None, poses)
-    if isinstance(scans, _PATH) and Path(scans).is_dir():
-        folder = Path(scans)
+    if isinstance(scans, _PATH):
+        scans = expand_home(scans)
+    if isinstance(scans, Path) and scans.is_dir():
+        folder = scans
         if (folder / POSES).exists():
             return _reconstructed(Reconstruction.load(folder), folder, poses)
         files: list[Any] = [file for file in find_scan_files(folder) if not _is_in_map(file, out)]
         if not files:
             raise InputError(f"{folder}: no scans in this folder, only maps")
-    elif isinstance(scans, _PATH):
-        files = list(find_scan_files([Path(scans)]))
+    elif isinstance(scans, Path):
+        files = list(find_scan_files([scans]))
     elif isinstance(scans, list | tuple) and not _is_points(scans):
         files = list(scans)
     else:
@@ -131,8 +133,9 @@ def _is_points(values: Sequence[Any]) -> bool:
 def _source(scan: Any, number: int) -> Source:
     if not isinstance(scan, _PATH):
         return Source(f"scan {number}")
-    find_scan_files([Path(scan)])
-    return Source.of(split_part(Path(scan))[0])
+    path = expand_home(scan)
+    find_scan_files([path])
+    return Source.of(split_part(path)[0])
 
 
 def _reconstructed(result: Reconstruction, folder: Path | None, poses: Sequence[Any] | None) -> MapInputs:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from wsdesc.core.errors import FileFormatError
+from wsdesc.core.file_parts import expand_home
 
 Vector = tuple[float, float, float]
 T = TypeVar("T")
@@ -47,7 +48,7 @@ def read_control(path: str | Path) -> list[ControlPoint]:
         world = (_number(row, "X"), _number(row, "Y"), _number(row, "Z"))
         return ControlPoint(_scan(row), point, world, sigma, row.get("name", ""))
 
-    points = _read_rows(Path(path), _COLUMNS, 7, parse)
+    points = _read_rows(expand_home(path), _COLUMNS, 7, parse)
     if not points:
         raise FileFormatError(f"{path}: no control points; the columns are scan,x,y,z,X,Y,Z[,sigma[,name]]")
     return points
@@ -66,7 +67,7 @@ def read_up(path: str | Path) -> dict[str, Vector]:
             raise ValueError("up must not be zero")
         return _scan(row), up
 
-    return dict(_read_rows(Path(path), _UP_COLUMNS, 4, parse))
+    return dict(_read_rows(expand_home(path), _UP_COLUMNS, 4, parse))
 
 
 def _read_rows(

@@ -81,7 +81,9 @@ def as_files(
     for scan in listed:
         if not isinstance(scan, _PATH):
             expanded.append(scan)
-        elif Path(scan).is_dir():
+            continue
+        scan = os.path.expanduser(scan)  # noqa: PTH111 - a name as given, not normalized
+        if Path(scan).is_dir():
             expanded += find_scans([Path(scan)], out)
         else:
             expanded += _stations(Path(scan))

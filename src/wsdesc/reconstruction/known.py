@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from wsdesc.core.errors import FileFormatError, InputError
+from wsdesc.core.file_parts import expand_home
 from wsdesc.core.geometry import Floats, check_rigid, inverse
 from wsdesc.core.json_file import read_object
 from wsdesc.reconstruction.control import ControlPoint, Vector, read_control, read_up
@@ -116,7 +117,7 @@ def read_known(
     """
     names = _Names(paths)
     if isinstance(priors, str | Path):
-        priors = _read_poses(Path(priors))
+        priors = _read_poses(expand_home(priors))
     if isinstance(priors, Mapping):
         poses = {names[n]: PosePrior(check_rigid(T, f"priors: {n}")) for n, T in priors.items()}
     else:

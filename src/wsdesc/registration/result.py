@@ -16,6 +16,7 @@ from wsdesc.alignment.evidence import Evidence
 from wsdesc.alignment.information import Information
 from wsdesc.cloud.viewpoint import Viewpoint
 from wsdesc.core.errors import InputError
+from wsdesc.core.file_parts import expand_home
 from wsdesc.core.geometry import inverse, transform
 from wsdesc.core.notebook import NotebookDisplay
 from wsdesc.core.rotations import rotation_angle
@@ -144,8 +145,10 @@ class Registration(PoseMethods, NotebookDisplay):
 
     def of_files(self, source: Any, target: Any) -> Registration:
         """Return a copy that names the files of both scans; scans in other forms have no file."""
-        files = (Path(scan) if isinstance(scan, str | os.PathLike) else None for scan in (source, target))
-        return replace(self, files=(next(files), next(files)))
+        first, second = (
+            expand_home(scan) if isinstance(scan, str | os.PathLike) else None for scan in (source, target)
+        )
+        return replace(self, files=(first, second))
 
     def as_rigid(self) -> Registration:
         """Return the registration of the source multiplied by `factor`: its `T_target_source` is rigid.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from wsdesc.cloud.viewpoint import Viewpoint
 from wsdesc.core.atomic import atomic_write
 from wsdesc.core.errors import FileFormatError, InputError
+from wsdesc.core.file_parts import as_path, expand_home
 from wsdesc.core.folders import file_of_name, relative_name
 from wsdesc.core.json_file import read_object
 from wsdesc.core.similarity import check_similarity
@@ -57,9 +58,10 @@ def to_dict(result: Registration) -> dict[str, Any]:
 
 def save(result: Registration, path: str | Path, *, all_poses: bool = False) -> None:
     """Write a result to a .json file, or only its matrices to a .txt file; see `Registration.save`."""
-    kind = Path(path).suffix.lower()
+    path = as_path(path, "the file to write")
+    kind = path.suffix.lower()
     if kind == ".json":
-        files = [None if file is None else relative_name(file, Path(path).parent) for file in result.files]
+        files = [None if file is None else relative_name(file, path.parent) for file in result.files]
         text = json.dumps(result.to_dict() | {"files": files}, indent=2)
     elif kind == ".txt":
         text = _matrix_text(result.T_target_source)
@@ -78,7 +80,7 @@ def load_fields(path: str | Path) -> dict[str, Any]:
     invalid = "not a registration that `Registration.save` wrote"
     values = read_object(path, largest=_LARGEST_FILE, kind="a registration", invalid=invalid)
     try:
-        return _fields(values, Path(path).parent)
+        return _fields(values, expand_home(path).parent)
     except _INVALID as error:
         raise FileFormatError(f"{path}: {invalid}") from error
 

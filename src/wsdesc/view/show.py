@@ -16,7 +16,7 @@ from wsdesc.cloud.convert import Scan, as_cloud
 from wsdesc.cloud.scan_files import find_scan_files
 from wsdesc.cloud.stations import expand_stations
 from wsdesc.core.errors import FileFormatError, InputError, WSDescError
-from wsdesc.core.file_parts import split_part
+from wsdesc.core.file_parts import expand_home, split_part
 from wsdesc.core.geometry import Floats
 from wsdesc.core.similarity import check_similarity
 from wsdesc.mapping.store import MANIFEST
@@ -155,7 +155,7 @@ def _take_pose(items: Sequence[Any], pose: Any) -> tuple[list[Any], Path | Float
     if isinstance(pose, Finding):
         return list(items), pose
     if pose is not None:
-        return list(items), Path(pose) if _is_path(pose) else check_similarity(pose, "pose")
+        return list(items), expand_home(pose) if _is_path(pose) else check_similarity(pose, "pose")
     files = [item for item in items if _is_path(item) and is_pose_file(item)]
     if len(files) > 1:
         raise InputError(f"{len(files)} files with poses were given, at most one is possible")
@@ -305,7 +305,10 @@ def _refuse_map(path: Path) -> None:
 
 def _folder_of_poses(item: Any) -> Any:
     """Return the folder of a reconstruction instead of its file poses.json; other items as they are."""
-    return Path(item).parent if _is_path(item) and Path(item).name == _POSES else item
+    if not _is_path(item):
+        return item
+    path = expand_home(item)
+    return path.parent if path.name == _POSES else path
 
 
 def _is_path(item: Any) -> bool:
