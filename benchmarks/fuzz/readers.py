@@ -22,7 +22,7 @@ INSTRUMENTED = [
     *("wsdesc.core.options", "wsdesc.core.plain_yaml"),
     *("wsdesc.learning.options", "wsdesc.learning.pair_graph"),
     *("wsdesc.descriptor.description_file", "wsdesc.descriptor.pretrained"),
-    *("wsdesc.evaluation.eth", "wsdesc.evaluation.scenes", "wsdesc.view.pose_file"),
+    *("wsdesc.evaluation.eth", "wsdesc.evaluation.scenes", "wsdesc.registration.pose_file"),
     *("wsdesc.registration.result", "wsdesc.reconstruction.export", "wsdesc.reconstruction.result"),
     *("laspy", "pypcd4", "pye57", "yaml"),
 ]
@@ -111,7 +111,7 @@ def _pose(path: Path) -> None:
 
 
 def _pose_file(path: Path) -> None:
-    from wsdesc.view.pose_file import read_pose
+    from wsdesc.registration.pose_file import read_pose
 
     read_pose(path)
 

@@ -19,8 +19,8 @@ from wsdesc.core.geometry import inverse, transform
 from wsdesc.datasets.synthetic import room_pair
 from wsdesc.reconstruction.edge_result import EdgeResult
 from wsdesc.reconstruction.result import Reconstruction
+from wsdesc.registration.pose_file import read_pose
 from wsdesc.registration.result import Registration
-from wsdesc.view.pose_file import read_pose
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from wsdesc.cli.app import app
 from wsdesc.core.errors import FileFormatError
 from wsdesc.core.geometry import inverse, transform
 from wsdesc.datasets.synthetic import room_scans
-from wsdesc.view.pose_file import read_pose
+from wsdesc.registration.pose_file import read_pose
 
 
 @pytest.fixture

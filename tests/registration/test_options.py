@@ -3,7 +3,9 @@
 import inspect
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 
 import wsdesc
 from wsdesc.core.errors import InputError
@@ -32,6 +34,22 @@ def test_every_option_has_a_description():
 def test_keypoints_are_one_number_or_several():
     assert RegisterOptions.read({"keypoints": 500}).keypoints == (500,)
     assert RegisterOptions.read({"keypoints": [500, 900]}).keypoints == (500, 900)
+
+
+def test_numbers_of_numpy_and_devices_of_torch_are_accepted():
+    values = {
+        "keypoints": np.int64(500),
+        "seed": np.int32(3),
+        "resolution": np.float32(0.5),
+        "refine": np.True_,
+    }
+    options = RegisterOptions.read(values | {"device": torch.device("cpu")})
+    assert options == RegisterOptions(keypoints=(500,), seed=3, resolution=0.5, refine=True, device="cpu")
+    assert type(options.seed) is int
+    assert RegisterOptions.read({"resolution": torch.tensor(0.5)}).resolution == 0.5
+    assert RegisterOptions.read({"device": torch.device("cuda", 1)}).device == "cuda:1"
+    with pytest.raises(InputError, match=r"^seed: must be a number, not True"):
+        RegisterOptions.read({"seed": np.True_})
 
 
 def test_model_may_be_a_path():

@@ -167,6 +167,16 @@ def test_directions_have_several_forms():
     assert RegisterOptions.read({"axis": ("-y", (0, 3, 4))}).axis == ((0, -1, 0), (0, 0.6, 0.8))
 
 
+def test_initial_pose_may_be_a_result_or_its_file(scans, described, tmp_path):
+    result = wsdesc.register(*described)
+    result.save(tmp_path / "T.json")
+    result.save(tmp_path / "T.txt")
+    expected = RegisterOptions.read({"initial": result.T_target_source}).initial
+    for form in (result, tmp_path / "T.json", str(tmp_path / "T.txt")):
+        assert RegisterOptions.read({"initial": form}).initial == expected
+    assert is_right(wsdesc.register(*described, initial=result, **HERE), scans)
+
+
 RIGID = np.eye(4).tolist()
 
 
@@ -177,7 +187,7 @@ RIGID = np.eye(4).tolist()
         ({"initial": np.diag([1.0, 1, -1, 1])}, "initial.*rigid"),
         ({"initial": np.full((4, 4), np.nan)}, "initial.*NaN"),
         ({"initial": np.eye(3)}, "initial.*4 × 4"),
-        ({"initial": "T.txt"}, "initial.*4 × 4"),
+        ({"initial": "T.txt"}, "initial: T.txt: cannot be read"),
         ({"initial": RIGID, "search_radius": -1}, "search_radius"),
         ({"initial": RIGID, "search_radius": float("nan")}, "search_radius"),
         ({"initial": RIGID, "max_angle": -1}, "max_angle"),

@@ -111,7 +111,7 @@ def register(
         options["keypoints"] = (keypoints,)
     options |= read_viewpoints(viewpoint)
     if initial is not None:
-        from wsdesc.view.pose_file import read_pose
+        from wsdesc.registration.pose_file import read_pose
 
         options["initial"] = read_pose(initial)
     options |= {"search_radius": search_radius, "max_angle": max_angle, "max_tilt": max_tilt}

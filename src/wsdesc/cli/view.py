@@ -48,7 +48,7 @@ def view(
 ) -> None:
     """Show scans and results in a browser, until Ctrl-C."""
     from wsdesc.cloud.scan_files import is_folder
-    from wsdesc.view.pose_file import is_pose_file
+    from wsdesc.registration.pose_file import is_pose_file
 
     files = [path for path in items if not is_folder(path)]
     check_inputs(files, "file or folder")

@@ -55,6 +55,14 @@ def rephrase(message: str, value: Any = None) -> str:
     return f"{requirement}, not {value!r}" if isinstance(value, str | int | float) else requirement
 
 
+def _plain_value(value: Any) -> Any:
+    """Convert a number of NumPy or torch to one of Python, and a `torch.device` to its name."""
+    if getattr(value, "shape", None) == () and hasattr(value, "item"):
+        return value.item()
+    kind = type(value)
+    return str(value) if (kind.__module__, kind.__name__) == ("torch", "device") else value
+
+
 def _alternatives(annotation: Any) -> list[Any]:
     """Return the types of a union, without their constraints."""
     if get_origin(annotation) is Annotated:
@@ -71,7 +79,8 @@ class Options(BaseModel):
 
     @field_validator("*", mode="before")
     @classmethod
-    def _refuse_bool(cls, value: Any, info: ValidationInfo) -> Any:
+    def _check_type(cls, value: Any, info: ValidationInfo) -> Any:
+        value = _plain_value(value)
         if isinstance(value, bool) and info.field_name is not None:
             types = _alternatives(cls.model_fields[info.field_name].annotation)
             if bool not in types and (int in types or float in types):

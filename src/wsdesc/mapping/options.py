@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import Annotated, Any
 
 from pydantic import Field, field_validator
@@ -55,4 +56,4 @@ class LocateOptions(Options):
     @field_validator("keypoints", mode="before")
     @classmethod
     def _accept_one_number(cls, value: Any) -> Any:
-        return (value,) if isinstance(value, int) and not isinstance(value, bool) else value
+        return (value,) if isinstance(value, Integral) and not isinstance(value, bool) else value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, PlainValidator, field_validator
@@ -69,4 +70,4 @@ class RegisterOptions(PriorOptions):
     @field_validator("keypoints", mode="before")
     @classmethod
     def _accept_one_number(cls, value: Any) -> Any:
-        return (value,) if isinstance(value, int) and not isinstance(value, bool) else value
+        return (value,) if isinstance(value, Integral) and not isinstance(value, bool) else value

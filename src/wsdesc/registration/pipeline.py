@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from numpy.typing import ArrayLike
 
 from wsdesc.alignment.surface import Surface, make_surfaces
 from wsdesc.cloud.convert import Scan, scan_name
@@ -30,7 +29,7 @@ from wsdesc.registration.advice import as_sentence, suggest_find
 from wsdesc.registration.local_search import search_near
 from wsdesc.registration.options import RegisterOptions, Scale, Solver
 from wsdesc.registration.prior import impossible, make_prior
-from wsdesc.registration.prior_options import DirectionOption
+from wsdesc.registration.prior_options import DirectionOption, InitialPose
 from wsdesc.registration.result import Registration
 from wsdesc.registration.rounds import explain_prior, failed_result, register_round
 from wsdesc.registration.schedule import register_prepared
@@ -48,7 +47,7 @@ def register(
     scale: Scale = 1.0,
     source_viewpoint: ViewpointOption = None,
     target_viewpoint: ViewpointOption = None,
-    initial: ArrayLike | None = None,
+    initial: InitialPose = None,
     search_radius: float | None = None,
     max_angle: float | None = None,
     up: DirectionOption = None,
@@ -86,8 +85,9 @@ def register(
             around it contradicts wrong poses. None takes it from the file, or detects whether it is the
             origin; "none" uses no free space of this scan.
         target_viewpoint: Position of the target's scanner, in the target's coordinates, in the same forms.
-        initial: Initial pose T_target_source (4, 4), in the scans' coordinates and unit. It and poses around
-            it are searched without descriptors, which works where descriptors fail.
+        initial: Initial pose T_target_source (4, 4), in the scans' coordinates and unit, or a `Registration`
+            or the file of a pose. It and poses around it are searched without descriptors, which works where
+            descriptors fail.
         search_radius: Largest distance from the initial pose, measured at the middle of the source, in the
             scans' unit; None for no limit. Zero, with `max_angle=0`, refines the initial pose and describes
             nothing. Refinement may exceed the limit by 8 resolutions.
@@ -184,7 +184,7 @@ def register_described(
     source: Description,
     target: Description,
     *,
-    initial: ArrayLike | None = None,
+    initial: InitialPose = None,
     search_radius: float | None = None,
     max_angle: float | None = None,
     up: DirectionOption = None,
@@ -205,8 +205,8 @@ def register_described(
     Args:
         source: Description of the scan to align, from `wsdesc.describe`.
         target: Description of the other scan, of the same model and resolution.
-        initial: Initial pose T_target_source (4, 4), in the scans' coordinates. This and the next six options
-            are those of `register`.
+        initial: Initial pose T_target_source (4, 4), in the scans' coordinates, or a `Registration` or the
+            file of a pose. This and the next six options are those of `register`.
         search_radius: Largest distance from the initial pose, in the scans' unit; None for no limit.
         max_angle: Largest rotation from the initial pose, in degrees; None for no limit.
         up: Up in both scans, or a pair of directions.

@@ -6,21 +6,25 @@ The types accept what users have at hand (arrays, names of axes) and store plain
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field, PlainValidator, ValidationInfo, field_validator
 
-from wsdesc.core.errors import InputError
+from wsdesc.core.errors import WSDescError
 from wsdesc.core.options import Options
 
 Vector = tuple[float, float, float]
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike, NDArray
 
+    from wsdesc.registration.result import Registration
+
+    InitialPose = ArrayLike | Registration | str | os.PathLike[str] | None
     DirectionOption = str | Sequence[float] | Sequence[str | Sequence[float]] | NDArray[Any] | None
 else:
-    DirectionOption = Any  # `wsdesc --help` does not wait for NumPy
+    DirectionOption = InitialPose = Any  # `wsdesc --help` does not wait for NumPy
 
 _AXES = {"x": (1.0, 0.0, 0.0), "y": (0.0, 1.0, 0.0), "z": (0.0, 0.0, 1.0)}
 _DIRECTIONS = _AXES | {f"-{name}": (-x, -y, -z) for name, (x, y, z) in _AXES.items()}
@@ -32,9 +36,14 @@ def _read_matrix(value: Any) -> Any:
         return None
     from wsdesc.core.geometry import check_rigid
 
+    value = getattr(value, "T_target_source", value)  # of a result
     try:
+        if isinstance(value, str | os.PathLike):
+            from wsdesc.registration.pose_file import read_pose
+
+            value = read_pose(value)
         return tuple(map(tuple, check_rigid(value, "the pose").tolist()))
-    except InputError as error:
+    except WSDescError as error:
         raise ValueError(str(error)) from error
 
 
@@ -81,7 +90,7 @@ def _as_list(value: Any) -> list[Any]:
 
 
 Matrix = Annotated[tuple[tuple[float, ...], ...] | None, PlainValidator(_read_matrix)]
-"""Type of an option that takes a rigid transformation (4, 4)."""
+"""Type of an option that takes a rigid transformation (4, 4), the result that holds one, or its file."""
 
 Directions = Annotated[tuple[Vector, Vector] | None, PlainValidator(_read_directions)]
 """Type of an option that takes a direction: a name or a vector for both scans, or one for each."""

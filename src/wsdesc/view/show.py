@@ -20,6 +20,7 @@ from wsdesc.core.file_parts import expand_home, split_part
 from wsdesc.core.geometry import Floats
 from wsdesc.core.similarity import check_similarity
 from wsdesc.mapping.store import MANIFEST
+from wsdesc.registration.pose_file import is_pose_file, read_pose
 from wsdesc.view.build import multi_scan_scene, pair_scene
 from wsdesc.view.drawn import (
     DrawnCloud,
@@ -33,7 +34,6 @@ from wsdesc.view.frame import Up
 from wsdesc.view.instances import finding_scene
 from wsdesc.view.keypoints import KeypointViews, computed_views
 from wsdesc.view.page import save_page
-from wsdesc.view.pose_file import is_pose_file, read_pose
 from wsdesc.view.results import reconstruction_scene, registration_scene, short_names
 from wsdesc.view.scene import MAX_POINTS, SceneView
 from wsdesc.view.server import HOST, check_server, serve

@@ -15,7 +15,7 @@ from wsdesc.core.similarity import check_similarity
 _LARGEST_TEXT = 10_000  # bytes of a matrix as text
 
 
-def read_pose(path: str | Path) -> Floats:
+def read_pose(path: str | os.PathLike[str]) -> Floats:
     """Read a pose `T_target_source` (4, 4).
 
     Args:
