@@ -17,6 +17,12 @@ def pose() -> np.ndarray:
     return make_pose(Rotation.random(random_state=0).as_matrix(), (1, -2, 3))
 
 
+def test_text_of_a_cloud_is_one_short_line():
+    cloud = Cloud(RNG.normal(size=(2000, 3)), {"intensity": np.arange(2000)}, dropped=3)
+    assert repr(cloud) == "Cloud(2,000 points; attributes intensity; 3 points dropped)"
+    assert cloud != Cloud(cloud.points)  # comparing raises no error
+
+
 def test_points_are_moved_and_the_original_stays(pose):
     points = RNG.normal(size=(20, 3))
     cloud = Cloud(points.copy(), {"intensity": np.arange(20)}, dropped=3)

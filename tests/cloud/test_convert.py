@@ -244,6 +244,7 @@ def test_files_and_clouds(tmp_path):
         ([[1, 2], [3]], "list cannot be converted to an array"),
         (POINTS[:, :2], r"not \(60, 2\)"),
         (POINTS[None], r"not \(1, 60, 3\)"),
+        (POINTS.reshape(6, 10, 3), r"pass points\.reshape\(-1, 3\) of an organised cloud"),
         (np.ones((3, 500)), r"not \(3, 500\): pass the transposed"),
         (np.empty((0, 3)), "no points"),
         (np.full((4, 3), np.nan), "none of the 4 points is finite"),

@@ -215,6 +215,16 @@ def test_npz_names(tmp_path):
         read_points(path)
 
 
+def test_a_transposed_array_in_a_file_is_refused(tmp_path):
+    np.save(tmp_path / "a.npy", np.ones((3, 500)))
+    np.savez(tmp_path / "a.npz", points=np.ones((3, 500)))
+    for name in ("a.npy", "a.npz"):
+        with pytest.raises(FileFormatError, match=r"\(3, 500\), not \(N, 3 or more\): transpose it"):
+            read_points(tmp_path / name)
+    np.save(tmp_path / "a.npy", np.ones((60, 131)))  # points with a descriptor each
+    assert read_points(tmp_path / "a.npy").shape == (60, 3)
+
+
 def test_invalid_arrays(tmp_path):
     for bad in (
         np.zeros(3),

@@ -58,6 +58,7 @@ def test_scans_are_located_where_they_were_taken(site, survey):
         result = site.locate(moved)
         assert isinstance(result, Location)
         assert result.success
+        assert str(result).startswith("Location: success")
         assert error(result, moved, T) < RESOLUTION  # also in geographic coordinates
         assert np.array_equal(result.T_map_scan, result.T_target_source)
 

@@ -15,7 +15,7 @@ from wsdesc.core.geometry import rotate, transform
 from wsdesc.core.similarity import check_similarity, split_similarity
 
 
-@dataclass
+@dataclass(eq=False)
 class Cloud:
     """Points of a scan with their attributes, in the coordinates and the unit of length of the file.
 
@@ -39,6 +39,18 @@ class Cloud:
 
     def __len__(self) -> int:
         return len(self.points)
+
+    def __repr__(self) -> str:
+        parts = [f"{len(self):,} points"]
+        if self.attributes:
+            parts.append(f"attributes {', '.join(self.attributes)}")
+        if self.dropped:
+            parts.append(f"{self.dropped:,} points dropped")
+        if self.viewpoint is not None:
+            parts.append(f"viewpoint ({', '.join(f'{value:.6g}' for value in self.viewpoint)})")
+        if self.file is not None:
+            parts.append(f"file {self.file}")
+        return f"Cloud({'; '.join(parts)})"
 
     def transformed(self, T: Any) -> Cloud:
         """Return a copy that is moved by the pose T (4, 4). Normals among the attributes are rotated.

@@ -142,6 +142,11 @@ def _from_array(scan: Any) -> FileContent:
         rows = scan.ravel()  # of organised clouds
         return _from_columns({name: to_numpy(rows[name]) for name in scan.dtype.names})
     array = to_numpy(scan)
+    if array.ndim == 3 and array.shape[2] >= 3:
+        raise InputError(
+            f"points must have the shape (N, 3), not {array.shape}: pass "
+            f"points.reshape(-1, {array.shape[2]}) of an organised cloud, or one of several scans"
+        )
     if array.ndim != 2 or array.shape[1] < 3:
         raise InputError(f"points must have the shape (N, 3), not {array.shape}: one row for each point")
     if array.shape[1] > _MAX_COLUMNS:

@@ -61,6 +61,12 @@ class Description:
     viewpoint: Viewpoint | None = None
     range_image: RangeImage | None = None
 
+    def __repr__(self) -> str:
+        return (
+            f"Description({len(self.points):,} points; {len(self.descriptors):,} keypoints; "
+            f"resolution {self.resolution:.4g}; model {self.model})"
+        )
+
     @property
     def unit(self) -> float:
         """Length of one metre of the model, in the scan's unit."""

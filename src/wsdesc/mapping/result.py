@@ -31,3 +31,7 @@ class Location(Registration):
 
     def __repr__(self) -> str:
         return super().__repr__().replace("Registration(", "Location(", 1)
+
+    def __str__(self) -> str:
+        text = super().__str__().replace("Registration:", "Location:", 1)
+        return text.replace("T_target_source:", "T_map_scan:", 1)

@@ -37,6 +37,7 @@ def test_separators_and_decimal_marks(tmp_path, extension, separator, comma):
         "E{0}N{0}H",
         "Points:0{0}Points:1{0}Points:2",
         "POINT_X{0}POINT_Y{0}POINT_Z",
+        "Rechtswert{0}Hochwert{0}Höhe",
     ],
 )
 @pytest.mark.parametrize(("separator", "comma"), [(",", False), (";", True)])
@@ -87,6 +88,26 @@ def test_a_first_point_of_whole_numbers_does_not_show_the_decimal_mark(tmp_path)
     (tmp_path / "a.txt").write_text("1 2 3\n1 2 three\n")
     with pytest.raises(FileFormatError, match="three"):
         read_cloud(tmp_path / "a.txt")
+
+
+@pytest.mark.parametrize(
+    ("text", "label"),
+    [
+        ("x,y,z,i\n1.5,2,3,4\n,,,\n4,5,6,\n", 4),
+        ("x;y;z;i\r\n1,5;2;3;4\r\n;;;\r\n4;5;6;\r\n", 4),
+        ("x;y;z;i\n1;2;3;4\n;;;\n1,5;5;6;\n", 4),
+        ('"x","y","z","i"\n"1.5","2","3","4"\n"","","",""\n"4","5","6",""\n', 4),
+    ],
+)
+def test_empty_cells_have_no_value(tmp_path, text, label):
+    (tmp_path / "a.csv").write_text(text)
+    cloud = read_cloud(tmp_path / "a.csv", nonfinite="drop")
+    assert (len(cloud), cloud.dropped) == (2, 1)
+    assert cloud.attributes["i"][0] == label
+    assert np.isnan(cloud.attributes["i"][1])
+    (tmp_path / "a.csv").write_text("x,y,z\n1,2,3\n4,,x\n")
+    with pytest.raises(FileFormatError, match="cannot be read as csv"):
+        read_cloud(tmp_path / "a.csv")
 
 
 def test_quoted_decimal_commas(tmp_path):

@@ -18,6 +18,8 @@ from wsdesc.core.errors import InputError
 # Names of an npz file that attributes cannot have.
 RESERVED = ("points", "viewpoint", "sampled", "descriptors", "frames", "file")
 
+_FEW, _MANY = 16, 100  # an array with so few rows and so many columns is transposed
+
 
 def read(path: Path, faces: bool) -> FileContent:
     return _read_npz(path) if path.suffix.lower() == ".npz" else _read_npy(path)
@@ -65,6 +67,8 @@ def _from_array(array: np.ndarray) -> FileContent:
         return from_columns({name: np.array(array[name]) for name in array.dtype.names})
     if array.ndim != 2 or array.shape[1] < 3 or array.dtype.kind not in "iuf":
         raise ValueError(f"the array is {array.dtype} {array.shape}, not real numbers (N, 3 or more)")
+    if len(array) <= _FEW < _MANY < array.shape[1]:
+        raise ValueError(f"the array has the shape {array.shape}, not (N, 3 or more): transpose it")
     check_columns(array.shape[1])
     extra = {f"column_{i}": np.array(array[:, i]) for i in range(3, array.shape[1])}
     storage = SINGLE if array.dtype == np.float32 else Storage()

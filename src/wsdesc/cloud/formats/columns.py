@@ -17,6 +17,7 @@ _HEIGHTS = ("elevation", "height", "altitude", "elev", "alt")
 _SCHEMES: tuple[tuple[tuple[str, ...], ...], ...] = (
     (("x",), ("y",), ("z",)),
     (("easting", "east"), ("northing", "north"), (*_HEIGHTS, "z", "h")),
+    (("rechtswert", "ost"), ("hochwert", "nord"), ("hoehe", "hhe", *_HEIGHTS, "z", "h")),  # hhe: Höhe
     *(
         tuple((pattern.format(axis),) for axis in "xyz")
         for pattern in ("{}coord", "coord{}", "point{}", "pos{}")

@@ -2,14 +2,16 @@
 
 Columns are separated by commas, semicolons, vertical bars or white space; the decimal mark is a point or a
 comma. The first three columns of numbers are x, y and z unless a line of names, which may be a comment, says
-otherwise. A first column that counts the points is not x. Columns of words are ignored. Lines that start with
-#, // or % are comments. A single number on the first line, as in pts files, is the number of points.
+otherwise. A first column that counts the points is not x. Columns of words are ignored, and empty cells are
+NaN. Lines that start with #, // or % are comments. A single number on the first line, as in pts files, is the
+number of points.
 """
 
 from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any, TextIO
@@ -37,23 +39,29 @@ def read(path: Path, faces: bool) -> FileContent:
         try:
             table = _load(file, layout)
         except ValueError as error:
-            reason = (
-                f"after {layout.first_row} lines, {str(error).split(';')[0]}"  # the rest is for developers
-            )
-            if layout.decimal_comma or layout.separator == ",":
-                raise ValueError(reason) from error
-            try:  # the first point may have whole numbers only
-                table = _load(file, layout._replace(decimal_comma=True))
-            except ValueError:
-                raise ValueError(reason) from error
+            table = _load_otherwise(file, layout, error)
     if layout.announced is not None and layout.announced != len(table):
         raise ValueError(f"the first line announces {layout.announced} points, {len(table)} follow")
     names = [layout.names[i] for i in columns] if layout.names else _default_names(table)
     return from_columns({name: np.ascontiguousarray(table[:, i]) for i, name in enumerate(names)})
 
 
-def _load(file: TextIO, layout: TextLayout) -> np.ndarray:
-    """Return the columns of numbers (N, columns)."""
+def _load_otherwise(file: TextIO, layout: TextLayout, error: ValueError) -> np.ndarray:
+    """Return the columns of numbers (N, columns) of a text whose first point does not show its layout."""
+    attempts: list[tuple[TextLayout, bool]] = []
+    if not layout.decimal_comma and layout.separator != ",":  # the first point may have whole numbers only
+        attempts.append((layout._replace(decimal_comma=True), False))
+    if layout.separator:  # programs leave a cell empty that has no value
+        attempts += [(layout, True), *((other, True) for other, _ in attempts)]
+    for other, empty in attempts:
+        with suppress(ValueError):
+            return _load(file, other, empty)
+    reason = str(error).split(";", maxsplit=1)[0]  # the rest is for developers
+    raise ValueError(f"after {layout.first_row} lines, {reason}") from error
+
+
+def _load(file: TextIO, layout: TextLayout, empty: bool = False) -> np.ndarray:
+    """Return the columns of numbers (N, columns); with `empty`, cells without a value are NaN."""
     file.seek(0)
     options: dict[str, Any] = {"delimiter": layout.separator, "comments": COMMENTS, "ndmin": 2}
     lines: Iterable[str] = islice(file, layout.first_row, None)
@@ -61,9 +69,20 @@ def _load(file: TextIO, layout: TextLayout) -> np.ndarray:
         lines, options["delimiter"] = _without_quotes(lines, layout), _SEPARATOR
     elif layout.decimal_comma:
         lines = (line.replace(",", ".") for line in lines)
+    if empty:
+        lines = _with_nan(lines, options["delimiter"])
     if len(layout.numeric) < len(layout.words):  # otherwise every line must have the same number of columns
         options["usecols"] = layout.numeric
     return np.loadtxt(lines, **options)
+
+
+def _with_nan(lines: Iterable[str], separator: str) -> Iterator[str]:
+    """Write nan into empty cells."""
+    for line in lines:
+        if line.strip():
+            yield separator.join(
+                word if word.strip() else "nan" for word in line.rstrip("\r\n").split(separator)
+            )
 
 
 def _without_quotes(lines: Iterable[str], layout: TextLayout) -> Iterator[str]:
