@@ -83,6 +83,11 @@ def test_adapts_both_networks_and_the_folder_is_a_model(
         wsdesc.adapt(folder, out, start=tiny_start, steps=4, **options)
 
 
+def test_a_missing_folder_is_named(tmp_path):
+    with pytest.raises(WSDescError, match="nowhere: no such file or folder"):
+        wsdesc.adapt(tmp_path / "nowhere", tmp_path / "mine")
+
+
 def test_keeps_the_old_weights_if_they_are_not_worse(
     folder, tiny_start, tmp_path, fake_reconstruct, monkeypatch, tiny_scenes
 ):

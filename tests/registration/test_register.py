@@ -293,3 +293,16 @@ def test_covariance_covers_the_error_and_moves_with_the_scans(pair, result):
             for k in (np.s_[:3], np.s_[3:]) for r in (result, moved)]  # fmt: skip
     assert 0.5 < size[1] / size[0] / 1000 < 2
     assert 0.5 < size[3] / size[2] < 2
+
+
+def test_float32_coordinates_far_from_the_origin_are_named():
+    """Maps in metres have coordinates of millions: float32 rounds them to half a metre."""
+    pair, utm = room_pair(3), np.array([448_123.0, 5_411_987.0, 312.0])
+    scans = [np.asarray(points, np.float64) + utm for points in (pair.source, pair.target)]
+    rounded = [points.astype(np.float32) for points in scans]
+    result = wsdesc.register(*rounded, **FAST)
+    assert not result.success
+    assert any("source are rounded to multiples of 0.5" in warning for warning in result.warnings)
+    assert any("target are rounded to multiples of 0.5" in warning for warning in result.warnings)
+    for exact in (scans, [pair.source, pair.target]):
+        assert not any("rounded" in text for text in wsdesc.register(*exact, **FAST).warnings)

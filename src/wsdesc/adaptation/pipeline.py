@@ -22,7 +22,7 @@ from wsdesc.adaptation.weights import WeightFiles, copy_weights, find_start
 from wsdesc.core.atomic import atomic_write
 from wsdesc.core.devices import choose_device
 from wsdesc.core.errors import FileFormatError, InputError
-from wsdesc.core.file_parts import as_path
+from wsdesc.core.file_parts import as_path, split_part
 from wsdesc.core.folders import locked, make_folder
 from wsdesc.core.journal import content_of
 from wsdesc.core.progress import ProgressHook, StepTimer
@@ -184,6 +184,9 @@ def _scan_files(scans: Scans, folder: Path) -> dict[str, Path]:
     cache = folder / "scans"
     make_folder(cache)
     paths, failed = as_files(scans, cache, folder)
+    for path in paths.values():
+        if not split_part(path)[0].exists():
+            raise FileFormatError(f"{path}: no such file or folder")
     distinct = {content_of(path): path for path in paths.values()}
     if len(distinct) < 2:
         equal = f"; all {len(paths)} scans are equal" if len(paths) > 1 else ""

@@ -15,6 +15,7 @@ from wsdesc.core.errors import InputError
 from wsdesc.core.geometry import inverse, transform
 
 _HASHED_AT_ONCE = 1 << 14
+_FINE_ROUNDING = 1e-4  # share of the radius of a scan; smaller rounding is far below any resolution
 
 
 @dataclass
@@ -26,12 +27,15 @@ class Cleaned:
         T_scan_local: (4, 4) float64, from the local frame to the scan's own coordinates.
         index: (M,) int64, indices of the points in the input, ascending.
         viewpoint: Position of the scanner, in the scan's own coordinates; None if it is not known.
+        rounding: Distance between neighbouring float32 numbers at the largest coordinate, if the coordinates
+            are float32 numbers far from the origin; else 0.
     """
 
     points: np.ndarray
     T_scan_local: np.ndarray
     index: np.ndarray
     viewpoint: Viewpoint | None = None
+    rounding: float = 0.0
 
     @property
     def local_viewpoint(self) -> np.ndarray | None:
@@ -64,7 +68,17 @@ def clean(points: Any) -> Cleaned:
     local = to_local(kept, T_scan_local)
     if not all_finite(local):
         raise InputError("the coordinates exceed the range of single precision: remove the outliers")
-    return Cleaned(local, T_scan_local, first if index is None else index[first])
+    index = first if index is None else index[first]
+    return Cleaned(local, T_scan_local, index, rounding=_rounding(kept, float(np.abs(local).max())))
+
+
+def _rounding(points: np.ndarray, radius: float) -> float:
+    """Return the rounding of points (N, 3) as `Cleaned.rounding`; `radius` is that of the scan."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        step = float(np.spacing(np.float32(np.abs(points).max())))
+        if not step > _FINE_ROUNDING * radius or (points.astype(np.float32) != points).any():
+            return 0.0
+    return step
 
 
 def clean_cloud(

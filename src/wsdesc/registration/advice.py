@@ -9,6 +9,7 @@ from wsdesc.registration.candidate import SCALE_CHECKED, Candidate
 from wsdesc.registration.result import SUCCESS
 
 MUCH_LARGER = 4.0  # ratio of the extents of two scans from which on one may be an object in the other
+COARSE_ROUNDING = 0.5  # resolutions to which coordinates are rounded, from which on a warning says so
 VIOLATION = 0.01  # share of points in free space from which on a pose without success has a warning
 
 
@@ -35,6 +36,23 @@ def suggest_find(source: Any, target: Any) -> list[str]:
     return [
         f"The {large} is {ratio:.0f} times as large as the {small}. If the {small} is an object in it, use "
         f"wsdesc find {small.upper()} {large.upper()}."
+    ]
+
+
+def coarse_coordinates(name: str, rounding: float, resolution: float) -> list[str]:
+    """Explain that float32 coordinates far from the origin have lost the shape of a scan.
+
+    Args:
+        name: Which scan it is: source or target.
+        rounding: Distance between neighbouring float32 coordinates.
+        resolution: Working resolution, in the same unit.
+    """
+    if rounding < COARSE_ROUNDING * resolution:
+        return []
+    return [
+        f"The coordinates of the {name} are rounded to multiples of {rounding:.3g}, the resolution is "
+        f"{resolution:.3g}: float32 numbers have too few digits this far from the origin. Export the scan in "
+        "double precision, or with coordinates near the origin."
     ]
 
 

@@ -25,7 +25,7 @@ from wsdesc.descriptor.describe import load_model
 from wsdesc.descriptor.description import Description
 from wsdesc.descriptor.options import DEFAULT_MODEL
 from wsdesc.descriptor.preparation import check_count, cleaned_points, prepare_scans
-from wsdesc.registration.advice import as_sentence, suggest_find
+from wsdesc.registration.advice import as_sentence, coarse_coordinates, suggest_find
 from wsdesc.registration.local_search import search_near
 from wsdesc.registration.options import RegisterOptions, Scale, Solver
 from wsdesc.registration.prior import impossible, make_prior
@@ -176,6 +176,8 @@ def register(
     result = register_prepared(p, q, network, o, timer)
     if not result.success:
         result.warnings.extend(suggest_find(*points))
+    for cloud, role, size in zip(clouds, ("source", "target"), resolutions, strict=True):
+        result.warnings.extend(coarse_coordinates(role, cloud.rounding, size))
     return result.of_files(source, target)
 
 
