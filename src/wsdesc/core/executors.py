@@ -26,6 +26,10 @@ from wsdesc.core.gpu_sharing import GpuSharing, share_gpu
 JobT = TypeVar("JobT")
 ResultT = TypeVar("ResultT")
 
+NOT_STARTED = (
+    "no worker process could start: a script that uses several processes needs "
+    'if __name__ == "__main__": before its calls'
+)
 _CONNECT_SECONDS = 5  # limit for the scheduler's answer
 _WORKER_SECONDS = 60  # limit for the first worker; clusters may start workers on demand
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
@@ -71,14 +75,13 @@ class Processes:
     def __init__(self, workers: int, device: str = "cpu") -> None:
         if workers < 1:
             raise InputError(f"the number of processes must be at least 1, not {workers}")
+        end_if_starting()
         self.workers, self.device = workers, device
         self.pool: ProcessPoolExecutor | None = None
         self._sharing: GpuSharing | None = None
         self._started: Event | None = None
 
     def run(self, task: Callable[[JobT], ResultT], jobs: Sequence[JobT]) -> Iterator[tuple[int, ResultT]]:
-        if getattr(current_process(), "_inheriting", False):  # a worker runs the user's script as it starts
-            raise SystemExit(1)  # quietly: the parent says what the script lacks
         if self.pool is None:
             threads = max(1, (os.cpu_count() or 1) // self.workers)
             self._sharing = share_gpu() if self.device.startswith("cuda") else None
@@ -95,10 +98,7 @@ class Processes:
             finished = True
         except BrokenProcessPool as error:
             if self._started is not None and not self._started.is_set():
-                raise WSDescError(
-                    "no worker process could start: a script that uses several processes needs "
-                    'if __name__ == "__main__": before its calls'
-                ) from error
+                raise WSDescError(NOT_STARTED) from error
             raise WSDescError(
                 "a worker process died, probably for lack of memory: use fewer processes; "
                 "finished jobs are kept"
@@ -202,6 +202,15 @@ def open_executor(
         raise InputError("jobs and executor: use one of them")
     else:
         yield executor
+
+
+def end_if_starting() -> None:
+    """End a worker process that runs the user's script while it starts: the script has no main guard.
+
+    The process ends without a message, since its parent says what the script lacks.
+    """
+    if getattr(current_process(), "_inheriting", False):
+        raise SystemExit(1)
 
 
 def end_with_parent() -> None:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from wsdesc.core.devices import choose_device
 from wsdesc.core.errors import InputError
+from wsdesc.core.executors import end_if_starting
 from wsdesc.core.file_parts import as_path, training_paths
 from wsdesc.core.progress import ProgressHook, no_progress
 from wsdesc.evaluation.methods import load_methods
@@ -88,6 +89,7 @@ def ablate(
     Raises:
         InputError: A row is unknown or options are invalid.
     """
+    end_if_starting()
     out = as_path(out, "out")
     names = list(rows or ROWS)
     unknown = [row for row in names if row not in (*ROWS, *EXTRA_ROWS)]

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from wsdesc.core.devices import choose_device
+from wsdesc.core.executors import end_if_starting
 from wsdesc.core.file_parts import as_path, training_paths
 from wsdesc.core.progress import ProgressHook, no_progress
 from wsdesc.descriptor.model import WSDesc
@@ -73,6 +74,7 @@ def distill(
         InputError: Options are invalid or the folder contains another training.
         FileFormatError: A file cannot be read or written.
     """
+    end_if_starting()
     out = as_path(out, "out")
     if tensorboard:
         from wsdesc.learning.tensorboard import check_installed

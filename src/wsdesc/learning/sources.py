@@ -10,6 +10,7 @@ import multiprocessing
 import os
 from collections.abc import Callable
 from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from threading import Lock
 from typing import Any, Protocol
 
@@ -19,7 +20,8 @@ from torch import Tensor
 
 from wsdesc.cloud.neighbours import NeighbourGrid
 from wsdesc.cloud.sampling import voxel_downsample
-from wsdesc.core.executors import end_with_parent
+from wsdesc.core.errors import WSDescError
+from wsdesc.core.executors import NOT_STARTED, end_with_parent
 from wsdesc.core.rng import generator_of
 
 CloudPair = tuple[Tensor, Tensor]
@@ -103,7 +105,12 @@ class RoomPairs:
         with self._lock:  # threads request other pairs at the same time
             self._schedule(oldest, newest + 2 * self.workers)
             future = self._made[room]
-        scans = future.result()
+        try:
+            scans = future.result()
+        except BrokenProcessPool as error:
+            finished = any(made.done() and made.exception() is None for made in self._made.values())
+            died = "a worker process that makes rooms died, probably for lack of memory"
+            raise WSDescError(died if finished else NOT_STARTED) from error
         far = float(torch.rand(1, generator=generator)) < self.far_share and len(scans) > 2
         gap = 2 if far else 1
         i = int(torch.randint(len(scans) - gap, (1,), generator=generator))

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from wsdesc.core.devices import choose_device
 from wsdesc.core.errors import InputError
+from wsdesc.core.executors import end_if_starting
 from wsdesc.core.file_parts import as_path, training_paths
 from wsdesc.core.folders import make_folder
 from wsdesc.core.progress import ProgressHook, no_progress
@@ -84,6 +85,7 @@ def train(
         InputError: Options are invalid, no scans overlap, or the folder contains another training.
         FileFormatError: A file cannot be read or written.
     """
+    end_if_starting()
     out = as_path(out, "out")
     changes: dict[str, Any] = {
         "steps": steps,
