@@ -89,6 +89,14 @@ def test_save_and_load(description: Description, tmp_path: Path) -> None:
     loaded.check_comparable(description)
 
 
+def test_wrong_files_are_named(description: Description, tmp_path: Path) -> None:
+    with pytest.raises(FileFormatError, match=r"a\.txt: a description is saved as \.npz"):
+        description.save(tmp_path / "a.txt")
+    assert not (tmp_path / "a.txt").exists()
+    with pytest.raises(FileFormatError, match=r"missing\.npz: cannot be read: No such file"):
+        Description.load(tmp_path / "missing.npz")
+
+
 def test_range_image_is_saved_in_metres_of_the_model(
     network: wsdesc.WSDesc, points: np.ndarray, tmp_path: Path
 ) -> None:

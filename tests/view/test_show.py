@@ -137,3 +137,9 @@ def test_a_result_is_not_shown_with_scans(result):
         open_scene(result)
     with pytest.raises(FileFormatError, match=r"gone\.ply"):
         open_scene(result.of_files("gone.ply", "b.ply"))
+
+
+def test_a_page_is_an_html_file(tmp_path):
+    with pytest.raises(FileFormatError, match=r"page\.png: the name must end in \.html"):
+        wsdesc.show(SOURCE, save=tmp_path / "page.png")
+    assert list(tmp_path.iterdir()) == []

@@ -13,6 +13,7 @@ from wsdesc.cloud.range_image import RangeImage
 from wsdesc.cloud.viewpoint import Viewpoint
 from wsdesc.core.atomic import atomic_write
 from wsdesc.core.errors import FileFormatError
+from wsdesc.core.file_parts import as_path
 from wsdesc.core.geometry import is_rigid
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ def save(path: str | Path, description: Description) -> None:
     if viewpoint is not None and image is not None:
         arrays["viewpoint"], arrays["viewpoint_source"] = viewpoint.position, viewpoint.source
         arrays["local_viewpoint"], arrays["free_ranges"] = image.viewpoint, image.free
+    if as_path(path, "path").suffix.lower() != ".npz":
+        raise FileFormatError(f"{path}: a description is saved as .npz")
     with atomic_write(path) as temporary, temporary.open("wb") as file:
         np.savez_compressed(file, **arrays, resolution=description.resolution, model=description.model)
 
@@ -38,6 +41,12 @@ def load(path: str | Path) -> dict[str, Any]:
     Raises:
         FileFormatError: The file cannot be read, or is not a description.
     """
+    path = as_path(path, "path")
+    try:
+        with path.open("rb"):
+            pass
+    except OSError as error:
+        raise FileFormatError(f"{path}: cannot be read: {error.strerror or error}") from error
     try:
         arrays = read_arrays(path, kinds="iufU")
         if "offset" in arrays:  # until version 0.3 the local frame had the axes of the scan

@@ -16,7 +16,7 @@ from wsdesc.cloud.convert import Scan, as_cloud
 from wsdesc.cloud.scan_files import find_scan_files
 from wsdesc.cloud.stations import expand_stations
 from wsdesc.core.errors import FileFormatError, InputError, WSDescError
-from wsdesc.core.file_parts import expand_home, split_part
+from wsdesc.core.file_parts import as_path, expand_home, split_part
 from wsdesc.core.geometry import Floats
 from wsdesc.core.similarity import check_similarity
 from wsdesc.mapping.store import MANIFEST
@@ -84,6 +84,8 @@ def show(
     """
     if save is None:
         check_server(host, port)
+    elif as_path(save, "save").suffix.lower() != ".html":
+        raise FileFormatError(f"{save}: the name must end in .html")
     scene = open_scene(*items, pose=pose, matches=matches, up=up, unit=unit, max_points=max_points)
     if save is None:
         serve(scene, host, port, announce)
