@@ -10,7 +10,16 @@ from hypothesis import strategies as st
 from scipy.spatial.transform import Rotation
 
 from wsdesc.cloud.files import read_points
-from wsdesc.cloud.units import Scale, cpu, extent, measure, reference, spacing, working_resolution
+from wsdesc.cloud.units import (
+    Scale,
+    cpu,
+    different_units,
+    extent,
+    measure,
+    reference,
+    spacing,
+    working_resolution,
+)
 from wsdesc.core.errors import InputError
 from wsdesc.datasets.synthetic import RoomPair
 
@@ -328,3 +337,19 @@ def test_resolution_has_three_digits():
     assert expected == float(f"{expected:.3g}")
     assert working_resolution(points.astype(np.float32)) == expected
     assert working_resolution(1000 * points) == pytest.approx(1000 * expected)
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "hint"),
+    [
+        (2000, 2.2, "(0.001 if the source is in millimetres and the target in metres; "),
+        (2, 1900, "(1000 if the source is in metres and the target in millimetres; "),
+        (230, 2.0, "(0.01 if the source is in centimetres and the target in metres; "),
+        (2, 80, "(39.37 if the source is in metres and the target in inches; "),
+        (1, 300, '("estimate" finds it)'),
+        (1e9, 0, '("estimate" finds it)'),
+    ],
+)
+def test_probable_units_are_named(source: float, target: float, hint: str) -> None:
+    assert hint in different_units(source, target)
+    assert different_units(1.0, 20.0) is None

@@ -117,6 +117,8 @@ def test_different_units_are_reported(pair):
     failed = wsdesc.register(1000 * pair[0], pair[1], **FAST)
     assert not failed.success
     assert failed.warnings[0].startswith("The scans seem to have different units")
+    assert "(0.001 if the source is in millimetres and the target in metres; " in failed.warnings[0]
+    assert wsdesc.register(1000 * pair[0], pair[1], scale=0.001, **FAST).success
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,8 @@ _FINEST, _COARSEST = 1 / 90, 1 / 55  # limited to these shares of the extent,
 _MIN_SPACINGS = 0.5  # but never finer than this many spacings: the descriptor needs neighbours
 _DIGITS = 3  # of the resolution: noise of the coordinates then seldom changes it and with it all voxels
 _UNIT_RATIO = 30.0  # ratio of two extents from which on the scans cannot have the same unit
+_UNITS = {"millimetres": 0.001, "centimetres": 0.01, "inches": 0.0254}  # in metres
+_SIMILAR = 1.5  # ratio of the extents of two scans of a place, in the same unit, that is common
 
 _EXTENT_SAMPLE = 50_000  # points that measure an extent
 
@@ -118,11 +120,21 @@ def different_units(source_extent: float, target_extent: float) -> str | None:
     small, large = sorted((source_extent, target_extent))
     if large < _UNIT_RATIO * max(small, 1e-300):
         return None
+    units = _probable_units(target_extent / max(source_extent, 1e-300))
     return (
         f"the scans seem to have different units: the extent of the source is {source_extent:.3g}, that of "
-        f'the target {target_extent:.3g}. Give the scale ("estimate" finds it), or set the resolution if '
-        "they are right"
+        f"the target {target_extent:.3g}. Give the scale ({units}"
+        '"estimate" finds it), or set the resolution if they are right'
     )
+
+
+def _probable_units(ratio: float) -> str:
+    """Name the units of two scans whose extents have about the ratio of these units, target to source."""
+    for name, metres in _UNITS.items():
+        for factor, source, target in ((metres, name, "metres"), (1 / metres, "metres", name)):
+            if 1 / _SIMILAR < ratio / factor < _SIMILAR:
+                return f"{factor:.4g} if the source is in {source} and the target in {target}; "
+    return ""
 
 
 def spacing(points: Any, sample: int = 2000, seed: int = 0) -> float:
