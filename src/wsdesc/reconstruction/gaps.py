@@ -15,13 +15,12 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.sparse import coo_array
 
-from wsdesc.cloud.units import INDOOR_RESOLUTION
 from wsdesc.core.geometry import Floats
 from wsdesc.reconstruction.cuts import cheapest_part
 from wsdesc.reconstruction.pose_graph import Edge, connected_scans
+from wsdesc.reconstruction.usual_gap import SMALLEST_GAP
 
 # Chosen on 1 532 accepted edges of 35 synthetic places, right and wrong ones.
-_SMALLEST = 0.02 * INDOOR_RESOLUTION  # metres: smaller gaps tell nothing
 _NEUTRAL = 1.5  # gap over that of the best edges, at which an edge is as often right as wrong
 _SLOPE = 4.0  # log odds that an edge loses when its gap grows by a factor of e,
 _LEAST, _MOST = -1.6, 0.9  # within these limits
@@ -54,7 +53,7 @@ def separate_by_gaps(edges: Sequence[Edge], count: int) -> list[list[int]]:
 def _log_odds(edges: Sequence[Edge], count: int) -> Floats:
     """Return the log odds (E,) of edges by their gaps, compared with the best edges of their scans."""
     gaps = np.array([np.nan if edge.patch_gap is None else edge.patch_gap for edge in edges])
-    gaps = np.maximum(gaps, _SMALLEST)
+    gaps = np.maximum(gaps, SMALLEST_GAP)
     best = np.full(count, np.inf)
     for edge, gap in zip(edges, gaps.tolist(), strict=True):
         for scan in (edge.source, edge.target):

@@ -56,7 +56,8 @@ class RegisteredPair:
                 information=candidate.information,
                 rmse=candidate.rmse or INDOOR_RESOLUTION,
                 ambiguous=candidate.ambiguous,
-                patch_gap=candidate.patch_gap,
+                # Scans without a viewpoint may be fused from several positions, and bent.
+                patch_gap=candidate.patch_gap if candidate.visible else None,
             )
             for candidate in candidates
         ]

@@ -83,9 +83,6 @@ def register_pair(job: RegisterJob) -> PairRegistration:
         refined=refined,
         seed=job.source.settings.seed,
     )
-    # Scans that were fused from several positions are bent: gaps between them tell nothing about the pose.
-    # They have no viewpoint.
-    rigid = p.range_image is not None or q.range_image is not None
     poses = [
         CandidatePose(
             T_target_source=candidate.refined.T_target_source,
@@ -100,7 +97,7 @@ def register_pair(job: RegisterJob) -> PairRegistration:
         )
         for candidate in candidates.ranked
         for free in [candidate.dense_free_space or FreeSpace()]
-        for measured in [rigid and candidate.confidence >= MIN_CANDIDATE_CONFIDENCE]
+        for measured in [candidate.confidence >= MIN_CANDIDATE_CONFIDENCE]
         for gap in [candidate.measure_patch_gap() if measured else None]
     ]
     return PairRegistration(tuple(poses))

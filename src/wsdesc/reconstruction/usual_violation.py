@@ -15,6 +15,7 @@ import numpy as np
 
 from wsdesc.core.geometry import Floats
 from wsdesc.reconstruction.pair_selection import Pair, RegisteredPair
+from wsdesc.reconstruction.usual_gap import gap_log_likelihood, tightest_gaps
 from wsdesc.registration.candidate import AMBIGUOUS
 
 _MIN_USUAL, _MAX_USUAL = 0.0003, 0.02  # limits of the usual share
@@ -28,14 +29,14 @@ _MIN_NONE = 0.02  # probability that no candidate is right
 
 
 def update_confidences(registered: Mapping[Pair, RegisteredPair]) -> dict[Pair, RegisteredPair]:
-    """Update the confidences of the edges of all pairs by their free space; return the pairs in order."""
+    """Update the confidences of all edges by free space and patch gaps; return the pairs in order."""
     least = []  # share of each pair: that of its plausible candidate with the fewest violations
     for pair in registered.values():
         plausible = [c for c in pair.candidates if c.confidence >= _PLAUSIBLE and c.visible >= MIN_VIEW]
         if plausible:
             least.append(min(c.violating / c.visible for c in plausible))
-    usual = usual_share(least)
-    return {ends: _updated(pair, usual) for ends, pair in sorted(registered.items())}
+    usual, tightest = usual_share(least), tightest_gaps(registered.values())
+    return {ends: _updated(pair, usual, tightest) for ends, pair in sorted(registered.items())}
 
 
 def usual_share(shares: Sequence[float]) -> float:
@@ -49,14 +50,15 @@ def log_likelihood(violating: Floats | int, visible: Floats | int, usual: float)
     return np.asarray(-_SLOPE * np.log(np.maximum(share / usual, 1.0)))
 
 
-def _updated(pair: RegisteredPair, usual: float) -> RegisteredPair:
+def _updated(pair: RegisteredPair, usual: float, tightest: Mapping[int, float]) -> RegisteredPair:
     """Return a pair whose edges have updated confidences."""
     if not pair.candidates:
         return pair
     violating, visible = np.array([(c.violating, c.visible) for c in pair.candidates], dtype=float).T
     prior = np.array([candidate.confidence for candidate in pair.candidates])
     prior /= max(prior.sum(), 1.0)  # at most one candidate is right
-    weight = prior * np.exp(log_likelihood(violating, visible, usual))
+    likelihood = log_likelihood(violating, visible, usual) + gap_log_likelihood(pair, tightest)
+    weight = prior * np.exp(likelihood)
     # Where candidates lose their weight, it is not certain that any of them is right.
     none = max(1 - prior.sum(), _MIN_NONE * (1 - weight.sum() / max(prior.sum(), 1e-12)))
     posterior = weight / max(none + weight.sum(), 1e-12)
