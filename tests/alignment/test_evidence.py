@@ -9,6 +9,7 @@ from wsdesc.alignment.evidence import FEATURES, Evidence, features
 from wsdesc.alignment.free_space import FreeSpace
 from wsdesc.alignment.free_space.counts import ViewCounts
 from wsdesc.alignment.information import Degeneracy
+from wsdesc.alignment.patch_gaps import PatchGap
 from wsdesc.alignment.verify import PoseScore
 
 
@@ -22,10 +23,11 @@ def evidence(
     votes=100.0,
     free_space: FreeSpace | None = None,
     dense_free_space: FreeSpace | None = None,
+    patch_gap: PatchGap | None = None,
     **changes,
 ):
     degeneracy = Degeneracy(None, 0.2, np.zeros((0, 6)), None)
-    seen = {"free_space": free_space, "dense_free_space": dense_free_space}
+    seen = {"free_space": free_space, "dense_free_space": dense_free_space, "patch_gap": patch_gap}
     score = pose_score(**changes)
     return Evidence.of(score, degeneracy, inliers=inliers, matches=2000, votes=votes, **seen)
 
@@ -94,6 +96,16 @@ def test_violations_of_poses_with_much_overlap_count_more():
     assert 0 < medium < much
     assert seen(0.8, 0) == 0
     assert math.isnan(feature("overlapping_violation", evidence()))
+
+
+def test_patch_gaps_are_compared_where_noise_explains_the_least():
+    def gap(significance):
+        return evidence(patch_gap=PatchGap(0.001, significance))
+
+    assert feature("relative_patch_gap", gap(4.0), gap(1.0)) == pytest.approx(math.log10(4))
+    assert feature("relative_patch_gap", gap(1.0), gap(4.0)) == pytest.approx(-math.log10(4))
+    assert math.isnan(feature("relative_patch_gap", gap(9.0), gap(3.0)))  # bent scans
+    assert math.isnan(feature("relative_patch_gap", gap(1.0), evidence()))
 
 
 def test_only_comparable_poses_are_compared_by_their_misfit():

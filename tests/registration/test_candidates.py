@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -9,11 +11,12 @@ import torch
 from poses import largest_difference, perturbed
 from wsdesc.alignment.evidence import Evidence
 from wsdesc.alignment.hypotheses import Hypothesis
+from wsdesc.alignment.patch_gaps import PatchGap
 from wsdesc.alignment.surface import CpuSurface, CudaSurface
 from wsdesc.cloud.sampling import voxel_downsample
 from wsdesc.core.errors import InputError
 from wsdesc.datasets.synthetic import RoomPair
-from wsdesc.registration.candidate import Candidate
+from wsdesc.registration.candidate import Candidate, with_probabilities
 from wsdesc.registration.verification import verify_hypotheses
 
 RESOLUTION = 0.025
@@ -64,3 +67,27 @@ def test_backends_choose_the_same_candidates(proposed: list[Hypothesis], points:
     assert verify_hypotheses([], on_cuda, UNSEEN, 9) == verify_hypotheses([], on_cpu, UNSEEN, 9) == []
     with pytest.raises(InputError, match="one device"):
         verify_hypotheses(proposed, (on_cpu[0], on_cuda[1]), UNSEEN, 9)
+
+
+@pytest.mark.parametrize(
+    ("gaps", "decisive"),
+    [
+        ((1.1, 4.0), True),
+        ((3.0, 9.0), False),  # bent scans: noise does not explain either gap
+    ],
+)
+def test_patch_gaps_choose_among_plausible_candidates(candidates, monkeypatch, gaps, decisive) -> None:
+    tight, loose = (replace(candidates[0], rank=gap) for gap in gaps)  # equal in all other figures
+    monkeypatch.setattr(Candidate, "measure_patch_gap", lambda c: PatchGap(0.001 * c.rank, c.rank))
+    first, second = with_probabilities([loose, tight])
+    if decisive:
+        assert first.rank == gaps[0]
+        assert first.probability > 3 * second.probability
+    else:
+        assert first.probability == pytest.approx(second.probability)
+
+
+def test_patch_gap_is_not_measured_for_a_single_plausible_candidate(candidates: list[Candidate]) -> None:
+    ranked = with_probabilities(candidates)
+    assert ranked[0].probability > 0.9
+    assert all(candidate.patch_gap is None for candidate in ranked)
