@@ -7,8 +7,8 @@
 Prints a table with one row per domain, whose confidences come from a model fitted to all other domains:
 successes, their precision and recall by overlap, the expected calibration error, and the wrong successes of
 twins (pairs of one place without overlap) and of strangers (pairs of two places). Writes the model of all
-domains, and with `--plot` one reliability diagram per domain. `--base` keeps the functions of a model that
-has the first features only, and fits those of the others.
+domains, and with `--plot` one reliability diagram per domain. With `--base`, the functions of a model of the
+first features are kept, and only those of the other features are fitted.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def fit(groups: list[Group], base: ConfidenceModel | None = None) -> ConfidenceM
     """
     names = list(FEATURES) if base is None else list(FEATURES)[len(base.knots) :]
     x = np.concatenate([g.features for g in groups])
-    known = np.zeros(len(x)) if base is None else base.score(x[:, : len(base.knots)])
+    offset = np.zeros(len(x)) if base is None else base.score(x[:, : len(base.knots)])
     x = x[:, len(FEATURES) - len(names) :]
     right = np.concatenate([g.right for g in groups])
     starts = np.cumsum([0] + [len(g.right) for g in groups[:-1]])
@@ -125,7 +125,7 @@ def fit(groups: list[Group], base: ConfidenceModel | None = None) -> ConfidenceM
     bounds += [(None, None)] * int(sometimes.sum()) + [(None, None) if base is None else (0, 0)]
 
     def cost(w: np.ndarray) -> tuple[float, np.ndarray]:
-        score = known + design @ w[:-1] + w[-1]
+        score = offset + design @ w[:-1] + w[-1]
         top = np.maximum(np.maximum.reduceat(score, starts), 0.0)
         odds = np.exp(score - top[owner])
         total = np.exp(-top) + np.add.reduceat(odds, starts)
@@ -316,7 +316,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "-o", "--out", type=Path, default=CONFIDENCE_FILE, help="model (default: the package's)"
     )
-    parser.add_argument("--base", type=Path, help="model whose functions are kept")
+    parser.add_argument("--base", type=Path, help="model of the first features, whose functions are kept")
     parser.add_argument("--plot", type=Path, help="picture with one reliability diagram per domain")
     return parser
 

@@ -115,7 +115,7 @@ class Settings(NamedTuple):
     device: str
     network: str  # device of the descriptors
     rounds: Sequence[int]
-    viewpoints: bool  # detect them
+    viewpoints: bool  # are detected; otherwise no free space is known
 
     @classmethod
     def of(cls, arguments: argparse.Namespace) -> Settings:
@@ -336,7 +336,9 @@ def parser() -> argparse.ArgumentParser:
         default=range(len(ROUNDS)),
         help="numbers of rounds, 0 to 2 (default: all)",
     )
-    parser.add_argument("--viewpoints", choices=("detected", "none"), default="detected")
+    parser.add_argument(
+        "--viewpoints", choices=("detected", "none"), default="detected", help="none: without free space"
+    )
     parser.add_argument("--indoor", type=Path, help="folder with scenes of scans and poses")
     parser.add_argument("--device", default="cpu", help="cpu or cuda (default: %(default)s)")
     parser.add_argument("--network", help="device of the descriptors (default: that of --device)")

@@ -166,13 +166,13 @@ def _relative(own: float | None, others: Sequence[float | None], least: float) -
 
 
 def _relative_gap(own: float | None, others: Sequence[float | None]) -> float:
-    """Return the decimal logarithm of a gap over the least of the other poses; NaN if it tells nothing.
+    """Return the decimal logarithm of a gap over the least of the other poses.
 
-    Scans that were fused from several positions are bent: their gaps are larger than noise explains, also at
-    right poses.
+    NaN if it is unknown, or if noise does not explain even the least gap: scans that were fused from several
+    positions are bent, so their gaps are large at right poses, too.
     """
-    known = [gap for gap in (own, *others) if gap is not None]
-    return _relative(own, others, _LEAST_GAP) if known and min(known) <= _EXPLAINED_GAP else math.nan
+    measured = [gap for gap in (own, *others) if gap is not None]
+    return _relative(own, others, _LEAST_GAP) if measured and min(measured) <= _EXPLAINED_GAP else math.nan
 
 
 def _log_odds(share: float) -> float:

@@ -35,6 +35,7 @@ from wsdesc.reconstruction.jobs import (
     RegisterJob,
     ScanSurvey,
 )
+from wsdesc.registration.candidate import Candidate
 from wsdesc.registration.candidates import find_candidates
 
 _SCANS_IN_MEMORY = 64  # described scans that a worker keeps: each one is part of several pairs
@@ -93,14 +94,18 @@ def register_pair(job: RegisterJob) -> PairRegistration:
             information=candidate.refined.information,
             visible=free.visible,
             violating=free.violating,
-            patch_gap=gap.distance if gap else None,
+            patch_gap=_patch_distance(candidate),
         )
         for candidate in candidates.ranked
         for free in [candidate.dense_free_space or FreeSpace()]
-        for measured in [candidate.confidence >= MIN_CANDIDATE_CONFIDENCE]
-        for gap in [candidate.measure_patch_gap() if measured else None]
     ]
     return PairRegistration(tuple(poses))
+
+
+def _patch_distance(candidate: Candidate) -> float | None:
+    """Measure the gap of a candidate that is considered; None for others and for too little overlap."""
+    gap = candidate.measure_patch_gap() if candidate.confidence >= MIN_CANDIDATE_CONFIDENCE else None
+    return gap.distance if gap else None
 
 
 @single_threaded_torch()

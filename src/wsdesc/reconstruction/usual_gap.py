@@ -1,7 +1,7 @@
 """Compare the patch gaps of candidates with what is usual for their scans.
 
-A right pose of another pair shows how tightly a scan fits others. A candidate whose gaps are much larger lies
-on another part of the place, which is only similar. This also tells wrong poses of scans without a viewpoint.
+Probable poses of other pairs show how tightly a scan fits. A candidate with much larger gaps lies on a part
+of the place that is only similar. No viewpoint is needed for this comparison.
 """
 
 from __future__ import annotations

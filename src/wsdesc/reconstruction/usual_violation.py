@@ -4,6 +4,8 @@ A registration compares few poses of two scans. It does not know how many points
 poses of this place: none in an empty building, one of a hundred in a court with visitors. All pairs together
 tell. A candidate that violates more than is usual is less probable, and so are poses at which equal parts of
 the place lie on top of each other: small things that differ violate free space there.
+
+A candidate whose patch gaps are larger than is usual for its scans is less probable, too; see `usual_gap`.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ class PatchGap(NamedTuple):
     """How far the patches of two aligned surfaces are apart: medians of all patches."""
 
     distance: float  # between two patches, in the unit of the surfaces
-    significance: float  # this distance in standard errors, which follow from the noise inside of a patch
+    significance: float  # the same in standard errors, which are estimated from the noise inside each patch
 
 
 def measure_patch_gap(
@@ -65,7 +65,7 @@ class _Patches(NamedTuple):
 
     gaps: Floats  # (P,) distances between the means of both scans
     deviations: Floats  # (P,) standard deviations of the distances of single points
-    points: NDArray[np.intp]  # (P,) their numbers
+    points: NDArray[np.intp]  # (P,) number of points
 
 
 def _patches(points: Floats, normals: Floats, gaps: Floats, side: float) -> _Patches:
