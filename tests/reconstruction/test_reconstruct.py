@@ -197,7 +197,7 @@ def test_unreadable_scans_are_left_out_and_named(done, paths, folder, tmp_path):
     result = reconstruct(given, folder, resolution=done[0].resolution, **FAST)
     assert result.components == [ROOM]
     assert set(result.not_placed) == {"bad.ply", "missing.ply", "few.xyz", "foreign.ply"}
-    assert "bad.ply" in result.not_placed["bad.ply"]
+    assert result.not_placed["bad.ply"].startswith("cannot be read as ply: ")
     assert "no such file" in result.not_placed["missing.ply"]
     assert "points are left" in result.not_placed["few.xyz"]
 
@@ -214,6 +214,13 @@ def test_unreadable_scans_are_left_out_and_named(done, paths, folder, tmp_path):
 def test_too_few_scans_are_an_error(scans, says):
     with pytest.raises(InputError, match=says):
         reconstruct(scans, **FAST)
+
+
+def test_the_error_names_an_unreadable_scan_once(tmp_path):
+    (tmp_path / "empty.ply").touch()
+    with pytest.raises(InputError) as error:
+        reconstruct([tmp_path], **FAST)
+    assert str(error.value).endswith("found 0; empty.ply was left out: is empty; export the scan again")
 
 
 def test_duplicates_are_named_and_left_out(done, paths, folder, tmp_path):

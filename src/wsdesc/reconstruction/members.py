@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from wsdesc.cloud.units import Scale
 from wsdesc.core.errors import InputError
+from wsdesc.core.file_parts import split_part
 from wsdesc.core.journal import content_of
 from wsdesc.descriptor import pretrained
 from wsdesc.reconstruction.assembly import Member
@@ -131,11 +132,11 @@ def check_files(paths: Mapping[str, Path], contents: Mapping[str, str]) -> dict[
 def _without_failed(
     files: Mapping[str, HashedScan], results: Sequence[U | FailedScan], failed: dict[str, str]
 ) -> tuple[dict[str, HashedScan], list[U]]:
-    """Drop failed scans, and add them with the reasons to `failed`."""
+    """Drop failed scans, and add them to `failed`, with reasons that do not repeat the file."""
     usable, kept = {}, []
     for (name, file), result in zip(files.items(), results, strict=True):
         if isinstance(result, FailedScan):
-            failed[name] = result.error
+            failed[name] = result.error.removeprefix(f"{split_part(file.path)[0]}: ")
         else:
             usable[name] = file
             kept.append(result)

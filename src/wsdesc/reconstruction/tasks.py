@@ -66,7 +66,7 @@ def describe_scan(job: DescribeJob) -> DescribedScan | FailedScan:
     try:
         description = load_description(job)
     except _CannotDescribe as error:
-        return FailedScan(f"{job.file.path}: {error}")
+        return FailedScan(str(error))
     T_scan_local = tuple(map(tuple, description.T_scan_local.tolist()))
     return DescribedScan(T_scan_local, float(description.points.double().square().sum(1).mean().sqrt()))
 
