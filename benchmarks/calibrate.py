@@ -14,11 +14,11 @@ first features are kept, and only those of the other features are fitted.
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import sys
 from pathlib import Path
 from typing import NamedTuple
+from zipfile import BadZipFile
 
 import numpy as np
 from scipy.optimize import minimize
@@ -27,7 +27,8 @@ from benchmarks.common import make_parser, percent, print_rows, run_command
 from wsdesc.alignment.confidence import CONFIDENCE_FILE, ConfidenceModel
 from wsdesc.alignment.evidence import FEATURES, Evidence, features
 from wsdesc.alignment.scale import RelativeScale
-from wsdesc.core.errors import InputError
+from wsdesc.core.errors import FileFormatError, InputError
+from wsdesc.core.json_file import read_object
 from wsdesc.evaluation.reliability import reliability, reliability_bins
 from wsdesc.registration.result import SUCCESS
 
@@ -42,6 +43,7 @@ REGULARISATION = 6.0  # of the log odds that a feature adds over its range, in u
 SCHEDULE = (0, 1, 2)  # rounds of `judge` that `wsdesc.register` makes
 MIN_OVERLAP = 0.1  # least overlap of pairs that count as overlapping
 HIGH_OVERLAP = 0.3
+_LARGEST_MODEL = 1_000_000  # bytes
 TWIN_WEIGHT = 0.1  # of pairs without overlap in one place: equal parts of a place, seen from equal stations
 
 
@@ -59,9 +61,12 @@ class Group(NamedTuple):
 
 def read_groups(path: Path) -> list[Group]:
     """Read the rows of `judge`, grouped by pair and round."""
-    with np.load(path) as arrays:
-        columns = {name: arrays[name] for name in arrays.files}
-    keys = [columns[name] for name in ("domain", "unit", "source", "target", "round")]
+    try:
+        with np.load(path) as arrays:
+            columns = {name: arrays[name] for name in arrays.files}
+        keys = [columns[name] for name in ("domain", "unit", "source", "target", "round")]
+    except (ValueError, KeyError, EOFError, AttributeError, BadZipFile) as error:
+        raise FileFormatError(f"{path}: no poses of `python -m benchmarks.judge -o FILE`") from error
     changed = np.flatnonzero(np.logical_or.reduce([key[1:] != key[:-1] for key in keys])) + 1
     groups = []
     for rows in np.split(np.arange(len(keys[0])), changed):
@@ -264,7 +269,12 @@ def leave_one_domain_out(
 
 def read_base(path: Path) -> ConfidenceModel:
     """Read a model of the first features."""
-    names = json.loads(path.read_text())["features"]
+    invalid = "no model that this command wrote"
+    names = read_object(path, largest=_LARGEST_MODEL, kind="a confidence model", invalid=invalid).get(
+        "features"
+    )
+    if not isinstance(names, dict):
+        raise FileFormatError(f"{path}: {invalid}")
     if list(names) != list(FEATURES)[: len(names)]:
         raise InputError(f"{path}: its features must be the first of {', '.join(FEATURES)}")
     return ConfidenceModel.load(path, names)

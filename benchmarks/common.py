@@ -52,6 +52,11 @@ def run_command(parser: argparse.ArgumentParser, main: Callable[[argparse.Namesp
     except WSDescError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    except OSError as error:
+        if error.filename is None:
+            raise
+        print(f"error: {error.filename}: {error.strerror}", file=sys.stderr)
+        return 2
     return 1 if passed is False else 0
 
 

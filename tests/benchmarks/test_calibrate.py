@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-from benchmarks.calibrate import Group, fit, read_base
+from benchmarks.calibrate import Group, fit, main, parser, read_base
+from benchmarks.common import run_command
 
 from wsdesc.alignment.confidence import ConfidenceModel
 from wsdesc.alignment.evidence import FEATURES
@@ -46,3 +47,15 @@ def test_base_has_the_first_features(tmp_path):
     shipped(2).save(path, NAMES[1:3])
     with pytest.raises(InputError, match="its features must be the first of"):
         read_base(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "says"), [(None, "No such file"), (b"text", "no poses of"), (b"", "no poses of")]
+)
+def test_a_wrong_file_is_one_line(tmp_path, capsys, monkeypatch, content, says):
+    path = tmp_path / "poses.npz"
+    if content is not None:
+        path.write_bytes(content)
+    monkeypatch.setattr("sys.argv", ["calibrate", str(path), "-o", str(tmp_path / "out.json")])
+    assert run_command(parser(), main) == 2
+    assert capsys.readouterr().err.startswith(f"error: {path}: {says}")
