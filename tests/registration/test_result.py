@@ -101,6 +101,13 @@ def test_text_is_a_few_lines(result):
     assert repr(result) == "Registration(success=True, confidence=0.988, overlap=0.50, rmse=0.008)"
 
 
+@pytest.mark.parametrize("success", [True, False])
+def test_truth_is_refused(result, success):
+    with pytest.raises(TypeError, match=r"truth of a Registration is ambiguous: write `result.success`"):
+        bool(replace(result, success=success))
+    assert result is not None
+
+
 def test_text_matrix_is_exact(result, tmp_path):
     result.save(tmp_path / "a.txt")
     lines = (tmp_path / "a.txt").read_text().splitlines()

@@ -6,7 +6,7 @@ import math
 import os
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -226,6 +226,13 @@ class Registration(PoseMethods, NotebookDisplay):
         The file holds neither `evidence` and `information` nor the described scans: they are None.
         """
         return cls(**result_file.load_fields(path))
+
+    def __bool__(self) -> NoReturn:
+        """Raise an error: `if result:` could mean a success, or a result that is not None."""
+        raise TypeError(
+            f"the truth of a {type(self).__name__} is ambiguous: write `result.success` or "
+            "`result is not None`"
+        )
 
     def __repr__(self) -> str:
         return (
