@@ -48,9 +48,9 @@ def test_exit_code_says_whether_the_weights_are_better(folder, tmp_path, monkeyp
         return SimpleNamespace(improved=improved, reason="", report=out / "report.md", summary=summary)
 
     monkeypatch.setattr(pipeline, "adapt", adapt)
-    result = run(folder, "-o", tmp_path / "out", "--steps", 7)
+    result = run(folder, "-o", tmp_path / "out", "--steps", 7, "--jobs", 2)
     assert result.exit_code == (0 if improved else 1)
-    assert given["steps"] == 7
+    assert (given["steps"], given["jobs"]) == (7, 2)
     assert [path.name for path in given["scans"]] == ["0.ply", "1.ply"]
     assert "report.md" in result.output
 

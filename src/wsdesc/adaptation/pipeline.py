@@ -22,6 +22,7 @@ from wsdesc.adaptation.weights import WeightFiles, copy_weights, find_start
 from wsdesc.core.atomic import atomic_write
 from wsdesc.core.devices import choose_device
 from wsdesc.core.errors import FileFormatError, InputError
+from wsdesc.core.executors import check_jobs
 from wsdesc.core.file_parts import as_path, split_part
 from wsdesc.core.folders import locked, make_folder
 from wsdesc.core.journal import content_of
@@ -55,6 +56,7 @@ def adapt(
     resolution: float | None = None,
     device: str = "auto",
     seed: int = 0,
+    jobs: int = 1,
     progress: ProgressHook | None = None,
     **options: Any,
 ) -> Adaptation:
@@ -84,6 +86,7 @@ def adapt(
         resolution: Working resolution, in the scans' unit. None derives it from all scans.
         device: Device of the computation: "cpu", "cuda", or "auto" (CUDA where available).
         seed: Seed of all random choices.
+        jobs: Number of processes of the reconstruction, as for `reconstruct`. The result is the same.
         progress: Hook that is entered around each step, for progress bars.
         options: Other fields of `AdaptOptions`, for experiments.
 
@@ -114,6 +117,7 @@ def adapt(
             **options,
         }
     )
+    jobs = check_jobs(jobs)
     chosen, files = choose_device(o.device), find_start(o.start)
     folder = as_path(out, "out").absolute()
     with locked(folder):
@@ -129,7 +133,7 @@ def adapt(
         pool = ReplayPool(scenes, o.seed, plan.scenes, workers)
         try:
             pool.start()
-            setup = Setup(o, plan, chosen, pool, StepTimer(progress))
+            setup = Setup(o, plan, chosen, pool, StepTimer(progress), jobs)
             return _run_rounds(folder, list(paths.values()), setup, files)
         finally:
             pool.close()

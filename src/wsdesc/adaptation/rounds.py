@@ -69,6 +69,7 @@ class RoundRunner:
             more_keypoints=2 * o.reconstruct_keypoints,
             device=self.device,
             seed=o.seed,
+            jobs=self.setup.jobs,
             progress=self.timer,
         )
         sizes = ", ".join(f"{len(names)}" for names in reconstruction.components) or "none"

@@ -18,3 +18,4 @@ class Setup:
     device: str
     pool: ReplayPool  # synthetic scenes
     timer: StepTimer  # measures the steps and passes them on to the progress hook
+    jobs: int = 1  # processes of the reconstruction

@@ -30,6 +30,7 @@ def adapt(
     keep_out: Annotated[float, field_option(AdaptOptions, "keep_out")] = _DEFAULTS.keep_out,
     resolution: Annotated[float | None, field_option(AdaptOptions, "resolution")] = None,
     as_json: AsJson = False,
+    jobs: Annotated[int, typer.Option(min=1, help="Number of processes of the reconstruction.")] = 1,
     device: Device = _DEFAULTS.device,
     seed: Seed = _DEFAULTS.seed,
 ) -> None:
@@ -54,7 +55,7 @@ def adapt(
     with progress_bars() as progress, printed_messages("wsdesc.adaptation"):
         from wsdesc.adaptation import pipeline
 
-        result = pipeline.adapt(paths, out, progress=progress, **options)
+        result = pipeline.adapt(paths, out, jobs=jobs, progress=progress, **options)
     if as_json:
         print(json.dumps({"improved": result.improved, "reason": result.reason, "folder": str(out)}))
     else:
