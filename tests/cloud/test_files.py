@@ -278,14 +278,17 @@ def test_an_unsupported_extension_lists_the_supported_ones(tmp_path):
 
 
 @pytest.mark.parametrize("extension", ["ply", "npy", "npz", "csv", "pcd"])
-def test_points_that_are_not_finite(tmp_path, points, extension):
+def test_points_that_are_not_finite(tmp_path, points, extension, caplog):
     path = tmp_path / f"scan.{extension}"
     write_points(path, points)
     write_with_nan(path, points, [3, 7])
     with pytest.raises(FileFormatError, match=r'2 of 50 points.*nonfinite="drop"'):
-        read_points(path)
-    cloud = read_cloud(path, nonfinite="drop")
+        read_points(path, nonfinite="raise")
+    cloud = read_cloud(path)
     assert cloud.dropped == 2
+    assert "2 points dropped" in repr(cloud)
+    np.testing.assert_array_equal(read_points(path), cloud.points)
+    assert caplog.messages == [f"{path}: 2 points that are not finite were ignored."]
     np.testing.assert_array_equal(cloud.points, np.delete(points, [3, 7], axis=0))
     write_with_nan(path, points, range(50))
     for nonfinite in ("raise", "drop"):

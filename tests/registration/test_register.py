@@ -308,3 +308,12 @@ def test_float32_coordinates_far_from_the_origin_are_named():
     assert any("target are rounded to multiples of 0.5" in warning for warning in result.warnings)
     for exact in (scans, [pair.source, pair.target]):
         assert not any("rounded" in text for text in wsdesc.register(*exact, **FAST).warnings)
+
+
+def test_points_that_are_not_finite_are_counted(pair):
+    broken = np.vstack([pair[0], np.full((3, 3), np.nan)])
+    result = wsdesc.register(broken, pair[1], **FAST)
+    assert result.warnings[-1] == "source: 3 points that are not finite were ignored."
+    np.testing.assert_array_equal(
+        result.T_target_source, wsdesc.register(pair[0], pair[1], **FAST).T_target_source
+    )

@@ -86,6 +86,7 @@ def test_confidence_colours():
     [
         ("/home/me/scans/a.ply: 3 points were ignored.", "a.ply: 3 points were ignored."),
         (r"C:\Users\me\a.ply: cannot be read", "a.ply: cannot be read"),
+        ("scans/a.ply: 3 points were ignored.", "a.ply: 3 points were ignored."),
         (
             "not placed: x: /tmp/m/b.ply: is empty, see /tmp/m/c.ply",
             "not placed: x: b.ply: is empty, see c.ply",

@@ -135,10 +135,7 @@ def register(
             from wsdesc.registration.pipeline import register as run
 
         result = run(*clouds, progress=progress, **options).of_files(source, target)
-        shown = replace(result, warnings=list(result.warnings))  # the page names no paths of this machine
-        for path, cloud in zip((source, target), clouds, strict=True):
-            if cloud.dropped:
-                result.warnings.append(f"{path}: {cloud.dropped} points that are not finite were ignored.")
+        shown = replace(result, warnings=list(result.warnings))  # not those about files to write
         scene = None
         if not (result.success or force):  # a JSON file says that it is no success; these files cannot
             skipped = [path for path in (out, aligned) if path is not None and path.suffix.lower() != ".json"]

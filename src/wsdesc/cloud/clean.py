@@ -29,6 +29,7 @@ class Cleaned:
         viewpoint: Position of the scanner, in the scan's own coordinates; None if it is not known.
         rounding: Distance between neighbouring float32 numbers at the largest coordinate, if the coordinates
             are float32 numbers far from the origin; else 0.
+        dropped: Number of points that were dropped because they were not finite.
     """
 
     points: np.ndarray
@@ -36,6 +37,7 @@ class Cleaned:
     index: np.ndarray
     viewpoint: Viewpoint | None = None
     rounding: float = 0.0
+    dropped: int = 0
 
     @property
     def local_viewpoint(self) -> np.ndarray | None:
@@ -68,8 +70,10 @@ def clean(points: Any) -> Cleaned:
     local = to_local(kept, T_scan_local)
     if not all_finite(local):
         raise InputError("the coordinates exceed the range of single precision: remove the outliers")
+    dropped = 0 if index is None else len(points) - len(index)
     index = first if index is None else index[first]
-    return Cleaned(local, T_scan_local, index, rounding=_rounding(kept, float(np.abs(local).max())))
+    rounding = _rounding(kept, float(np.abs(local).max()))
+    return Cleaned(local, T_scan_local, index, rounding=rounding, dropped=dropped)
 
 
 def _rounding(points: np.ndarray, radius: float) -> float:
@@ -105,7 +109,7 @@ def clean_cloud(
         place = search_viewpoint(cleaned.points)
         if place is not None:
             position = Viewpoint(transform(place[None], cleaned.T_scan_local)[0], "detected")
-    return replace(cleaned, viewpoint=position)
+    return replace(cleaned, viewpoint=position, dropped=cloud.dropped + cleaned.dropped)
 
 
 def first_occurrences(points: np.ndarray) -> np.ndarray:

@@ -102,3 +102,8 @@ def as_points(points: Any) -> np.ndarray:
 def all_finite(points: np.ndarray) -> bool:
     """Return whether no value is NaN or infinite; the extremes take less memory than a mask."""
     return bool(np.isfinite(points.min()) and np.isfinite(points.max()))
+
+
+def dropped_warnings(name: str, dropped: int) -> list[str]:
+    """Say how many points of a scan were dropped because they were not finite; nothing if none were."""
+    return [f"{name}: {dropped} points that are not finite were ignored."] if dropped else []

@@ -6,6 +6,7 @@ ptx, bin (KITTI, nuScenes), vtk, vtp, gltf, glb. Writable: all of these except s
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -15,7 +16,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from wsdesc.cloud.cloud import Cloud, all_finite, as_array, as_points
+from wsdesc.cloud.cloud import Cloud, all_finite, as_array, as_points, dropped_warnings
 from wsdesc.cloud.formats import (
     READABLE,
     WITH_STATIONS,
@@ -36,11 +37,13 @@ AnyPath = str | os.PathLike[str]
 NonFinite = Literal["raise", "drop"]
 Sample = int | Literal["auto"] | None
 
+logger = logging.getLogger(__name__)
+
 _MAX_REASON = 200  # characters of a library's message
 
 
 def read_points(
-    path: AnyPath, *, sample: Sample = None, seed: int = 0, nonfinite: NonFinite = "raise"
+    path: AnyPath, *, sample: Sample = None, seed: int = 0, nonfinite: NonFinite = "drop"
 ) -> np.ndarray:
     """Read the points of a file.
 
@@ -51,7 +54,8 @@ def read_points(
             vertices. "auto", as in `register`, samples a model and reads the vertices of a scan. A mesh is a
             model if a quarter of its area belongs to faces with an edge longer than 1/45 of the extent.
         seed: Seed of the sample.
-        nonfinite: "raise" an error for NaN and infinite coordinates, or "drop" these points.
+        nonfinite: "drop" points with NaN or infinite coordinates, as `register` does, or "raise" an error.
+            A warning states their number, and `read_cloud(path).dropped`.
 
     Returns:
         (N, 3) float64, N ≥ 1, all finite, in the unit and the frame of the file.
@@ -60,11 +64,14 @@ def read_points(
         FileFormatError: The file cannot be read.
         InputError: An argument is invalid, or a file without faces is to be sampled.
     """
-    return read_cloud(path, sample=sample, seed=seed, nonfinite=nonfinite).points
+    cloud = read_cloud(path, sample=sample, seed=seed, nonfinite=nonfinite)
+    for warning in dropped_warnings(str(path), cloud.dropped):
+        logger.warning(warning)
+    return cloud.points
 
 
 def read_cloud(
-    path: AnyPath, *, sample: Sample = None, seed: int = 0, nonfinite: NonFinite = "raise"
+    path: AnyPath, *, sample: Sample = None, seed: int = 0, nonfinite: NonFinite = "drop"
 ) -> Cloud:
     """Read the points of a file with their attributes; arguments and errors as in `read_points`.
 

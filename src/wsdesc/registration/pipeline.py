@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from wsdesc.alignment.surface import Surface, make_surfaces
+from wsdesc.cloud.cloud import dropped_warnings
 from wsdesc.cloud.convert import Scan, scan_name
 from wsdesc.cloud.units import Scale as ScanScale
 from wsdesc.cloud.units import different_units, measure_each
@@ -154,10 +155,14 @@ def register(
         ]
         clouds = run_each(lambda scan: cleaned_points(*scan), scans)
         names = (scan_name(source, "source"), scan_name(target, "target"))
+        dropped = []
         for cloud, file in zip(clouds, names, strict=True):
             check_count(cloud, file)
+            dropped += dropped_warnings(file, cloud.dropped)
     if not isinstance(o.scale, float):
-        return register_unknown_scale(clouds, o, timer).of_files(source, target)
+        result = register_unknown_scale(clouds, o, timer).of_files(source, target)
+        result.warnings.extend(dropped)
+        return result
     with timer("prepare"):
         where = choose_device(o.device)
         points = [torch.from_numpy(cloud.points).to(where) for cloud in clouds]
@@ -168,7 +173,7 @@ def register(
             resolution = ScanScale.combine(*zip(*sizes, strict=True)).resolution
             if warning := different_units(*(size.extent for size in sizes)):
                 viewpoints = (clouds[0].viewpoint, clouds[1].viewpoint)
-                advice = [as_sentence(warning), *suggest_find(*points)]
+                advice = [as_sentence(warning), *suggest_find(*points), *dropped]
                 return failed_result(resolution, advice, timer, viewpoints).of_files(source, target)
         network, name = load_model(o.model, o.device)
         resolutions = (resolution / o.scale, resolution)
@@ -178,6 +183,7 @@ def register(
         result.warnings.extend(suggest_find(*points))
     for cloud, role, size in zip(clouds, ("source", "target"), resolutions, strict=True):
         result.warnings.extend(coarse_coordinates(role, cloud.rounding, size))
+    result.warnings.extend(dropped)
     return result.of_files(source, target)
 
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from wsdesc.alignment.refine import OVERLAP_DISTANCE
+from wsdesc.cloud.cloud import dropped_warnings
 from wsdesc.cloud.convert import Scan, as_cloud
 from wsdesc.core.errors import InputError
 from wsdesc.core.geometry import Floats, check_rigid, transform
@@ -19,7 +20,6 @@ from wsdesc.view.distances import Distances, PlaneDistances
 from wsdesc.view.drawn import (
     DrawnCloud,
     common_unit,
-    dropped_warnings,
     points_per_scan,
     scans_resolution,
     unit_warnings,
@@ -109,7 +109,8 @@ def pair_scene(
         match_counts=(inliers, count - inliers),
         facts=list(facts),
         warnings=[
-            *dropped_warnings(names, clouds),
+            *dropped_warnings(names[0], clouds[0].dropped),
+            *dropped_warnings(names[1], clouds[1].dropped),
             *unit_warnings({names[0]: transform(clouds[0].points, T), names[1]: clouds[1].points}),
         ],
     )

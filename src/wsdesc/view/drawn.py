@@ -18,6 +18,7 @@ from wsdesc.view.geometry import thin_index
 _MIN_POINTS = 200  # drawn points per scan, also of many scans
 _METRES = (".e57", ".ptx", ".bin")  # formats whose unit is the metre
 _PATH = re.compile(r"(?<![\w.])(?:[A-Za-z]:)?[\\/](?:[^\s:;,\\/]+[\\/])+([^\s:;,\\/]+)")
+_FIRST_FOLDERS = re.compile(r"^[^\s:;,]*[\\/](?=[^\s:;,\\/]+: )")  # of a relative path that begins a sentence
 _UNIT = re.compile(rb'UNIT\["([^"]+)"', re.IGNORECASE)  # in the coordinate system of a LAS file
 
 
@@ -73,17 +74,8 @@ def scan_facts(cloud: Cloud) -> list[str]:
 
 
 def hide_folders(sentence: str) -> str:
-    """Shorten absolute paths to the names of the files: a page may be shared."""
-    return _PATH.sub(r"\1", sentence)
-
-
-def dropped_warnings(names: Sequence[str], clouds: Sequence[Cloud]) -> list[str]:
-    """Return sentences about points that were dropped."""
-    return [
-        f"{name}: {cloud.dropped} points that are not finite were ignored."
-        for name, cloud in zip(names, clouds, strict=True)
-        if cloud.dropped
-    ]
+    """Shorten paths to the names of the files: a page may be shared."""
+    return _FIRST_FOLDERS.sub("", _PATH.sub(r"\1", sentence))
 
 
 def unit_warnings(clouds: Mapping[str, Floats]) -> list[str]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from wsdesc.cloud.cloud import dropped_warnings
 from wsdesc.cloud.convert import Scan, as_cloud
 from wsdesc.cloud.scan_files import find_scan_files
 from wsdesc.cloud.stations import expand_stations
@@ -24,7 +25,6 @@ from wsdesc.registration.pose_file import is_pose_file, read_pose
 from wsdesc.view.build import multi_scan_scene, pair_scene
 from wsdesc.view.drawn import (
     DrawnCloud,
-    dropped_warnings,
     hide_folders,
     points_per_scan,
     scan_facts,
@@ -285,7 +285,7 @@ def _scene_of_scans(scans: Sequence[Scan], names: list[str], options: dict[str, 
             warnings.append(hide_folders(f"{name} is left out: {reason}"))
             continue
         drawn[name] = DrawnCloud.of(cloud, points_per_scan(options["max_points"], len(scans)))
-        warnings += dropped_warnings([name], [cloud])
+        warnings += dropped_warnings(name, cloud.dropped)
         facts = scan_facts(cloud)
     if len(failed) == 1 and not drawn:
         raise failed[0]
