@@ -112,7 +112,7 @@ def open_scene(
     items = tuple(_folder_of_poses(item) for item in items)
     scans, pose = _take_pose(items, pose)
     if isinstance(pose, Path):
-        if saved := _load_registration(pose, required=not scans):
+        if (saved := _load_registration(pose, required=not scans)) is not None:
             return _scene_of_file(pose, saved, scans, matches, options)
         pose = _load_finding(pose) or read_pose(pose)
     result = _find_result(items, scans)
