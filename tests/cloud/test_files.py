@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from wsdesc.cloud.cloud import Cloud
 from wsdesc.cloud.files import read_cloud, read_points, write_points
 from wsdesc.core.errors import FileFormatError, InputError, MissingExtraError, WSDescError
 
@@ -309,6 +310,26 @@ def write_with_nan(path: Path, points: np.ndarray, rows) -> None:
     else:
         start = len(content) - points.nbytes  # the coordinates are at the end of the file
         path.write_bytes(content[:start] + bad.tobytes())
+
+
+@pytest.mark.parametrize(
+    ("points", "says"),
+    [
+        (np.zeros((3, 9)), r"not \(3, 9\): pass the transposed array"),
+        (np.zeros((9, 2)), r"not \(9, 2\): one row for each point"),
+        (Cloud(np.zeros((9, 3))), "not a Cloud: write it with wsdesc.write_cloud"),
+        (object(), "not object"),
+    ],
+)
+def test_points_of_another_form_are_refused_with_advice(tmp_path, points, says):
+    with pytest.raises(InputError, match=says):
+        write_points(tmp_path / "a.ply", points)
+
+
+def test_a_missing_file_is_missing_whatever_its_extension(tmp_path):
+    for name in ("scan", "scan.docx", "scan.ply"):
+        with pytest.raises(FileFormatError, match="there is no such file"):
+            read_points(tmp_path / name)
 
 
 def test_attributes_are_dropped_along_with_their_points(tmp_path):

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from wsdesc.cloud.cloud import Cloud
+from wsdesc.cloud.cloud import Cloud, wrong_shape
 from wsdesc.cloud.convert import Scan, as_cloud, is_array, is_table, to_numpy
 from wsdesc.cloud.files import read_cloud
 from wsdesc.cloud.formats.columns import xyz_names
@@ -109,7 +109,7 @@ def _move_object(scan: Any, T: Floats) -> Any:
 
 def _check_shape(shape: tuple[int, ...]) -> None:
     if not shape or not 3 <= shape[-1] <= _MAX_COLUMNS:
-        raise InputError(f"points must have the shape (N, 3), not {shape}: one row for each point")
+        raise InputError(wrong_shape(shape))
 
 
 def _rows(points: Floats) -> Floats:

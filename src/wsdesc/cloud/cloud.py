@@ -90,13 +90,22 @@ def as_points(points: Any) -> np.ndarray:
         InputError: The shape or the type is wrong, or the array is empty.
     """
     array = as_array(points)
+    if array.ndim == 0:
+        raise InputError(f"points must be an array (N, 3), not {type(points).__name__}")
     if array.ndim != 2 or array.shape[1] != 3:
-        raise InputError(f"points must have the shape (N, 3), not {array.shape}")
+        raise InputError(wrong_shape(array.shape))
     if array.dtype.kind not in "iuf":
         raise InputError(f"points must be real numbers, not {array.dtype}")
     if len(array) == 0:
         raise InputError("the cloud has no points: at least one is needed")
     return array
+
+
+def wrong_shape(shape: tuple[int, ...]) -> str:
+    """Say which shape points must have instead of this one, and what to do."""
+    is_transposed = len(shape) == 2 and shape[0] == 3
+    advice = "pass the transposed array" if is_transposed else "one row for each point"
+    return f"points must have the shape (N, 3), not {shape}: {advice}"
 
 
 def all_finite(points: np.ndarray) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from wsdesc.cloud.cloud import Cloud, all_finite, as_points
+from wsdesc.cloud.cloud import Cloud, all_finite, as_points, wrong_shape
 from wsdesc.cloud.files import read_cloud
 from wsdesc.cloud.formats import FileContent
 from wsdesc.cloud.formats.columns import from_columns
@@ -148,7 +148,7 @@ def _from_array(scan: Any) -> FileContent:
             f"points.reshape(-1, {array.shape[2]}) of an organised cloud, or one of several scans"
         )
     if array.ndim != 2 or array.shape[1] < 3:
-        raise InputError(f"points must have the shape (N, 3), not {array.shape}: one row for each point")
+        raise InputError(wrong_shape(array.shape))
     if array.shape[1] > _MAX_COLUMNS:
         raise InputError(f"points must have the shape (N, 3), not {array.shape}: pass the transposed array")
     further = {f"column_{k}": array[:, k] for k in range(3, array.shape[1])}

@@ -162,6 +162,8 @@ def write_points(
     """
     path = as_path(path, "path")
     extension = _extension(path, WRITABLE, "written")
+    if isinstance(points, Cloud):
+        raise InputError("points must be an array (N, 3), not a Cloud: write it with wsdesc.write_cloud")
     array = as_points(points)
     if array.dtype not in (np.float32, np.float64):
         array = array.astype(np.float32 if array.dtype == np.float16 else np.float64)
@@ -198,13 +200,13 @@ def _read(path: Path, faces: bool) -> FileContent:
     path, station = split_part(path)
     if os.path.isdir(path):  # noqa: PTH112 - Path.is_dir raises in a folder without permission
         raise FileFormatError(f"{path}: is not a file but a folder; name one of the files in it")
-    extension = _extension(path, READABLE, "read")
-    options = {} if station is None else {"station": station}
-    if options and extension not in WITH_STATIONS:
-        raise FileFormatError(f"{path}: {extension[1:]} files have no stations; omit #{station}")
     with read_errors(path):
         if not path.exists():
             raise FileFormatError(f"{path}: there is no such file; check the path")
+        extension = _extension(path, READABLE, "read")
+        options = {} if station is None else {"station": station}
+        if options and extension not in WITH_STATIONS:
+            raise FileFormatError(f"{path}: {extension[1:]} files have no stations; omit #{station}")
         if not path.is_file():
             raise FileFormatError(f"{path}: is not a file; check the path")
         if path.stat().st_size == 0:
@@ -227,7 +229,8 @@ def read_errors(path: Path) -> Iterator[None]:
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
         reason = reason_of(error, "export or download the file again")
-        raise FileFormatError(f"{path}: cannot be read as {path.suffix[1:].lower()}: {reason}") from error
+        kind = f" as {path.suffix[1:].lower()}" if path.suffix else ""
+        raise FileFormatError(f"{path}: cannot be read{kind}: {reason}") from error
 
 
 def _finite(path: Path, content: FileContent, nonfinite: NonFinite) -> tuple[FileContent, int]:
