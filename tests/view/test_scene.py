@@ -148,6 +148,12 @@ def test_few_points_are_drawn(count):
     assert np.isfinite(pair_scene(points, points).spacing)
 
 
+def test_text_of_a_scene_is_one_line():
+    scene = pair_scene(corner(), corner(seed=1), names=("a.ply", "b.ply"), title="two")
+    assert repr(scene).startswith("SceneView('two': a.ply, b.ply; all ")
+    assert len(repr(scene.scans)) < 100
+
+
 def test_different_units_and_dropped_points_are_named():
     broken = corner()
     broken[:7] = np.nan

@@ -72,6 +72,9 @@ class ScanView:
     distances: tuple[Distances, ...] = ()  # to the other scans: at `end`, or at each of the choices
     viewpoint: Floats | None = None  # (3,) position of the scanner
 
+    def __repr__(self) -> str:
+        return f"ScanView({self.name!r}: {len(self.points):,} of {self.total:,} points)"
+
 
 @dataclass(frozen=True, eq=False)
 class SceneView:
@@ -89,6 +92,9 @@ class SceneView:
     edges: list[EdgeView] = field(default_factory=list)
     facts: list[str] = field(default_factory=list)  # lines of text beside the picture
     warnings: list[str] = field(default_factory=list)
+
+    def __repr__(self) -> str:
+        return f"SceneView({self.title!r}: {', '.join(scan.name for scan in self.scans)}; {self.point_count})"
 
     @property
     def moves(self) -> bool:
