@@ -100,6 +100,15 @@ def test_keeps_the_old_weights_if_they_are_not_worse(
     assert "not better" in result.report.read_text(encoding="utf-8")
 
 
+def test_a_folder_may_be_used_again_after_too_few_scans(folder, tmp_path):
+    (tmp_path / "empty.ply").touch()
+    scan = folder / "scan_0.ply"
+    for other in ("empty.ply", "broken.ply"):
+        (tmp_path / "broken.ply").write_text("ply")
+        with pytest.raises(WSDescError, match=f"two readable scans are required.*{other} was left out"):
+            wsdesc.adapt([scan, tmp_path / other], tmp_path / "mine", device="cpu")
+
+
 class Killed(BaseException):
     """Stands for a killed process."""
 

@@ -135,6 +135,10 @@ def adapt(
             pool.start()
             setup = Setup(o, plan, chosen, pool, StepTimer(progress), jobs)
             return _run_rounds(folder, list(paths.values()), setup, files)
+        except InputError:  # too few scans: the same folder may be used with others
+            if not any(folder.glob("round_*/*.json")):
+                (folder / SETTINGS_FILE).unlink(missing_ok=True)
+            raise
         finally:
             pool.close()
 
