@@ -202,15 +202,18 @@ def test_a_folder_without_permission(tmp_path, request):
 def test_too_few_scans(tmp_path):
     one = make(tmp_path / "one", "a.ply")
     alone = find_sequences(one)
-    with pytest.raises(InputError, match="one: only one readable scan; at least two"):
+    with pytest.raises(InputError, match="one: only one scan; at least two"):
         check_enough(alone)
-    with pytest.raises(InputError, match="only one readable scan"):  # two scans, but of different folders
+    with pytest.raises(InputError, match="only one scan"):  # two scans, but of different folders
         check_enough(alone + find_sequences(make(tmp_path / "other", "a.ply")))
     two = find_sequences(make(tmp_path / "two", "a.ply", "b.ply"))
     check_enough(alone + two)
     with pytest.raises(InputError, match="no scans were given"):
         check_enough([])
 
+    write_points(tmp_path / "two" / "a.ply", np.ones((5, 3)))
+    with pytest.raises(InputError, match=r"1 of 2 cannot be read.*a\.ply: all its points are equal"):
+        check_enough(two, map(read_all, two))
     (tmp_path / "two" / "a.ply").write_text("damaged")
     with pytest.raises(
         InputError, match=r"two: only one readable scan \(1 of 2 cannot be read, the first: .*a\.ply"

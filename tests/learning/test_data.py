@@ -79,7 +79,7 @@ def test_overlap_check_accepts_neighbours_and_rejects_another_room(load, scene):
 def test_unreadable_scan_is_named_and_skipped(load, scene):
     (scene / "cloud_bin_2.ply").write_bytes(b"ply\nformat ascii 1.0\n")
     data, messages = load([scene], window=1)
-    assert "1 unreadable scans skipped" in messages
+    assert "unreadable scans skipped (1): " in messages
     assert "cloud_bin_2.ply" in messages
     assert {(p.i, p.j) for p in data.graph.pairs} == {(0, 1)}
 

@@ -35,7 +35,10 @@ class ScanFile:
         """Read the finite points (N, 3), in the file's own unit."""
         if self.row is not None:
             return _finite(self.name, read_shapes(self.path, self.row)[0])
-        return as_cloud(self.path).points
+        points = as_cloud(self.path).points
+        if (points == points[0]).all():
+            raise FileFormatError(f"{self.path}: all its points are equal; export the scan again")
+        return points
 
 
 @dataclass(frozen=True)
@@ -136,20 +139,20 @@ def check_enough(sequences: Iterable[ScanSequence], loaded: Iterable[LoadedScans
     sequences = list(sequences)
     where = ", ".join(sequence.name for sequence in sequences[:3]) + (", …" if len(sequences) > 3 else "")
     counts = [len(sequence.scans) for sequence in sequences]
-    scans, unreadable = sum(counts), ""
+    scans, unreadable, kind = sum(counts), "", "scan"
     if loaded is not None:
         results = list(loaded)
+        kind = "readable scan"
         counts = [len(clouds) for clouds, _ in results]
         problems = [problem for _, messages in results for problem in messages]
         if problems:
             unreadable = f" ({scans - sum(counts)} of {scans} cannot be read, the first: {problems[0]})"
     if sum(counts) == 0:
-        kind = FileFormatError if unreadable else InputError
-        raise kind(f"{where}: no readable scan{unreadable}" if where else "no scans were given")
+        error = FileFormatError if unreadable else InputError
+        raise error(f"{where}: no readable scan{unreadable}" if where else "no scans were given")
     if not any(n >= (1 if s.objects else 2) for s, n in zip(sequences, counts, strict=True)):
         raise InputError(
-            f"{where}: only one readable scan{unreadable}; at least two overlapping scans in one folder are "
-            "needed"
+            f"{where}: only one {kind}{unreadable}; at least two overlapping scans in one folder are needed"
         )
 
 

@@ -179,7 +179,7 @@ def _read(
     problems = [problem for _, reasons in readings for problem in reasons]
     if problems:
         listed = "; ".join(problems[:5]) + (" …" if len(problems) > 5 else "")
-        logger.warning("%d unreadable scans skipped: %s", len(problems), listed)
+        logger.warning("unreadable scans skipped (%d): %s", len(problems), listed)
     if need_pairs:
         check_enough(sequences, readings)
     elif not any(clouds for clouds, _ in readings):

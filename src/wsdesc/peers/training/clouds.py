@@ -56,7 +56,7 @@ def read_clouds(
     if not arrays:
         raise InputError(f"no scan is readable; the first: {problems[0]}")
     if problems:
-        logger.warning("%d unreadable scans skipped, the first: %s", len(problems), problems[0])
+        logger.warning("unreadable scans skipped (%d), the first: %s", len(problems), problems[0])
     objects = all(sequence.objects for sequence in sequences)
     if unit is None and objects:
         unit = 1.0
