@@ -51,6 +51,13 @@ def test_help_begins_with_examples():
     assert all(name in result.stdout for name in (*COMMANDS, "benchmark", "--version"))
 
 
+@pytest.mark.parametrize("command", ["train", "ablate"])
+def test_no_training_starts_without_arguments(command):
+    result = run(command)
+    assert result.exit_code == 2
+    assert f"Usage: wsdesc {command} [OPTIONS]" in result.output
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_of_each_command_begins_with_its_examples(command):
     assert run(command, "--help").stdout.startswith(f"Examples:\n  wsdesc {command} ")

@@ -50,6 +50,9 @@ COMMANDS = [
     (["reconstruct", ".", "-o", "model", "--prior-sigma", "-1"], "prior_sigma"),
     (["reconstruct", ".", "-o", "model", "--write-scans", "moved"], "in the folder of scans"),
     (["view", "nofile.ply", "b.ply"], "nofile.ply"),
+    (["train", ".", "--out", "a.ply"], "a.ply is no folder"),
+    (["distill", "indoor", ".", "--out", "a.ply/run"], "a.ply is no folder"),
+    (["pairs", ".", "-o", "nofolder/pairs.json"], "nofolder does not exist"),
     (["view", "a.ply", "b.ply", "--matches", "--save", "page.html"], "--matches"),
     *WITHOUT_GPU,
 ]

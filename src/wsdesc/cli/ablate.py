@@ -55,7 +55,7 @@ def ablate(
 
     The same command continues a stopped run; finished rows are not trained again.
     """
-    check_arguments(device, [*(scans or []), *([] if test is None else [test])])
+    check_arguments(device, [*(scans or []), *([] if test is None else [test])], out=out)
     with training_display() as display:
         from wsdesc.learning.ablations import ablate as run_ablation
 

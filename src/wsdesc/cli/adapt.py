@@ -11,7 +11,7 @@ import typer
 from wsdesc.adaptation.options import AdaptOptions
 from wsdesc.cli.checks import check_model_and_device
 from wsdesc.cli.options import AsJson, Device, Seed, field_option
-from wsdesc.cli.output import exit_unless, print_written, progress_bars
+from wsdesc.cli.output import continue_hint, exit_unless, print_written, progress_bars
 
 _DEFAULTS = AdaptOptions()
 
@@ -52,7 +52,7 @@ def adapt(
     paths = find_scans(scans, out)
     from wsdesc.cli.training_output import printed_messages
 
-    with progress_bars() as progress, printed_messages("wsdesc.adaptation"):
+    with continue_hint(), progress_bars() as progress, printed_messages("wsdesc.adaptation"):
         from wsdesc.adaptation import pipeline
 
         result = pipeline.adapt(paths, out, jobs=jobs, progress=progress, **options)

@@ -155,7 +155,11 @@ for command in (
     ablate,
     info,
 ):
-    app.command("map" if command is build_map else None, cls=_Command)(command)
+    app.command(
+        "map" if command is build_map else None,
+        cls=_Command,
+        no_args_is_help=command in (train, ablate),  # else a training of hours on synthetic rooms starts
+    )(command)
 app.add_typer(benchmark, name="benchmark")
 
 

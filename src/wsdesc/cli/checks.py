@@ -52,6 +52,14 @@ def check_outputs(outputs: Mapping[Path | None, tuple[str, ...] | None], inputs:
         used.add(path.resolve())
 
 
+def check_new_folder(folder: Path) -> None:
+    """Refuse a folder for results that cannot be created or written, without creating it."""
+    existing = next((path for path in (folder, *folder.absolute().parents) if path.exists()), folder)
+    if not existing.is_dir():
+        raise FileFormatError(f"{folder}: cannot be written: {existing} is no folder")
+    _check_writable(existing, folder)
+
+
 def check_output_folder(folder: Path) -> None:
     """Create a folder for results, and refuse one that cannot be written."""
     from wsdesc.core.folders import make_folder

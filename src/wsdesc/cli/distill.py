@@ -42,7 +42,7 @@ def distill(
     tensorboard: TensorBoard = False,
 ) -> None:
     """Train a small, fast network to imitate a trained one. It needs scans, but no pairs."""
-    check_arguments(device, scans or [], [teacher])
+    check_arguments(device, scans or [], [teacher], out)
     command = resume_command(["distill", teacher], out, device, tensorboard)
     with resume_hint(out, command), training_display() as display:
         from wsdesc.learning.distillation import distill as run_distillation

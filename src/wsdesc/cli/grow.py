@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wsdesc.cli.output import exit_unless, print_table, print_warnings, print_written, progress_bars
+from wsdesc.cli.output import (
+    continue_hint,
+    exit_unless,
+    print_table,
+    print_warnings,
+    print_written,
+    progress_bars,
+)
 
 if TYPE_CHECKING:
     from wsdesc.reconstruction.result import Reconstruction
@@ -42,7 +49,7 @@ def change_model(
     scheduler: str | None = None,
 ) -> None:
     """Change the model in a folder, which is locked from reading to writing, and print the result."""
-    with progress_bars() as progress:
+    with continue_hint(), progress_bars() as progress:
         from wsdesc.core.executors import choose_executor
         from wsdesc.reconstruction.runner import open_runner
 

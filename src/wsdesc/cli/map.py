@@ -10,7 +10,7 @@ import typer
 
 from wsdesc.cli.checks import check_model_and_device
 from wsdesc.cli.options import AsJson, Device, Model, Seed, field_option
-from wsdesc.cli.output import print_table, print_warnings, progress_bars
+from wsdesc.cli.output import continue_hint, print_table, print_warnings, progress_bars
 from wsdesc.core.errors import FileFormatError
 from wsdesc.mapping.options import MapOptions
 
@@ -46,7 +46,7 @@ def build_map(
         if not path.exists():
             raise FileFormatError(f"{path}: no such file or folder")
     check_model_and_device(model, device)
-    with progress_bars() as progress:
+    with continue_hint(), progress_bars() as progress:
         from wsdesc.mapping.site_map import Map
 
         built = Map.build(scans[0] if len(scans) == 1 else scans, out, progress=progress, **options)

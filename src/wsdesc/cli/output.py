@@ -122,6 +122,16 @@ def exit_unless(success: bool) -> None:
 
 
 @contextmanager
+def continue_hint() -> Iterator[None]:
+    """Say that the same command continues an interrupted run."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        print("interrupted; the same command continues", file=sys.stderr)
+        raise
+
+
+@contextmanager
 def progress_bars() -> Iterator[ProgressHook]:
     """Yield a progress hook that draws bars on a terminal, and nothing elsewhere."""
     from rich.console import Console

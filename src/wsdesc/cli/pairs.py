@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from wsdesc.cli.checks import check_outputs
 from wsdesc.cli.options import field_option
 from wsdesc.cli.training_output import Window, check_arguments, training_display
 from wsdesc.learning.options import DataOptions
@@ -22,6 +23,7 @@ def pairs(
 ) -> None:
     """List the scans that overlap, and by how much. A training would use these pairs. No poses are read."""
     check_arguments("auto", scans)
+    check_outputs({out: (".json",)}, [path for path in scans if path.is_file()])
     with training_display() as display:
         from wsdesc.learning.pairs import pairs as find_pairs
 

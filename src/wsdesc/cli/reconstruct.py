@@ -23,7 +23,7 @@ from wsdesc.cli.options import (
     View,
     field_option,
 )
-from wsdesc.cli.output import exit_unless, print_warnings, progress_bars
+from wsdesc.cli.output import continue_hint, exit_unless, print_warnings, progress_bars
 from wsdesc.core.errors import InputError
 from wsdesc.reconstruction.options import KnownOptions, ReconstructOptions
 
@@ -146,7 +146,7 @@ def reconstruct(
     from wsdesc.reconstruction.inputs import find_scans
 
     paths = find_scans(scans, out)
-    with progress_bars() as progress:
+    with continue_hint(), progress_bars() as progress:
         from wsdesc.core.executors import choose_executor
         from wsdesc.core.folders import make_folder
 

@@ -87,7 +87,7 @@ def train(
         preset_options(preset)
     if config is not None and start is None:
         TrainOptions.load(config)
-    check_arguments(device, scans or [], [start])
+    check_arguments(device, scans or [], [start], out)
     command = resume_command(["train"], out, device, tensorboard)
     with resume_hint(out, command), training_display() as display:
         from wsdesc.learning.training import train as run_training
@@ -126,8 +126,8 @@ def _train_peer(
     minutes: float | None,
     resume: bool,
 ) -> None:
-    check_arguments(device, scans or [])
     out = out or Path("runs") / peer
+    check_arguments(device, scans or [], out=out)
     command = resume_command(["train", "--peer", peer], out, device, tensorboard=False)
     with resume_hint(out, command), peer_display() as (progress, on_step):
         from wsdesc.peers.training import train_peer

@@ -40,8 +40,11 @@ TensorBoard = Annotated[
 Config = Annotated[Path | None, typer.Option(help="YAML file of options, instead of a preset.")]
 
 
-def check_arguments(device: str, scans: Sequence[Path], weights: Sequence[str | None] = ()) -> None:
-    """Check device, scans and weights before torch is imported."""
+def check_arguments(
+    device: str, scans: Sequence[Path], weights: Sequence[str | None] = (), out: Path | None = None
+) -> None:
+    """Check device, scans, weights and the folder for results before torch is imported."""
+    from wsdesc.cli.checks import check_new_folder
     from wsdesc.core.devices import check_device
     from wsdesc.descriptor.pretrained import find
 
@@ -52,6 +55,8 @@ def check_arguments(device: str, scans: Sequence[Path], weights: Sequence[str | 
     for name in weights:
         if name is not None:
             find(name)
+    if out is not None:
+        check_new_folder(out)
 
 
 @dataclass(frozen=True)
