@@ -13,7 +13,7 @@ from wsdesc.core.geometry import inverse, transform
 from wsdesc.finding.result import Finding, Instance
 from wsdesc.reconstruction.result import Reconstruction
 from wsdesc.registration.result import AlternativePose, Registration
-from wsdesc.view.show import open_scene
+from wsdesc.view.open_scene import open_scene
 
 SOURCE, TARGET = transform(corner(), inverse(T_TARGET_SOURCE)), corner(seed=1)
 

@@ -57,7 +57,7 @@ def view(
         raise InputError("--matches needs a pose: give its file after the two scans")
     check_view(save is None, port, host)
     with progress_bars() as progress, progress("read and prepare", 0):
-        from wsdesc.view.show import open_scene
+        from wsdesc.view.open_scene import open_scene
 
         scene = open_scene(*items, matches=matches, up=up, unit=unit, max_points=points)  # type: ignore[arg-type]
     print_warnings(scene.warnings)
