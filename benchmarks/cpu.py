@@ -27,7 +27,7 @@ from wsdesc import WSDesc, local_frames, voxelize
 from wsdesc.alignment import ransac
 from wsdesc.cloud.neighbours import NeighbourGrid
 from wsdesc.cloud.sampling import farthest_points, random_sample
-from wsdesc.evaluation.timing import median_ms
+from wsdesc.evaluation.stopwatch import median_ms
 from wsdesc.matching import mutual_matches
 
 SUPPORT = 1.1  # metres, close to the support of the trained weights

@@ -20,7 +20,7 @@ from wsdesc import RigidityLoss, WSDesc, local_frames, voxelize
 from wsdesc.cloud.neighbours import NeighbourGrid
 from wsdesc.cloud.sampling import farthest_points
 from wsdesc.core.errors import InputError
-from wsdesc.evaluation.timing import median_ms
+from wsdesc.evaluation.stopwatch import median_ms
 
 Row = tuple[str, str]
 

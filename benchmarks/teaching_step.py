@@ -27,7 +27,7 @@ from wsdesc.core.devices import choose_device
 from wsdesc.core.errors import InputError
 from wsdesc.core.rng import generator_of
 from wsdesc.descriptor.model import WSDesc
-from wsdesc.evaluation.timing import median_ms
+from wsdesc.evaluation.stopwatch import median_ms
 from wsdesc.learning.distillation import student_options
 from wsdesc.learning.distiller import Distiller
 from wsdesc.learning.options import TrainOptions

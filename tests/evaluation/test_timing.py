@@ -11,7 +11,8 @@ from benchmark_scenes import sorted_distances
 from wsdesc.evaluation.methods import Method, load_methods
 from wsdesc.evaluation.options import TimingOptions
 from wsdesc.evaluation.results import BenchmarkResults
-from wsdesc.evaluation.timing import nearest_to, run_timing, with_far_points
+from wsdesc.evaluation.timing import run_timing
+from wsdesc.evaluation.timing_growth import nearest_to, with_far_points
 
 
 @pytest.mark.slow

@@ -1,26 +1,21 @@
-"""Measure the time of descriptors and pairs, and how it grows with points and keypoints."""
+"""The timing protocol: times of descriptors and pairs, and their growth with points and keypoints."""
 
 from __future__ import annotations
 
-import statistics
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from wsdesc.alignment import ransac
-from wsdesc.cloud.neighbours import NeighbourGrid
 from wsdesc.cloud.units import INDOOR_RESOLUTION
 from wsdesc.core.folders import make_folder
 from wsdesc.core.progress import ProgressHook, no_progress
-from wsdesc.descriptor.model import DescriptorInput, WSDesc
+from wsdesc.descriptor.model import WSDesc
 from wsdesc.evaluation.methods import Method
 from wsdesc.evaluation.options import TimingOptions
 from wsdesc.evaluation.provenance import this_run
@@ -28,10 +23,11 @@ from wsdesc.evaluation.records import Record, write_records
 from wsdesc.evaluation.results import BenchmarkResults, EvaluatedMethod
 from wsdesc.evaluation.scans import EvaluationScan, load_scan
 from wsdesc.evaluation.scenes import EvaluationScene, PairTruth, read_scenes
+from wsdesc.evaluation.stopwatch import median_ms
+from wsdesc.evaluation.timed_steps import descriptor_steps
+from wsdesc.evaluation.timing_growth import time_growth
 from wsdesc.evaluation.timing_tables import timing_tables
 from wsdesc.matching import mutual_matches
-
-_GRIDS = 2048  # voxel grids per batch
 
 
 def run_timing(
@@ -69,7 +65,7 @@ def run_timing(
         records[method.name] += _time_pairs(method, scene, pairs, scans, options, progress)
     for method in variants:
         if isinstance(method.describer, WSDesc):
-            records[method.name] += _time_growth(method, scans[numbers[0]], options, progress)
+            records[method.name] += time_growth(method, scans[numbers[0]], options, progress)
     folder = out / "timing"
     results = _summarise(records, methods, len(pairs), len(numbers), options, command)
     settings: dict[str, Any] = {"benchmark": "timing", **options.model_dump(mode="json")}
@@ -169,33 +165,11 @@ def _time_scan(
     keypoints = scan.keypoints[: options.keypoints]
     record: Record = {"what": "scan", "method": method.name, "device": method.device, "scan": number}
     record |= {"points": len(scan.points), "keypoints": len(keypoints)}
-    steps = _steps(method, scan.points, keypoints, options.unit)
+    steps = descriptor_steps(method, scan.points, keypoints, options.unit)
     for name, step in steps.items():
         record[name] = median_ms(step, options.repeats) / len(keypoints)
     descriptors = method.describe(scan.points, keypoints, options.unit, f"scan {number}")
     return record | {"dimension": descriptors.shape[1]}, descriptors
-
-
-def _steps(method: Method, points: Tensor, keypoints: Tensor, unit: float) -> dict[str, Callable[[], object]]:
-    """Return the steps of a descriptor to time.
-
-    The preparation of a model is the neighbour search and the frames; its inference is voxelization and
-    network. Peers are timed as a whole.
-    """
-    points, keypoints = points.to(method.device), keypoints.to(method.device)
-    model = method.describer
-    if not isinstance(model, WSDesc):
-        return {"total": lambda: method.describe(points, keypoints, unit, "timing")}
-    model.to(method.device)
-    prepared = model.prepare(points, keypoints, unit)
-    return {
-        "preparation": lambda: model.prepare(points, keypoints, unit),
-        "inference": partial(_infer, model, prepared),
-    }
-
-
-def _infer(model: WSDesc, prepared: DescriptorInput) -> list[Tensor]:
-    return [model.describe(model.voxels(part)) for part in prepared.split(_GRIDS)]
 
 
 def _time_matches(sides: list[tuple[Tensor, Tensor]], options: TimingOptions) -> Record:
@@ -217,91 +191,3 @@ def _time_pose(method: Method, clouds: list[Tensor], options: TimingOptions) -> 
     return {
         "whole": median_ms(lambda: method.estimate(source, target, options.unit, "timing"), options.repeats)
     }
-
-
-@torch.inference_mode()
-def _time_growth(
-    method: Method, scan: EvaluationScan, options: TimingOptions, progress: ProgressHook
-) -> list[Record]:
-    """Measure times over the number of points, added far from all keypoints, and of keypoints.
-
-    Sorting the points for the neighbour search depends on their number. It happens once per cloud and is
-    timed on its own.
-    """
-    counts = [count for count in options.counts if count <= len(scan.keypoints)]
-    sizes = sorted(options.sizes)
-    # All sizes share the points around one keypoint and the keypoints among them.
-    centre = scan.keypoints[0]
-    near = nearest_to(scan.points, centre, sizes[0])
-    probes = nearest_to(scan.keypoints, centre, options.probes)
-    key: Record = {"method": method.name, "device": method.device}
-    label = f"{method.name} on {method.device}"
-    records = []
-    model = method.describer
-    assert isinstance(model, WSDesc)
-    model.to(method.device)
-    keypoints = probes.to(method.device) / options.unit
-    with progress(f"{label}: point counts", len(sizes)) as done:
-        for size in sizes:
-            points = with_far_points(near, size, options.seed).to(method.device) / options.unit
-            grid = NeighbourGrid.of(points)
-            prepared = model.prepare_grid(grid, keypoints)
-            timed: dict[str, Callable[[], object]] = {
-                "sorting": partial(NeighbourGrid.of, points),
-                "frames": partial(model.prepare_grid, grid, keypoints),
-                "inference": partial(_infer, model, prepared),
-            }
-            times = {name: median_ms(step, options.repeats) for name, step in timed.items()}
-            records.append({"what": "points", **key, "points": size, "keypoints": len(keypoints), **times})
-            done(1)
-    with progress(f"{label}: keypoint counts", len(counts)) as done:
-        for count in counts:
-            steps = _steps(method, scan.points, scan.keypoints[:count], options.unit)
-            times = {name: median_ms(step, options.repeats) for name, step in steps.items()}
-            records.append(
-                {"what": "keypoints", **key, "points": len(scan.points), "keypoints": count, **times}
-            )
-            done(1)
-    return records
-
-
-def nearest_to(points: Tensor, centre: Tensor, count: int) -> Tensor:
-    """Return the `count` points of (N, 3) nearest to a centre (3,), or all of them."""
-    distance = torch.linalg.vector_norm(points - centre, dim=1)
-    return points[distance.argsort(stable=True)[:count]]
-
-
-def with_far_points(points: Tensor, size: int, seed: int) -> Tensor:
-    """Add points to a cloud (N, 3), farther away than any support: (size, 3).
-
-    The added points are copies of the cloud with noise, ten extents apart.
-    """
-    extra = max(0, size - len(points))
-    rng = np.random.default_rng(seed)
-    chosen = torch.from_numpy(rng.integers(0, len(points), extra))
-    step = 10 * float((points.amax(0) - points.amin(0)).max())
-    copy = torch.arange(extra) // len(points)
-    offset = torch.stack([1 + copy % 8, copy // 8 % 8, copy // 64], dim=1).to(points) * step
-    noise = torch.from_numpy(rng.normal(0, 1e-3, (extra, 3))).to(points)
-    return torch.cat([points, points[chosen] + offset + noise])
-
-
-def median_ms(work: Callable[[], object], repeats: int = 20, warm_up: int = 1) -> float:
-    """Measure the median wall-clock time in ms, with the GPU synchronised.
-
-    Args:
-        work: Function that is timed.
-        repeats: Number of timed calls.
-        warm_up: Calls before them, which compile kernels and fill caches.
-    """
-    wait = torch.cuda.synchronize if torch.cuda.is_available() else (lambda: None)
-    for _ in range(warm_up):
-        work()
-    times = []
-    for _ in range(repeats):
-        wait()
-        start = time.perf_counter()
-        work()
-        wait()
-        times.append(1e3 * (time.perf_counter() - start))
-    return statistics.median(times)
