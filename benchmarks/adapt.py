@@ -1,18 +1,18 @@
-"""Adapt to sets of scans, and judge the adapted weights by true poses: on the scans, and on other sets.
+"""Adapt to sets of scans, and evaluate the adapted weights by true poses: on the scans, and on other sets.
 
     python -m benchmarks.adapt DATA --set replay --replay SCENES                # once: synthetic scenes
     python -m benchmarks.adapt DATA --set none --replay SCENES -o none.json     # figures without adaptation
     python -m benchmarks.adapt DATA --set kitchen --replay SCENES -o kitchen.json
     python -m benchmarks.adapt DATA --table none.json kitchen.json …
 
-Sets: kitchen, kitchen-half (adapts to every second scan, judges pairs of the others), building, bunny, and
+Sets: kitchen, kitchen-half (adapts to every second scan, evaluates pairs of the others), building, bunny, and
 courtyard and warehouse, synthetic LiDAR scans with repetitive structure. Each set is one process and one
 small file, so that several sets can run at once. `--wrong 0.05` gives a share of the teaching pairs wrong
 poses, `--trust` keeps those that triangles and free space would reject. `-O NAME=VALUE` sets options of
 `wsdesc.adapt`.
 
 DATA has the folders indoor/test, tls and objects, in the layout of 3DMatch. Poses are read after the
-adaptation, to judge it.
+adaptation, to evaluate it.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from wsdesc.evaluation.summary import scene_figures
 
 SITES = {"courtyard": ((2, 4, 5, 6), 12), "warehouse": ((11,), 16)}  # seeds of places, and scans of each
 SITE_SENSOR, WANTED_OVERLAPS = "lidar64", (0.1, 0.35)
-SITE_OVERLAPS = (0.1, 0.3)  # of pairs that are judged
+SITE_OVERLAPS = (0.1, 0.3)  # of pairs that are evaluated
 _EVERY = 10  # every tenth point is looked up for an overlap
 SITE_PAIRS = 40  # most pairs of a site that are registered
 SETS = ("kitchen", "kitchen-half", "building", "bunny", *SITES)
@@ -118,7 +118,7 @@ def make_site(name: str, work: Path) -> list[SiteScan]:
     return rows
 
 
-def judge_scans(weights: Path, data: Path, device: str, tests: list[str]) -> dict[str, dict[str, float]]:
+def evaluate_scans(weights: Path, data: Path, device: str, tests: list[str]) -> dict[str, dict[str, float]]:
     """Compute inlier ratio, R1 and R2 of weights on tests, in percent."""
     results = {}
     for name in tests:
@@ -128,11 +128,11 @@ def judge_scans(weights: Path, data: Path, device: str, tests: list[str]) -> dic
             scenes = [
                 replace(scene, pairs=[p for p in scene.pairs if p.i % 2 and p.j % 2]) for scene in scenes
             ]
-        results[name] = _judge(weights, scenes, test, device)
+        results[name] = _evaluate(weights, scenes, test, device)
     return results
 
 
-def _judge(weights: Path, scenes: list[EvaluationScene], test: Test, device: str) -> dict[str, float]:
+def _evaluate(weights: Path, scenes: list[EvaluationScene], test: Test, device: str) -> dict[str, float]:
     method = from_recipe({"model": f"adapted={weights}", "device": device})
     options = PairwiseOptions(keypoints=(test.keypoints,), rotated=True, unit=test.unit)
     with tempfile.TemporaryDirectory() as folder:
@@ -142,7 +142,7 @@ def _judge(weights: Path, scenes: list[EvaluationScene], test: Test, device: str
     return {"n": figures.pairs} | {k: round(100 * v, 1) for k, v in shares.items() if v is not None}
 
 
-def judge_site(weights: Path, name: str, work: Path, device: str) -> dict[str, float]:
+def evaluate_site(weights: Path, name: str, work: Path, device: str) -> dict[str, float]:
     """Compute R1 of `wsdesc.register` on pairs of a site with little overlap, in percent."""
     scans = make_site(name, work)
     resolution = working_resolution(*(scan.points for scan in scans))
@@ -182,20 +182,20 @@ def _shared(points: np.ndarray, tree: cKDTree, T: np.ndarray, resolution: float)
     return np.isfinite(distance)
 
 
-def judge_all(weights: Path, arguments: argparse.Namespace) -> dict[str, dict[str, float]]:
-    """Judge weights on all tests and sites, or on those that `--test` names."""
+def evaluate_all(weights: Path, arguments: argparse.Namespace) -> dict[str, dict[str, float]]:
+    """Evaluate weights on all tests and sites, or on those that `--test` names."""
     wanted = arguments.test or [*TESTS, *SITES]
-    results = judge_scans(
+    results = evaluate_scans(
         weights, arguments.data, arguments.device, [name for name in wanted if name in TESTS]
     )
     for name in SITES:
         if name in wanted:
-            results[name] = judge_site(weights, name, arguments.work, arguments.device)
+            results[name] = evaluate_site(weights, name, arguments.work, arguments.device)
     return results
 
 
 def adaptation_figures(result: Adaptation) -> dict[str, Any]:
-    """Return what an adaptation says about itself."""
+    """Return the figures of a finished adaptation."""
     rounds = [
         {
             "placed": r.placed, "pairs": r.pairs, "wrong_pairs": r.wrong_pairs, "left_out": r.left_out,
@@ -246,7 +246,7 @@ def main(arguments: argparse.Namespace) -> None:
         record["adaptation"] = adaptation_figures(result)
         weights = pretrained.find(out)
     record["minutes"] = round((time.perf_counter() - begin) / 60, 2)
-    record["figures"] = judge_all(weights, arguments)
+    record["figures"] = evaluate_all(weights, arguments)
     record["judge_minutes"] = round((time.perf_counter() - begin) / 60 - record["minutes"], 2)
     print_machine()
     print(json.dumps(record["figures"], indent=1, ensure_ascii=False))
@@ -284,9 +284,8 @@ def print_tables(files: list[Path]) -> None:
         if "adaptation" in record:
             a = record["adaptation"]
             verdict = "better" if a["improved"] else f"not better: {a['reason']}"
-            print(
-                f"{_title(record)}: {verdict}; {record['minutes']} min, judged in {record['judge_minutes']}"
-            )
+            times = f"{record['minutes']} min, evaluated in {record['judge_minutes']}"
+            print(f"{_title(record)}: {verdict}; {times}")
 
 
 def _title(record: dict[str, Any]) -> str:
@@ -305,8 +304,8 @@ def parser() -> argparse.ArgumentParser:
     parser = make_parser("adapt", __doc__)
     parser.add_argument("data", type=Path, nargs="?", help="folder of the scans")
     parser.add_argument("--set", choices=(*SETS, "none", "replay"), help="scans to adapt to")
-    parser.add_argument("--test", action="append", default=[], help="tests to judge by (default: all)")
-    parser.add_argument("--weights", default="indoor-fast", help="weights judged by --set none")
+    parser.add_argument("--test", action="append", default=[], help="tests to evaluate (default: all)")
+    parser.add_argument("--weights", default="indoor-fast", help="weights evaluated by --set none")
     parser.add_argument("--wrong", type=float, default=0.0, help="share of wrong poses among the teachers")
     parser.add_argument("--trust", action="store_true", help="keep pairs that the check would reject")
     parser.add_argument("--work", type=Path, default=Path("adapt-work"), help="folder (default: %(default)s)")

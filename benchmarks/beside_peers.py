@@ -35,7 +35,7 @@ from benchmarks.common import (
     show_progress,
 )
 from benchmarks.registration import read_rotated, rotate
-from benchmarks.wild import judge
+from benchmarks.wild import check_pose
 from benchmarks.wild_peers import PAIRS
 from wsdesc import peers, read_points, register
 from wsdesc.cloud.units import INDOOR_RESOLUTION, measure
@@ -124,7 +124,7 @@ def _read_wild_pair(folder: Path, name: str) -> Case:
     p, q = (read_points(folder / file, nonfinite="drop") for file in PAIRS[name])
 
     def is_right(T: Floats, resolution: float) -> bool | None:
-        return judge(folder, name, np.linalg.inv(T_q) @ T @ T_p, resolution)[0]
+        return check_pose(folder, name, np.linalg.inv(T_q) @ T @ T_p, resolution)[0]
 
     return Case(rotate(p, T_p), rotate(q, T_q), is_right)
 

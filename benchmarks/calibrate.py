@@ -1,6 +1,6 @@
-"""Fit the confidence of `wsdesc.register` to poses that `judge` wrote, and judge it domain by domain.
+"""Fit the confidence of `wsdesc.register` to labelled poses, and evaluate it domain by domain.
 
-    python -m benchmarks.judge -o poses.npz
+    python -m benchmarks.label_poses -o poses.npz
     python -m benchmarks.calibrate poses.npz -o src/wsdesc/alignment/confidence.json
     python -m benchmarks.calibrate poses.npz --base old.json -o src/wsdesc/alignment/confidence.json
 
@@ -40,7 +40,7 @@ VIOLATIONS = {  # the same of violations; most correct poses have none
     "overlapping_violation": (0.05, 0.8, 1.5, 2.2, 2.8, 3.7),
 }
 REGULARISATION = 6.0  # of the log odds that a feature adds over its range, in units of a pair
-SCHEDULE = (0, 1, 2)  # rounds of `judge` that `wsdesc.register` makes
+SCHEDULE = (0, 1, 2)  # rounds of `label_poses` that `wsdesc.register` makes
 MIN_OVERLAP = 0.1  # least overlap of pairs that count as overlapping
 HIGH_OVERLAP = 0.3
 _LARGEST_MODEL = 1_000_000  # bytes
@@ -60,13 +60,13 @@ class Group(NamedTuple):
 
 
 def read_groups(path: Path) -> list[Group]:
-    """Read the rows of `judge`, grouped by pair and round."""
+    """Read the rows of `label_poses`, grouped by pair and round."""
     try:
         with np.load(path) as arrays:
             columns = {name: arrays[name] for name in arrays.files}
         keys = [columns[name] for name in ("domain", "unit", "source", "target", "round")]
     except (ValueError, KeyError, EOFError, AttributeError, BadZipFile) as error:
-        raise FileFormatError(f"{path}: no poses of `python -m benchmarks.judge -o FILE`") from error
+        raise FileFormatError(f"{path}: no poses of `python -m benchmarks.label_poses -o FILE`") from error
     changed = np.flatnonzero(np.logical_or.reduce([key[1:] != key[:-1] for key in keys])) + 1
     groups = []
     for rows in np.split(np.arange(len(keys[0])), changed):
@@ -172,7 +172,7 @@ def _group_weights(groups: list[Group], solved: np.ndarray) -> np.ndarray:
     return np.asarray(weight * len(groups) / weight.sum())
 
 
-class Judged(NamedTuple):
+class Answer(NamedTuple):
     """The answer to a pair."""
 
     domain: str
@@ -182,14 +182,14 @@ class Judged(NamedTuple):
     round: int
 
 
-def answer(groups: list[Group], model: ConfidenceModel, schedule: tuple[int, ...] = SCHEDULE) -> list[Judged]:
+def answer(groups: list[Group], model: ConfidenceModel, schedule: tuple[int, ...] = SCHEDULE) -> list[Answer]:
     """Answer each pair as `wsdesc.register` does: the first round with a success, or the last."""
     by_pair: dict[tuple[str, str, int, int, int], dict[int, Group]] = {}
     for g in groups:
         by_pair.setdefault(g.pair, {})[g.round] = g
     answers = []
     for rounds in by_pair.values():
-        judged = None
+        best_answer = None
         for number in schedule:
             g = rounds.get(number)
             if g is None:
@@ -197,15 +197,15 @@ def answer(groups: list[Group], model: ConfidenceModel, schedule: tuple[int, ...
             probability = model.probabilities(g.features)
             best = int(probability.argmax())
             confidence = float(probability[best]) if g.valid[best] else 0.0
-            judged = Judged(g.domain, g.overlap, confidence, bool(g.right[best]), number)
+            best_answer = Answer(g.domain, g.overlap, confidence, bool(g.right[best]), number)
             if confidence >= SUCCESS:
                 break
-        if judged is not None:
-            answers.append(judged)
+        if best_answer is not None:
+            answers.append(best_answer)
     return answers
 
 
-def table(answers: list[Judged]) -> list[list[str]]:
+def table(answers: list[Answer]) -> list[list[str]]:
     """Summarise the answers, one row per domain."""
     rows = [
         [
@@ -241,7 +241,7 @@ def table(answers: list[Judged]) -> list[list[str]]:
     return rows
 
 
-def summarise(answers: list[Judged]) -> list[str]:
+def summarise(answers: list[Answer]) -> list[str]:
     """Return the share of right poses with the number of pairs, successes, their precision and recall."""
     if not answers:
         return ["–"] * 4
@@ -258,7 +258,7 @@ def summarise(answers: list[Judged]) -> list[str]:
 
 def leave_one_domain_out(
     groups: list[Group], schedule: tuple[int, ...] = SCHEDULE, base: ConfidenceModel | None = None
-) -> list[Judged]:
+) -> list[Answer]:
     """Answer the pairs of each domain with a model fitted to all other domains."""
     answers = []
     for domain in sorted({g.domain for g in groups}):
@@ -280,7 +280,7 @@ def read_base(path: Path) -> ConfidenceModel:
     return ConfidenceModel.load(path, names)
 
 
-def plot(answers: list[Judged], path: Path) -> None:
+def plot(answers: list[Answer], path: Path) -> None:
     """Draw one reliability diagram per domain."""
     import matplotlib.pyplot as plt
 
@@ -322,7 +322,7 @@ def main(arguments: argparse.Namespace) -> None:
 
 def parser() -> argparse.ArgumentParser:
     parser = make_parser("calibrate", __doc__)
-    parser.add_argument("poses", type=Path, nargs="+", help="files that `judge` wrote")
+    parser.add_argument("poses", type=Path, nargs="+", help="files that `label_poses` wrote")
     parser.add_argument(
         "-o", "--out", type=Path, default=CONFIDENCE_FILE, help="model (default: the package's)"
     )

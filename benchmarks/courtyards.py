@@ -5,11 +5,12 @@
 
 Each synthetic courtyard is scanned from several positions by one spinning LiDAR with 16 to 128 lines. The
 pairs with a true overlap of 0.1 to 0.3 are registered in the rounds of `wsdesc.register`: with given
-viewpoints, with the viewpoints that were detected, and without any. Writes the judged poses in the format of
-`judge`, and prints a table for the shipped confidence: the share of right poses (off by less than 5° and 8
-resolutions) and the precision and recall of `success`. Two scans from equal stations have rows of their own,
-such as those from the middle of two sides of the court. At a wrong pose they fit as well as two scans from
-one station at the right pose.
+viewpoints, with the viewpoints that were detected, and without any.
+
+Writes the poses in the format of `label_poses`. Prints a table for the shipped confidence: the share of right
+poses (off by less than 5° and 8 resolutions), and precision and recall of `success`. Two scans from equal
+stations have rows of their own, such as those from the middle of two sides of the court. At a wrong pose they
+fit as well as two scans from one station at the right pose.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ import numpy as np
 
 from benchmarks.calibrate import answer, read_groups, summarise
 from benchmarks.common import make_parser, print_machine, print_rows, run_command
-from benchmarks.judge import Row, Scan, Unit, describe_scans, judge_pair, save_rows
+from benchmarks.label_poses import Row, Scan, Unit, describe_scans, label_pair, save_rows
 from wsdesc.alignment.confidence import ConfidenceModel
 
 SENSORS = ("lidar16", "lidar32", "lidar64", "lidar128")
@@ -37,8 +38,8 @@ SCANS = 6  # per site
 EQUAL = 2.0  # metres between two stations, after a symmetry of the site
 
 
-def judge_site(seed: int, device: str) -> list[Row]:
-    """Judge the pairs of one courtyard that overlap little; none if its repetition is not 4-fold."""
+def label_site(seed: int, device: str) -> list[Row]:
+    """Label the poses of pairs of one courtyard with little overlap; none if it does not repeat by 90°."""
     from wsdesc.alignment.surface import make_surface
     from wsdesc.datasets.synthetic import site_scans
     from wsdesc.datasets.synthetic.sites import build_site
@@ -56,16 +57,16 @@ def judge_site(seed: int, device: str) -> list[Row]:
     surfaces = [make_surface(description.points) for description in given]
     rows: list[Row] = []
     for a, b in itertools.combinations(range(len(scans)), 2):
-        judged = {}
+        labelled = {}
         stations = "equal" if _are_equal(scans[a], scans[b], site.symmetries) else "other"
         for case, described in (("given", given), ("none", none), ("detected", detected)):
             same = {(True, True): "given", (False, False): "none"}.get((has_viewpoint[a], has_viewpoint[b]))
             if case == "detected" and same:
-                judged[case] = [row._replace(domain=f"{case}, {stations}") for row in judged[same]]
+                labelled[case] = [row._replace(domain=f"{case}, {stations}") for row in labelled[same]]
             else:
                 unit = Unit(f"{case}, {stations}", seed)
-                judged[case] = list(judge_pair(unit, scans, described, surfaces, a, b, OVERLAPS))
-        rows += itertools.chain.from_iterable(judged.values())
+                labelled[case] = list(label_pair(unit, scans, described, surfaces, a, b, OVERLAPS))
+        rows += itertools.chain.from_iterable(labelled.values())
     return rows
 
 
@@ -76,7 +77,7 @@ def _are_equal(a: Scan, b: Scan, symmetries: list[np.ndarray]) -> bool:
 
 
 def show(path: Path) -> None:
-    """Print the table of judged poses, with the shipped confidence."""
+    """Print the table of labelled poses, with the shipped confidence."""
     answers = answer(read_groups(path), ConfidenceModel.load())
     rows = [["viewpoints", "stations", "R (pairs)", "successes", "precision", "recall"]]
     for case in ("given", "detected", "none"):
@@ -94,11 +95,11 @@ def _work(job: tuple[int, str, float]) -> list[Row]:
     import torch
 
     torch.set_num_threads(1)
-    return judge_site(seed, device)
+    return label_site(seed, device)
 
 
 def main(arguments: argparse.Namespace) -> None:
-    """Judge the pairs of all sites, or show the table of an earlier run."""
+    """Label the poses of the pairs of all sites, or show the table of an earlier run."""
     if arguments.show:
         show(arguments.show)
         return
@@ -126,6 +127,6 @@ if __name__ == "__main__":
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes (default: one per core)")
     parser.add_argument("--minutes", type=float, default=1e6, help="start no new site after this time")
     out = Path("courtyards.npz")
-    parser.add_argument("-o", "--out", type=Path, default=out, help="judged poses (default: %(default)s)")
-    parser.add_argument("--show", type=Path, help="judged poses of an earlier run; registers nothing")
+    parser.add_argument("-o", "--out", type=Path, default=out, help="labelled poses (default: %(default)s)")
+    parser.add_argument("--show", type=Path, help="labelled poses of an earlier run; registers nothing")
     sys.exit(run_command(parser, main))

@@ -25,7 +25,7 @@ import numpy as np
 import torch
 
 from benchmarks.common import make_parser, print_machine, print_rows, run_command
-from benchmarks.judge import MIN_POINTS, Scan
+from benchmarks.label_poses import MIN_POINTS, Scan
 from wsdesc.alignment.confidence import confidences
 from wsdesc.alignment.evidence import Evidence
 from wsdesc.alignment.information import find_degeneracy
@@ -123,7 +123,7 @@ def estimate_at(
     return estimate_scale(source, target, T, INDOOR_RESOLUTION)
 
 
-def judge_group(scans: list[Scan], pairs: list[tuple[int, int]], rng: np.random.Generator) -> Iterator[Row]:
+def measure_group(scans: list[Scan], pairs: list[tuple[int, int]], rng: np.random.Generator) -> Iterator[Row]:
     """Estimate the scale of all pairs at all factors."""
     clouds = [cleaned_points(scan.points) for scan in scans]
     for a, b in pairs:
@@ -146,7 +146,7 @@ def judge_group(scans: list[Scan], pairs: list[tuple[int, int]], rng: np.random.
 def main(arguments: argparse.Namespace) -> None:
     """Print one row per kind of scans."""
     rng = np.random.default_rng(arguments.seed)
-    rows = [row for group in read_groups(arguments) for row in judge_group(*group, rng)]
+    rows = [row for group in read_groups(arguments) for row in measure_group(*group, rng)]
     table = [["rejected (n)", *(f"{100 * logarithm:g} %" for logarithm in LOGARITHMS), "rms"]]
     for kind in sorted({row.kind for row in rows}):
         cells = []

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks.common import make_parser, print_machine, print_rows, run_command
-from benchmarks.judge import Unit, describe_scans, first_keypoints, make_scans
+from benchmarks.label_poses import Unit, describe_scans, first_keypoints, make_scans
 from wsdesc.core.geometry import inverse
 
 KEYPOINTS = 300

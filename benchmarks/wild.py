@@ -51,7 +51,7 @@ ROUGH = {  # from the description of the data
 NEVER_RIGHT = ("car, scaled",)  # the scales of the scans differ
 
 
-def judge(folder: Path, name: str, T: Floats, resolution: float) -> tuple[bool | None, str]:
+def check_pose(folder: Path, name: str, T: Floats, resolution: float) -> tuple[bool | None, str]:
     """Return whether a pose is right, None if that is unknown, and by what reference."""
     if name in NEVER_RIGHT:
         return False, "other scale"
@@ -75,7 +75,7 @@ def main(arguments: argparse.Namespace) -> None:
     for name, files in (PAIRS | MORE_PAIRS).items():
         result = register(*(arguments.data / file for file in files), device=arguments.device)
         T = result.T_target_source
-        right, reference = judge(arguments.data, name, T, result.resolution)
+        right, reference = check_pose(arguments.data, name, T, result.resolution)
         verdict = {True: "right", False: "wrong", None: "unknown"}[right]
         counts[verdict] += result.success
         degrees, distance = float(rotation_error_deg(T, np.eye(4))), float(np.linalg.norm(T[:3, 3]))

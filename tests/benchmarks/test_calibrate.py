@@ -1,4 +1,4 @@
-"""Fit of the confidence to judged poses."""
+"""Fit of the confidence to labelled poses."""
 
 import numpy as np
 import pytest

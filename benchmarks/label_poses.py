@@ -1,6 +1,6 @@
-"""Register pairs of scans of many domains, and judge every candidate pose by the true one.
+"""Register pairs of scans of many domains, and label every candidate pose as right or wrong by the true one.
 
-    python -m benchmarks.judge --sites 400 --indoor DATA/indoor/train -o poses.npz
+    python -m benchmarks.label_poses --sites 400 --indoor DATA/indoor/train -o poses.npz
 
 A domain is a kind of synthetic site (streets, courtyards, warehouses, …), synthetic rooms and floors, or the
 folder of indoor scans with poses. For each site some scans are made, and as strangers two scans of another
@@ -58,7 +58,7 @@ class Unit:
 
 
 class Row(NamedTuple):
-    """A judged pose."""
+    """A labelled pose."""
 
     domain: str
     unit: int
@@ -110,7 +110,7 @@ def _indoor_scans(folder: Path, start: int) -> list[Scan]:
 
 
 class Settings(NamedTuple):
-    """How all units are judged."""
+    """How all units are labelled."""
 
     device: str
     network: str  # device of the descriptors
@@ -123,8 +123,8 @@ class Settings(NamedTuple):
         return cls(arguments.device, network, arguments.rounds, arguments.viewpoints == "detected")
 
 
-def judge_unit(unit: Unit, settings: Settings) -> list[Row]:
-    """Register all pairs of a unit, and judge their candidates."""
+def label_unit(unit: Unit, settings: Settings) -> list[Row]:
+    """Register all pairs of a unit, and label their candidates."""
     import torch
 
     from wsdesc.alignment.surface import make_surface
@@ -141,7 +141,7 @@ def judge_unit(unit: Unit, settings: Settings) -> list[Row]:
     for a, b in itertools.combinations(range(len(scans)), 2):
         if scans[a].place != scans[b].place and (a + b) % 2:  # as many strangers as pairs of one place
             continue
-        rows += judge_pair(unit, scans, described, surfaces, a, b, rounds=rounds)
+        rows += label_pair(unit, scans, described, surfaces, a, b, rounds=rounds)
     if "cuda" in (device, network):
         torch.cuda.empty_cache()
     return rows
@@ -163,7 +163,7 @@ def describe_scans(
     return [describe(scan.points, device=network, **options).to(device) for scan in scans]
 
 
-def judge_pair(
+def label_pair(
     unit: Unit,
     scans: list[Scan],
     described: list[Any],
@@ -173,7 +173,7 @@ def judge_pair(
     overlaps: tuple[float, float] = (-1.0, 2.0),
     rounds: Sequence[int] = range(len(ROUNDS)),
 ) -> Iterator[Row]:
-    """Register scans a and b in some rounds and judge the candidates, if their true overlap is in a range."""
+    """Register scans a and b in some rounds and label the candidates, if their true overlap is in a range."""
     from wsdesc.datasets.synthetic import overlap
     from wsdesc.evaluation.metrics import rotation_error_deg, translation_error
     from wsdesc.registration.candidates import find_candidates, structural_poses
@@ -270,7 +270,7 @@ def _work(job: tuple[Unit, Settings, float]) -> list[Row] | str:
 
     torch.set_num_threads(1)
     try:
-        return judge_unit(unit, settings)
+        return label_unit(unit, settings)
     except Exception as error:  # one bad site must not end a run of many minutes
         return f"{unit.domain} {unit.seed}: {type(error).__name__}: {error}"
 
@@ -318,14 +318,14 @@ def main(arguments: argparse.Namespace) -> None:
                     save_rows(rows, arguments.out)
                     print(f"{done} of {len(jobs)} units, {len(rows)} poses", file=sys.stderr, flush=True)
     if not rows:
-        raise InputError("no pose was judged: allow more --minutes")
+        raise InputError("no pose was labelled: allow more --minutes")
     save_rows(rows, arguments.out)
     print_machine()
     print(f"{done} of {len(jobs)} units, {len(rows)} poses, {len(failed)} units failed: {arguments.out}")
 
 
 def parser() -> argparse.ArgumentParser:
-    parser = make_parser("judge", __doc__)
+    parser = make_parser("label_poses", __doc__)
     parser.add_argument("--sites", type=int, default=400, help="number of sites (default: %(default)s)")
     parser.add_argument("--first", type=int, default=50_000, help="seed of the first site of each domain")
     parser.add_argument("--domains", nargs="*", help="kinds of sites (default: all)")
