@@ -38,6 +38,7 @@ _GROUP_DISTANCE = 0.3  # object radii between poses that are refined with the sa
 _MARGIN = 10.0  # resolutions around the object that belong to its part of the scene
 _COVER_DISTANCE = 3.0  # resolutions between points of an object in two poses that cover each other
 _SAME_SHARE = 0.35  # instances that share a larger part of their points are one
+_SIMILAR_DISTANCE = 0.05  # diameters: mean distance of an object's points to the object in a similar pose
 _PLACES, _PLACE_DISTANCE = 8, 0.5  # compared places, and object diameters between them
 _FINE_DISTANCES = (4.0, 3.0, 2.0, *[1.5] * 8)  # resolutions: largest distance of a contact in each fine step
 _MIN_PART_POINTS = 20
@@ -228,7 +229,7 @@ def _with_evidence(
             )
         )
         visible.append(measured.visible)
-    probabilities = confidences(evidence)
+    probabilities = confidences(evidence, compare_poses(obj, poses)[1])
     order = np.argsort(-probabilities, kind="stable")
     return [Candidate(results[k], evidence[k], visible[k], float(probabilities[k])) for k in order]
 
@@ -237,23 +238,32 @@ def _conditioning(result: RefinedPose) -> float:
     return find_degeneracy(result.information, OVERLAP_DISTANCE * INDOOR_RESOLUTION).conditioning
 
 
-def overlapping_places(obj: SearchObject, poses: Floats) -> NDArray[np.bool_]:
-    """Return (K, K): whether an object in one pose covers much of the same object in the other."""
+def compare_poses(obj: SearchObject, poses: Floats) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Compare poses (K, 4, 4) with each other.
+
+    Returns:
+        (K, K) whether an object in one pose covers much of the same object in the other, and (K, K) whether
+        both are equal up to the object's symmetries.
+    """
     points = obj.points[_sample(obj, 2 * _QUICK_POINTS)]
-    shares = np.zeros((len(poses), len(poses)))
+    farthest = 4 * _SIMILAR_DISTANCE * obj.diameter  # larger distances count as this one
+    shares, means = np.zeros((2, len(poses), len(poses)))
     for k, T in enumerate(poses):
         moved = transform(points, T)
         local = np.einsum("hji,hnj->hni", poses[:, :3, :3], moved[None] - poses[:, None, :3, 3])
-        distance, _ = obj.tree.query(local, distance_upper_bound=_COVER_DISTANCE * INDOOR_RESOLUTION)
-        shares[k] = np.isfinite(distance).mean(axis=1)
-    return np.asarray(np.maximum(shares, shares.T) > _SAME_SHARE)
+        distance, _ = obj.tree.query(local, distance_upper_bound=farthest)
+        shares[k] = (distance < _COVER_DISTANCE * INDOOR_RESOLUTION).mean(axis=1)
+        means[k] = np.minimum(distance, farthest).mean(axis=1)
+    overlapping = np.maximum(shares, shares.T) > _SAME_SHARE
+    similar = np.minimum(means, means.T) < _SIMILAR_DISTANCE * obj.diameter
+    return np.asarray(overlapping), np.asarray(similar)
 
 
 def distinct(obj: SearchObject, candidates: list[Candidate]) -> list[Candidate]:
     """Keep the candidates that do not overlap a more probable one."""
     if not candidates:
         return []
-    overlapping = overlapping_places(obj, np.stack([c.refined.T_target_source for c in candidates]))
+    overlapping, _ = compare_poses(obj, np.stack([c.refined.T_target_source for c in candidates]))
     kept: list[int] = []
     for k in range(len(candidates)):
         if not overlapping[k, kept].any():
