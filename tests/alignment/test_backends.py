@@ -85,21 +85,21 @@ def test_scores_and_information_are_equal(pair: Pair, surfaces: tuple, cuda_surf
 def test_refined_poses_are_equal(pair: Pair, surfaces: tuple, cuda_surfaces: tuple) -> None:
     starts = np.stack([perturbed(pair, *off, seed) for seed, off in enumerate([(0, 0), (3, 4), (6, 4)])])
     results = (refine(*both, starts, RESOLUTION) for both in (cuda_surfaces, surfaces))
-    for found, expected in zip(*results, strict=True):
-        assert difference(pair[0], found.T_target_source, expected.T_target_source) < 0.1
-        np.testing.assert_allclose(found.score, expected.score, atol=0.01)
-        np.testing.assert_allclose(found.information.matrix, expected.information.matrix, atol=0.01)
-        assert found.rmse == pytest.approx(expected.rmse, rel=0.02)
-        R = found.T_target_source[:3, :3]
+    for refined, expected in zip(*results, strict=True):
+        assert difference(pair[0], refined.T_target_source, expected.T_target_source) < 0.1
+        np.testing.assert_allclose(refined.score, expected.score, atol=0.01)
+        np.testing.assert_allclose(refined.information.matrix, expected.information.matrix, atol=0.01)
+        assert refined.rmse == pytest.approx(expected.rmse, rel=0.02)
+        R = refined.T_target_source[:3, :3]
         np.testing.assert_allclose(R @ R.T, np.eye(3), atol=1e-12)
 
 
 def test_a_batch_equals_single_poses(pair: Pair, cuda_surfaces: tuple) -> None:
     starts = np.stack([perturbed(pair, 5, 3, seed) for seed in range(3)])
     together = refine(*cuda_surfaces, starts, RESOLUTION)
-    for start, found in zip(starts, together, strict=True):
+    for start, refined in zip(starts, together, strict=True):
         (alone,) = refine(*cuda_surfaces, start[None], RESOLUTION)
-        assert difference(pair[0], alone.T_target_source, found.T_target_source) < 1e-6
+        assert difference(pair[0], alone.T_target_source, refined.T_target_source) < 1e-6
 
 
 def test_swapping_the_scans_inverts_the_pose(pair: Pair, cuda_surfaces: tuple) -> None:
@@ -111,11 +111,11 @@ def test_swapping_the_scans_inverts_the_pose(pair: Pair, cuda_surfaces: tuple) -
 
 def test_evaluated_poses_are_equal(pair: Pair, surfaces: tuple, cuda_surfaces: tuple) -> None:
     start = perturbed(pair, 2, 2, 1)
-    (found,) = evaluate(*cuda_surfaces, start[None], RESOLUTION)
+    (refined,) = evaluate(*cuda_surfaces, start[None], RESOLUTION)
     (expected,) = evaluate(*surfaces, start[None], RESOLUTION)
-    np.testing.assert_array_equal(found.T_target_source, expected.T_target_source)
-    np.testing.assert_allclose(found.score, expected.score, atol=2e-3)
-    assert not found.converged
+    np.testing.assert_array_equal(refined.T_target_source, expected.T_target_source)
+    np.testing.assert_allclose(refined.score, expected.score, atol=2e-3)
+    assert not refined.converged
 
 
 def test_refined_poses_of_real_scans_are_equal(read_scan: Callable[[str], Tensor]) -> None:
@@ -125,11 +125,11 @@ def test_refined_poses_of_real_scans_are_equal(read_scan: Callable[[str], Tensor
     (rough,) = refine(*on_cuda, np.eye(4)[None], RESOLUTION)  # the camera hardly moved
     starts = np.stack([perturbed((p, q, rough.T_target_source), 3, 4, seed) for seed in range(2)])
     results = (refine(*both, starts, RESOLUTION) for both in (on_cuda, on_cpu))
-    for found, expected in zip(*results, strict=True):
+    for refined, expected in zip(*results, strict=True):
         assert expected.score.overlap_source > 0.4
-        assert difference(p, found.T_target_source, expected.T_target_source) < 0.1
-        np.testing.assert_allclose(found.score, expected.score, atol=0.02)
-        np.testing.assert_allclose(found.information.matrix, expected.information.matrix, atol=0.02)
+        assert difference(p, refined.T_target_source, expected.T_target_source) < 0.1
+        np.testing.assert_allclose(refined.score, expected.score, atol=0.02)
+        np.testing.assert_allclose(refined.information.matrix, expected.information.matrix, atol=0.02)
 
 
 def flat(seed: int) -> Tensor:
@@ -142,21 +142,21 @@ def test_a_plane_is_degenerate_on_both() -> None:
     clouds = flat(0), flat(1)
     T = np.eye(4)
     T[:3, 3] = 0.1, 0.05, 0.02
-    (found,) = refine(*map(CudaSurface.of, clouds), T[None], RESOLUTION)
-    assert find_degeneracy(found.information, DISTANCE).kind == "plane"
+    (refined,) = refine(*map(CudaSurface.of, clouds), T[None], RESOLUTION)
+    assert find_degeneracy(refined.information, DISTANCE).kind == "plane"
     (expected,) = refine(*(CpuSurface.of(x.numpy()) for x in clouds), T[None], RESOLUTION)
-    assert abs(found.T_target_source[2, 3] - expected.T_target_source[2, 3]) < 0.1 * RESOLUTION
+    assert abs(refined.T_target_source[2, 3] - expected.T_target_source[2, 3]) < 0.1 * RESOLUTION
 
 
 def test_scans_apart_keep_the_given_pose(cuda_surfaces: tuple) -> None:
     T = np.eye(4)
     T[0, 3] = 50
-    (found,) = refine(*cuda_surfaces, T[None], RESOLUTION)
-    assert not found.converged
-    np.testing.assert_array_equal(found.T_target_source, T)
-    assert found.rmse == np.inf
-    assert found.information.pairs == 0
-    assert find_degeneracy(found.information, DISTANCE).kind == "empty"
+    (refined,) = refine(*cuda_surfaces, T[None], RESOLUTION)
+    assert not refined.converged
+    np.testing.assert_array_equal(refined.T_target_source, T)
+    assert refined.rmse == np.inf
+    assert refined.information.pairs == 0
+    assert find_degeneracy(refined.information, DISTANCE).kind == "empty"
 
 
 @pytest.mark.parametrize("points", [torch.eye(3)[:1], torch.eye(3)[:2], torch.eye(3), torch.ones(50, 3)])
@@ -164,12 +164,12 @@ def test_scans_of_few_points(points: Tensor, pair: Pair, cuda_surfaces: tuple) -
     few, many = CudaSurface.of(points), cuda_surfaces[0]
     assert few.direction_weights.sum() == pytest.approx(1)
     for both in ((few, few), (few, many), (many, few)):
-        (found,) = refine(*both, np.eye(4)[None], RESOLUTION)
-        assert np.isfinite(found.T_target_source).all()
-        assert not found.converged
+        (refined,) = refine(*both, np.eye(4)[None], RESOLUTION)
+        assert np.isfinite(refined.T_target_source).all()
+        assert not refined.converged
         on_cpu = [CpuSurface.of(x.points.numpy()) for x in both]
-        (expected,) = verify(*on_cpu, found.T_target_source[None], DISTANCE)
-        np.testing.assert_allclose(found.score, expected, atol=2e-3)
+        (expected,) = verify(*on_cpu, refined.T_target_source[None], DISTANCE)
+        np.testing.assert_allclose(refined.score, expected, atol=2e-3)
 
 
 def matches(right: int, wrong: int, seed: int) -> tuple[Tensor, Tensor, Tensor, np.ndarray]:
@@ -189,10 +189,10 @@ def matches(right: int, wrong: int, seed: int) -> tuple[Tensor, Tensor, Tensor, 
 def test_consensus_proposes_the_same_poses(right: int, wrong: int, limit: int) -> None:
     p, q, w, T = matches(right, wrong, right)
     expected = consensus(p, q, weights=w, threshold=0.05, hypotheses=6, limit=limit)
-    found = cuda.consensus(p, q, w, 0.05, 6, limit)
-    assert difference(p, found[0].T_target_source.numpy(), T) < 1
-    assert len(found) == len(expected)
-    for a, b in zip(found[:3], expected[:3], strict=True):
+    proposed = cuda.consensus(p, q, w, 0.05, 6, limit)
+    assert difference(p, proposed[0].T_target_source.numpy(), T) < 1
+    assert len(proposed) == len(expected)
+    for a, b in zip(proposed[:3], expected[:3], strict=True):
         assert difference(p, a.T_target_source.numpy(), b.T_target_source.numpy()) < 1e-3
         assert a.votes == pytest.approx(b.votes, rel=1e-4)
         assert (a.inliers != b.inliers).sum() <= 1

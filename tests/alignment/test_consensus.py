@@ -45,13 +45,13 @@ def degrees(A: Tensor, B: Tensor) -> float:
 
 
 def is_near(hypothesis: Hypothesis, T: Tensor, middle: Tensor) -> bool:
-    found = hypothesis.T_target_source
-    return degrees(found, T) < 2 and float((moved(found, middle) - moved(T, middle)).norm()) < 0.05
+    T_found = hypothesis.T_target_source
+    return degrees(T_found, T) < 2 and float((moved(T_found, middle) - moved(T, middle)).norm()) < 0.05
 
 
-def assert_same(found: list[Hypothesis], expected: list[Tensor], atol: float = 1e-8) -> None:
-    assert len(found) == len(expected)
-    for hypothesis, T in zip(found, expected, strict=True):
+def assert_same(proposed: list[Hypothesis], expected: list[Tensor], atol: float = 1e-8) -> None:
+    assert len(proposed) == len(expected)
+    for hypothesis, T in zip(proposed, expected, strict=True):
         torch.testing.assert_close(hypothesis.T_target_source, T, rtol=0, atol=atol)
 
 
@@ -82,13 +82,13 @@ def test_inliers_and_votes_are_those_of_the_pose() -> None:
 
 def test_poses_are_distinct_and_sorted() -> None:
     source, target, _, _ = matches(600, 0.1, 0)
-    found = consensus(source, target)
-    assert len(found) == 8
-    votes = [hypothesis.votes for hypothesis in found]
+    proposed = consensus(source, target)
+    assert len(proposed) == 8
+    votes = [hypothesis.votes for hypothesis in proposed]
     assert votes == sorted(votes, reverse=True)
     middle = source.mean(0)
-    for a, first in enumerate(found):
-        for second in found[:a]:
+    for a, first in enumerate(proposed):
+        for second in proposed[:a]:
             A, B = first.T_target_source, second.T_target_source
             back = torch.linalg.inv(A), torch.linalg.inv(B)
             apart = (moved(A, middle) - moved(B, middle)).norm()
@@ -102,8 +102,8 @@ def test_several_poses_are_sorted_by_their_inliers() -> None:
     kept = (100, 60, 30)
     source = torch.cat([part[0][:n] for part, n in zip(parts, kept, strict=True)])
     target = torch.cat([part[1][:n] for part, n in zip(parts, kept, strict=True)])
-    found = consensus(source, target)
-    for hypothesis, (_, _, T, _) in zip(found, parts, strict=False):
+    proposed = consensus(source, target)
+    for hypothesis, (_, _, T, _) in zip(proposed, parts, strict=False):
         assert is_near(hypothesis, T, source.mean(0))
 
 
@@ -115,8 +115,8 @@ def test_a_flat_patch_of_outliers_does_not_hide_the_pose() -> None:
     patch[:, :2] = 0.1 * torch.rand(200, 2, generator=g, dtype=torch.float64)
     source = torch.cat([source, patch + 1])
     target = torch.cat([target, moved(random_pose(77), patch)])
-    found = consensus(source, target)
-    assert any(is_near(hypothesis, T, source[:1000].mean(0)) for hypothesis in found[:2])
+    proposed = consensus(source, target)
+    assert any(is_near(hypothesis, T, source[:1000].mean(0)) for hypothesis in proposed[:2])
     assert right.sum() == 30
 
 
@@ -127,11 +127,11 @@ def test_repetitive_structure_does_not_hide_the_pose() -> None:
     wrong = torch.nonzero(~right).squeeze(1)[:300]
     steps = torch.randint(1, 10, (300, 1), generator=g)
     target[wrong] = moved(T, source[wrong] + steps * torch.tensor([[0.3, 0.0, 0.0]]))
-    found = consensus(source, target, hypotheses=12)
+    proposed = consensus(source, target, hypotheses=12)
     for step in range(10):
         along = torch.eye(4, dtype=torch.float64)
         along[0, 3] = 0.3 * step
-        assert any(is_near(hypothesis, T @ along, source.mean(0)) for hypothesis in found[:10])
+        assert any(is_near(hypothesis, T @ along, source.mean(0)) for hypothesis in proposed[:10])
 
 
 def test_matches_on_two_planes_determine_the_pose() -> None:
@@ -224,9 +224,9 @@ def test_weights_decide_between_equal_poses() -> None:
 
 def test_matches_of_largest_weight_are_used() -> None:
     source, target, T, right = matches(2000, 0.05, 3)
-    found = consensus(source, target, weights=1 + right.double(), limit=200)
-    assert is_near(found[0], T, source.mean(0))
-    assert found[0].inliers.shape == (2000,)
+    proposed = consensus(source, target, weights=1 + right.double(), limit=200)
+    assert is_near(proposed[0], T, source.mean(0))
+    assert proposed[0].inliers.shape == (2000,)
     assert is_near(consensus(source, target, limit=600)[0], T, source.mean(0))
     assert np.array_equal(most_weighted(np.ones(6), 3), [0, 2, 4])
     assert np.array_equal(most_weighted(np.array([0.0, 1, 3, 0, 2]), 2), [2, 4])

@@ -107,8 +107,8 @@ def test_frame_and_unit_change_the_matrix_as_they_change_twists() -> None:
 
 def test_covariance_moves_there_and_back() -> None:
     matrix, shift = covariance_of("room").matrix, np.array([5e5, -6e6, 100.0])
-    there = move_covariance(matrix, shift)
-    assert np.sqrt(there[0, 0]) > 1000 * np.sqrt(matrix[0, 0])
+    shifted = move_covariance(matrix, shift)
+    assert np.sqrt(shifted[0, 0]) > 1000 * np.sqrt(matrix[0, 0])
     near = move_covariance(move_covariance(matrix, shift / 1e6), -shift / 1e6)
     np.testing.assert_allclose(near, matrix, rtol=1e-6, atol=1e-12)
 

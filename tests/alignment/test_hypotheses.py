@@ -39,13 +39,13 @@ def matches_of_two_poses(kept: tuple[int, int], outliers: int = 100) -> tuple[Te
 
 def test_poses_are_sorted_by_their_votes() -> None:
     source, target, truths = matches_of_two_poses((80, 50))
-    found = ransac_hypotheses(source, target, hypotheses=4)
-    for hypothesis, truth in zip(found, truths, strict=False):
+    proposed = ransac_hypotheses(source, target, hypotheses=4)
+    for hypothesis, truth in zip(proposed, truths, strict=False):
         torch.testing.assert_close(hypothesis.T_target_source, truth, rtol=0, atol=0.02)
-    votes = [hypothesis.votes for hypothesis in found]
+    votes = [hypothesis.votes for hypothesis in proposed]
     assert votes == sorted(votes, reverse=True)
-    assert len(found) <= 4
-    for T, inliers, votes in found:
+    assert len(proposed) <= 4
+    for T, inliers, votes in proposed:
         distance = torch.linalg.vector_norm(source @ T[:3, :3].T + T[:3, 3] - target, dim=1)
         assert torch.equal(inliers, distance <= 0.05)
         assert votes == pytest.approx(float((1 - (distance / 0.05) ** 2).clamp(min=0).sum()))

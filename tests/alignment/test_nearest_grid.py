@@ -41,11 +41,11 @@ def test_nearest_points_equal_those_of_a_tree(name: str, share: float) -> None:
     distance, index = grid.query(queries, share * grid.reach)
     expected, expected_index = tree.query(queries, distance_upper_bound=share * grid.reach)
     np.testing.assert_array_equal(distance, expected)
-    found = np.isfinite(distance)
-    assert (index[~found] == len(points)).all()
+    is_near = np.isfinite(distance)
+    assert (index[~is_near] == len(points)).all()
     # Of points at the same distance, any may be returned.
-    offsets = queries[found] - points[index[found]]
-    np.testing.assert_allclose(np.linalg.norm(offsets, axis=1), distance[found], rtol=1e-12, atol=1e-300)
+    offsets = queries[is_near] - points[index[is_near]]
+    np.testing.assert_allclose(np.linalg.norm(offsets, axis=1), distance[is_near], rtol=1e-12, atol=1e-300)
     if "duplicates" not in name and "equal" not in name:
         assert (index == expected_index).mean() > 0.99
 

@@ -114,8 +114,8 @@ def test_without_frames_descriptors_depend_on_rotation(kitchen: Tensor) -> None:
 def test_order_of_keypoints(cloud: Tensor) -> None:
     net = model(width=0.125)
     order = torch.randperm(40, generator=torch.Generator().manual_seed(0))
-    there = describe(net, cloud, order)
-    assert distance(there, describe(net, cloud, torch.arange(40))[order]).amax() < 1e-5
+    reordered = describe(net, cloud, order)
+    assert distance(reordered, describe(net, cloud, torch.arange(40))[order]).amax() < 1e-5
 
 
 def test_keypoints_beside_the_points(cloud: Tensor) -> None:

@@ -87,12 +87,12 @@ class TestSupportPerKeypoint:
 def test_a_patch_covers_all_neighbours(cloud: Tensor) -> None:
     support = LocalSupport(0.6, 1.5, 0.3, 3.0)
     keypoints = torch.stack([torch.ones(3), torch.full((3,), 30.0)])
-    patch, there = support._patches(NeighbourGrid.of(cloud), keypoints)
+    patch, is_point = support._patches(NeighbourGrid.of(cloud), keypoints)
     near = ((cloud - 1).norm(dim=1) <= 0.6).nonzero()[:, 0]
     assert len(near) > 256
     assert patch.shape == (2, 256, 3)
-    assert there[0].all()
-    assert not there[1].any()
+    assert is_point[0].all()
+    assert not is_point[1].any()
     chosen = torch.cdist(patch[0] + 1, cloud).argmin(1)
     assert len(set(chosen.tolist())) == 256  # each once
     assert set(chosen.tolist()) <= set(near.tolist())
@@ -102,8 +102,8 @@ def test_a_patch_covers_all_neighbours(cloud: Tensor) -> None:
 def test_a_small_patch_has_each_neighbour_once() -> None:
     points = torch.rand(40, 3, generator=torch.Generator().manual_seed(0)) * 0.1
     support = LocalSupport(0.6, 1.5, 0.3, 3.0)
-    patch, there = support._patches(NeighbourGrid.of(points), points[:1])
-    torch.testing.assert_close(patch[0][there[0]] + points[0], points)
+    patch, is_point = support._patches(NeighbourGrid.of(points), points[:1])
+    torch.testing.assert_close(patch[0][is_point[0]] + points[0], points)
 
 
 def test_start_outside_the_range() -> None:

@@ -85,12 +85,12 @@ def test_benchmarks_run_on_the_cluster(cluster, scans, tmp_path):
     )
     alone = evaluate_pairs("pairs", [scene], [method], options, tmp_path / "alone")
     executor = Dask(cluster.scheduler_address)
-    there = evaluate_pairs("pairs", [scene], [method], options, tmp_path / "there", executor=executor)
+    on_cluster = evaluate_pairs("pairs", [scene], [method], options, tmp_path / "there", executor=executor)
     executor.close()
-    for record in (*alone["untrained-fast"], *there["untrained-fast"]):
+    for record in (*alone["untrained-fast"], *on_cluster["untrained-fast"]):
         assert record.pop("seconds") > 0  # the only difference
-    assert there == alone
-    assert len(there["untrained-fast"]) == 3
+    assert on_cluster == alone
+    assert len(on_cluster["untrained-fast"]) == 3
 
 
 def test_missing_scheduler_is_reported():

@@ -34,13 +34,13 @@ def edge(i, j, bays, confidence, ambiguous=False):
 
 def check(poses):
     """Measure free space: a wrong pose puts a tenth of the points into it."""
-    found = {}
+    visibilities = {}
     for (i, j), stacked in poses.items():
         off = np.linalg.norm((stacked - inverse(TRUE[i]) @ TRUE[j])[:, :3, 3], axis=1)
-        found[i, j] = [
+        visibilities[i, j] = [
             Visibility(1000, 100, 0.1, 0.4) if d > 0.5 else Visibility(1000, 0, 0.0, 0.4) for d in off
         ]
-    return found
+    return visibilities
 
 
 def blind(poses):
@@ -143,13 +143,13 @@ def weak_check(contradicts):
     """Measure overlaps: that of scan 4 is small at every bay; free space may contradict wrong bays."""
 
     def check(poses):
-        found = {}
+        visibilities = {}
         for (i, j), stacked in poses.items():
             weak = 4 in (i, j)
             off = np.linalg.norm((stacked - inverse(TRUE[i]) @ TRUE[j])[:, :3, 3], axis=1) > 0.5
             shares = [0.05 if wrong and contradicts else 0.0 for wrong in off]
-            found[i, j] = [Visibility(1000, int(1000 * s), s, 0.2 if weak else 0.5) for s in shares]
-        return found
+            visibilities[i, j] = [Visibility(1000, int(1000 * s), s, 0.2 if weak else 0.5) for s in shares]
+        return visibilities
 
     return check
 
@@ -170,14 +170,14 @@ def corridor_check(fits_at):
     """Measure free space: scan 4, of a room, violates nothing at some bays; other wrong poses violate it."""
 
     def check(poses):
-        found = {}
+        visibilities = {}
         for (i, j), stacked in poses.items():
             bays = np.round((stacked - inverse(TRUE[i]) @ TRUE[j])[:, 0, 3] / BAY)
             if 4 in (i, j):
-                found[i, j] = [Visibility(4000, 0 if b in fits_at else 400, 0.0, 0.2) for b in bays]
+                visibilities[i, j] = [Visibility(4000, 0 if b in fits_at else 400, 0.0, 0.2) for b in bays]
             else:
-                found[i, j] = [Visibility(20000, 4000 if b else 0, 0.0, 0.7) for b in bays]
-        return found
+                visibilities[i, j] = [Visibility(20000, 4000 if b else 0, 0.0, 0.7) for b in bays]
+        return visibilities
 
     return check
 

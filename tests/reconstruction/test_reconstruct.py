@@ -288,8 +288,8 @@ def test_folder_of_scans_without_results_of_runs(files, tmp_path):
         out.mkdir()
         write_points(out / "merged.ply", np.zeros((1, 3)))
     (scans / "older" / "journal.jsonl").touch()
-    found = find_scans([scans], scans / "model")
-    assert [path.name for path in found] == ["foreign.ply", *ROOM]
+    listed = find_scans([scans], scans / "model")
+    assert [path.name for path in listed] == ["foreign.ply", *ROOM]
     with pytest.raises(InputError, match="choose another folder"):
         find_scans([scans], scans)
     paths, failed = as_files(scans, tmp_path, scans / "model")
@@ -333,9 +333,9 @@ def test_stations_of_a_file_are_reconstructed_and_merged(files, tmp_path):
     assert list(result.T_world_scan) == ["room.ptx#1", "room.ptx#2", "room.ptx#3"]
     first = result.T_world_scan["room.ptx#1"]
     for number, name in enumerate(ROOM[1:], start=2):
-        found = inverse(first) @ result.T_world_scan[f"room.ptx#{number}"]
+        T = inverse(first) @ result.T_world_scan[f"room.ptx#{number}"]
         expected = inverse(T_room_scan[ROOM[0]]) @ T_room_scan[name]
-        np.testing.assert_allclose(found, expected, atol=0.1)
+        np.testing.assert_allclose(T, expected, atol=0.1)
     result.save(tmp_path / "model")
     merged = wsdesc.read_cloud(tmp_path / "model" / "merged.ply")
     assert set(merged.attributes["intensity"].tolist()) == {0.5}

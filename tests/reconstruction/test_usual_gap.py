@@ -25,15 +25,15 @@ def updated(pairs):
         )
         for ends, candidates in pairs.items()
     }
-    found = update_confidences(registered)
-    return {ends: [edge.confidence for edge in found[ends].edges] for ends in pairs}
+    pairs_after = update_confidences(registered)
+    return {ends: [edge.confidence for edge in pairs_after[ends].edges] for ends in pairs}
 
 
 def test_pose_that_fits_more_loosely_than_others_of_its_scans_loses_confidence():
-    found = updated({**RIGHT, (0, 3): [(0.8, 0.006), (0.15, 0.0012)]})
-    assert found[0, 3][0] < 0.4 < found[0, 3][1]
+    confidences = updated({**RIGHT, (0, 3): [(0.8, 0.006), (0.15, 0.0012)]})
+    assert confidences[0, 3][0] < 0.4 < confidences[0, 3][1]
     for ends, candidates in RIGHT.items():
-        assert found[ends] == pytest.approx([confidence for confidence, _ in candidates])
+        assert confidences[ends] == pytest.approx([confidence for confidence, _ in candidates])
 
 
 @pytest.mark.parametrize(

@@ -30,9 +30,9 @@ def confidences(pairs):
 @pytest.mark.parametrize("usual", [0, 100])
 def test_violations_count_relative_to_the_usual_ones(usual):
     quiet = [[(0.9, usual)]] * 4
-    found = confidences(registered(*quiet, [(0.6, 2 * usual + 50), (0.3, usual)]))
-    np.testing.assert_allclose(found[:4], 0.9)
-    assert found[4][0] < 0.2 < 0.6 < found[4][1]
+    updated = confidences(registered(*quiet, [(0.6, 2 * usual + 50), (0.3, usual)]))
+    np.testing.assert_allclose(updated[:4], 0.9)
+    assert updated[4][0] < 0.2 < 0.6 < updated[4][1]
 
 
 def test_without_free_space_nothing_changes():

@@ -50,9 +50,9 @@ def test_symmetric_scene_has_the_other_pose_as_an_alternative(symmetric):
     assert sum(probabilities) <= 1 + 1e-9
     assert probabilities[1:] == sorted(probabilities[1:], reverse=True)
     assert min(probabilities) >= 0.01
-    found = [result.T_target_source, result.alternatives[0].T_target_source]
+    poses = [result.T_target_source, result.alternatives[0].T_target_source]
     for T in truths:
-        errors = [np.linalg.norm(transform(source, T) - transform(source, x), axis=1).max() for x in found]
+        errors = [np.linalg.norm(transform(source, T) - transform(source, x), axis=1).max() for x in poses]
         assert min(errors) < 0.05
     assert f"probability {result.alternatives[0].probability:.2f}, see --all" in result.warnings[0]
 

@@ -37,10 +37,10 @@ def test_scaled_surface_is_the_surface_of_scaled_points(make):
     pose = np.eye(4)[None]
     expected = verify(make(points), target, pose, 2 * RESOLUTION)[0]
     scaled = make(points / 1.25).scaled(1.25)
-    found = verify(scaled, target, pose, 2 * RESOLUTION)[0]
-    assert found.overlap_source == pytest.approx(expected.overlap_source, abs=0.02)
-    assert found.rmse_plane == pytest.approx(expected.rmse_plane, abs=1e-3)
-    assert rank(found) == pytest.approx(rank(expected), rel=0.1)
+    score = verify(scaled, target, pose, 2 * RESOLUTION)[0]
+    assert score.overlap_source == pytest.approx(expected.overlap_source, abs=0.02)
+    assert score.rmse_plane == pytest.approx(expected.rmse_plane, abs=1e-3)
+    assert rank(score) == pytest.approx(rank(expected), rel=0.1)
 
 
 def test_similarity_is_fitted_on_both_backends(make):
@@ -60,8 +60,8 @@ def test_a_tiny_source_ranks_below_the_right_one(make):
 
 
 def test_factors_are_distinct_and_best_first():
-    found = [ScaleHypothesis(1.0, 0.1), ScaleHypothesis(1.02, 0.3), ScaleHypothesis(1.5, 0.2)]
-    assert [hypothesis.factor for hypothesis in _distinct(found)] == [1.02, 1.5]
+    hypotheses = [ScaleHypothesis(1.0, 0.1), ScaleHypothesis(1.02, 0.3), ScaleHypothesis(1.5, 0.2)]
+    assert [hypothesis.factor for hypothesis in _distinct(hypotheses)] == [1.02, 1.5]
 
 
 def test_the_ladder_has_no_gaps():

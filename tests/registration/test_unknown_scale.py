@@ -56,8 +56,12 @@ def test_undetermined_scale_is_no_success(deviation):
 
 
 def test_scales_that_fit_far_worse_are_not_registered():
-    found = [ScaleHypothesis(1.0, 0.3), ScaleHypothesis(2.0, 0.2), ScaleHypothesis(3.0, 0.29 * COMPETING)]
-    assert [hypothesis.factor for hypothesis in _plausible(found)] == [1.0, 2.0]
+    hypotheses = [
+        ScaleHypothesis(1.0, 0.3),
+        ScaleHypothesis(2.0, 0.2),
+        ScaleHypothesis(3.0, 0.29 * COMPETING),
+    ]
+    assert [hypothesis.factor for hypothesis in _plausible(hypotheses)] == [1.0, 2.0]
     assert _plausible([]) == []
 
 

@@ -125,11 +125,11 @@ def _best_join(
         moved[groups[b]] = move @ T[groups[b]]
         for i, j in near_pairs(groups[a], groups[b], moved, radii):
             wanted.setdefault((i, j), []).append((number, inverse(moved[i]) @ moved[j]))
-    found = check({pair: np.stack([pose for _, pose in poses]) for pair, poses in wanted.items()})
+    visibilities = check({pair: np.stack([pose for _, pose in poses]) for pair, poses in wanted.items()})
     seen = np.zeros(len(moves), dtype=bool)
     contradicted = np.zeros(len(moves), dtype=bool)
     for pair, poses in wanted.items():
-        for (number, _), visibility in zip(poses, found[pair], strict=True):
+        for (number, _), visibility in zip(poses, visibilities[pair], strict=True):
             value = visibility.log_odds(usual)
             support[number] += max(value, 0.0)
             odds[number] += min(value, 0.0)

@@ -99,13 +99,13 @@ def edges_in_view(edges: Sequence[Edge], check: Checker) -> list[bool]:
 
 def usual_violation(edges: Sequence[Edge], check: Checker) -> float:
     """Measure the share of violating points of accepted edges; those with a large overlap count more."""
-    found = [v for v in check_edges_of(edges, check) if v.visible >= MIN_VISIBLE]
-    if not found:
+    seen = [v for v in check_edges_of(edges, check) if v.visible >= MIN_VISIBLE]
+    if not seen:
         return _UNKNOWN_USUAL
-    found.sort(key=lambda visibility: visibility.share)
-    weights = np.cumsum([visibility.visible for visibility in found])
+    seen.sort(key=lambda visibility: visibility.share)
+    weights = np.cumsum([visibility.visible for visibility in seen])
     middle = int(np.searchsorted(weights, _USUAL_QUANTILE * weights[-1]))
-    return float(np.clip(2 * found[middle].share, _MIN_USUAL, _MAX_USUAL))
+    return float(np.clip(2 * seen[middle].share, _MIN_USUAL, _MAX_USUAL))
 
 
 def check_edges_of(edges: Sequence[Edge], check: Checker) -> list[Visibility]:
@@ -114,8 +114,8 @@ def check_edges_of(edges: Sequence[Edge], check: Checker) -> list[Visibility]:
     for edge in edges:
         T = edge.T_target_source if edge.target < edge.source else inverse(edge.T_target_source)
         poses[_ends(edge)] = T[None]
-    found = check(poses)
-    return [found[_ends(edge)][0] for edge in edges]
+    visibilities = check(poses)
+    return [visibilities[_ends(edge)][0] for edge in edges]
 
 
 def separate(
@@ -137,9 +137,9 @@ def separate(
         Rejected edges with reasons.
     """
     pairs = [pair for scans in components for pair in near_pairs(scans, scans, T, radii)]
-    found = check({(i, j): (inverse(T[i]) @ T[j])[None] for i, j in pairs})
+    visibilities = check({(i, j): (inverse(T[i]) @ T[j])[None] for i, j in pairs})
     usual = usual_violation(edges, check)
-    odds = {pair: found[pair][0].log_odds(usual) for pair in pairs}
+    odds = {pair: visibilities[pair][0].log_odds(usual) for pair in pairs}
     rejected: dict[int, str] = {}
     for pair in sorted((p for p in pairs if odds[p] <= CONTRADICTION), key=lambda p: (odds[p], p)):
         kept = [k for k in range(len(edges)) if k not in rejected]
@@ -147,7 +147,7 @@ def separate(
         gain = -sum(value for (i, j), value in odds.items() if side[i] != side[j] and value < 0)
         cost = sum(_weight(edges[kept[k]], odds) for k in cut)
         if cut and cost < gain:
-            share = found[pair][0].share
+            share = visibilities[pair][0].share
             for k in cut:
                 rejected[kept[k]] = f"free space contradicts: {share:.1%} of the visible points"
     return rejected

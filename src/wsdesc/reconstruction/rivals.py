@@ -43,11 +43,11 @@ def find_rivals(
     """Check all pairs of a group of scans, without and with each motion (4, 4), in either direction."""
     moves = np.stack([np.eye(4), *(M for motion in motions for M in (inverse(motion), motion))])
     pairs = near_pairs(scans, scans, T, radii) if motions else []
-    found = check({(i, j): inverse(T[i]) @ moves @ T[j] for i, j in pairs})
-    now = [checked[0] for checked in found.values() if checked[0].visible >= MIN_VIEW]
+    visibilities = check({(i, j): inverse(T[i]) @ moves @ T[j] for i, j in pairs})
+    now = [checked[0] for checked in visibilities.values() if checked[0].visible >= MIN_VIEW]
     usual = usual_share([v.violating / v.visible for v in now])
     return [
-        Rival.of({pair: (v[0], v[2 * k + 1], v[2 * k + 2]) for pair, v in found.items()}, usual)
+        Rival.of({pair: (v[0], v[2 * k + 1], v[2 * k + 2]) for pair, v in visibilities.items()}, usual)
         for k in range(len(motions))
     ]
 
