@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from numbers import Integral
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from wsdesc.core.options import NameOrPath, Options, Position
 
 DEFAULT_MODEL = "indoor-fast"
+
+
+def _as_tuple(value: Any) -> Any:
+    return (value,) if isinstance(value, Integral) and not isinstance(value, bool) else value
+
+
+KeypointCounts = Annotated[tuple[Annotated[int, Field(ge=3)], ...], BeforeValidator(_as_tuple)]
+"""Type of an option that takes a number of keypoints, or several that are tried one after the other."""
 
 SupportKind = Literal["universal", "fixed", "local", "global"]
 NetworkLayers = Literal["paper", "compact"]

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from numbers import Integral
-from typing import Annotated, Any
-
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from wsdesc.core.options import NameOrPath, Options, Position
-from wsdesc.descriptor.options import DEFAULT_MODEL
+from wsdesc.descriptor.options import DEFAULT_MODEL, KeypointCounts
 
 
 class MapOptions(Options):
@@ -33,7 +30,7 @@ class MapOptions(Options):
 class LocateOptions(Options):
     """Options of `Map.locate`. The defaults suit most scans."""
 
-    keypoints: tuple[Annotated[int, Field(ge=3)], ...] = Field(
+    keypoints: KeypointCounts = Field(
         (300, 1200),
         min_length=1,
         description="Keypoints of the scan; each further number is a retry after a result without success.",
@@ -52,8 +49,3 @@ class LocateOptions(Options):
     refined: int = Field(4, ge=1, description="Hypotheses that are refined, those that fit the map best.")
     device: str = Field("auto", description="Device: cpu, cuda, or auto.")
     seed: int = Field(0, ge=0, description="Seed of all random choices.")
-
-    @field_validator("keypoints", mode="before")
-    @classmethod
-    def _accept_one_number(cls, value: Any) -> Any:
-        return (value,) if isinstance(value, Integral) and not isinstance(value, bool) else value

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from numbers import Integral
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, PlainValidator, field_validator
+from pydantic import Field, PlainValidator
 
 from wsdesc.core.options import NameOrPath, Position
-from wsdesc.descriptor.options import DEFAULT_MODEL
+from wsdesc.descriptor.options import DEFAULT_MODEL, KeypointCounts
 from wsdesc.registration.prior_options import PriorOptions
 
 Solver = Literal["consensus", "ransac"]
@@ -40,7 +39,7 @@ class RegisterOptions(PriorOptions):
     resolution: float | None = Field(
         None, gt=0, description="Working resolution in the target's unit (default: derived from both scans)."
     )
-    keypoints: tuple[Annotated[int, Field(ge=3)], ...] = Field(
+    keypoints: KeypointCounts = Field(
         (300, 1200, 4000),
         min_length=1,
         description="Keypoints per scan; each further number is a retry after a result without success.",
@@ -66,8 +65,3 @@ class RegisterOptions(PriorOptions):
     refine: bool = Field(True, description="Refinement of the pose on the surfaces of both scans.")
     device: str = Field("auto", description="Device: cpu, cuda, or auto.")
     seed: int = Field(0, ge=0, description="Seed of all random choices.")
-
-    @field_validator("keypoints", mode="before")
-    @classmethod
-    def _accept_one_number(cls, value: Any) -> Any:
-        return (value,) if isinstance(value, Integral) and not isinstance(value, bool) else value
