@@ -142,16 +142,16 @@ def write_points(
 ) -> None:
     """Write points to a file. If writing fails, an existing file stays unchanged.
 
-    ply, pcd, npy and npz store float32 and float64 unchanged; text is exact. las and laz round to a scale of
-    1e-4 or finer, e57 rounds to float32 relative to the centre of the points.
+    ply, pcd, npy and npz store float32 and float64 unchanged, and text is exact. las and laz round to a scale
+    of 1e-4 or finer. e57 rounds to float32 relative to the centre of the points.
 
     Args:
         path: The file.
         points: (N, 3), array or tensor.
         attributes: Name -> array with N rows. In formats with columns, `colors` (N, 3) become red, green and
-            blue, and `normals` become nx, ny and nz. Other arrays with several columns become name_0, name_1,
-            … pcd files get rgb and normal_x, … as in the Point Cloud Library, and one field for other arrays.
-            npy, obj and off store none.
+            blue, and `normals` become nx, ny and nz. Other arrays with several columns become name_0, name_1
+            and so on. pcd files get rgb and normal_x, …, as in the Point Cloud Library, and one field for
+            every other array. npy, obj and off files store no attributes.
         storage: Storage of a cloud that was read: las and laz keep its scale, extra dimensions and coordinate
             system.
         viewpoint: (3,) position of the scanner; pcd, e57 and npz store it.

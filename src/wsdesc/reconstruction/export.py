@@ -145,9 +145,9 @@ def report_text(result: Reconstruction) -> str:
     accepted = [edge for edge in result.edges if edge.accepted]
     total = len(result.paths) + sum(name not in result.paths for name in result.not_placed)
     lines = ["# Reconstruction", ""]
-    lines += [f"{len(result.T_world_scan)} of {total} scans were placed, in {len(result.components)} "
-              f"frame(s). {len(result.edges)} pairs were registered, {len(accepted)} of them accepted. "
-              f"The working resolution is {result.resolution:.4g}.", ""]  # fmt: skip
+    lines += [f"{len(result.T_world_scan)} of {total} scans were placed. Frames: {len(result.components)}. "
+              f"Accepted edges: {len(accepted)} of {len(result.edges)} registered pairs. "
+              f"Working resolution: {result.resolution:.4g}.", ""]  # fmt: skip
     for number, scans in enumerate(result.components):
         lines += [f"## Frame {number + 1}: {_frame(result, number)}", ""]
         lines += ["| scan | accepted edges | best confidence | translation |", "|---|---|---|---|"]

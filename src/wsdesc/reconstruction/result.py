@@ -32,8 +32,8 @@ class Reconstruction(NotebookDisplay):
         edges: All registered pairs, accepted and rejected.
         resolution: Working resolution, in the scans' unit.
         paths: File of each scan, by name.
-        covariances: (6, 6) covariance of each pose, by name: translation at the scan's centre in the scans'
-            unit, then rotation in radians, both in the axes of the frame and relative to it.
+        covariances: (6, 6) covariance of each pose, by name. First comes the translation at the scan's
+            centre, in the scans' unit, then the rotation in radians. Both are along the axes of the frame.
         known: What was known beforehand, used and rejected.
         in_world: True if the first component is in the frame of known poses or control points.
         duplicates: Scans whose file equals that of another scan, with its name. They are left out.
