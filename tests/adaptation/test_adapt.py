@@ -101,12 +101,14 @@ def test_keeps_the_old_weights_if_they_are_not_worse(
 
 
 def test_a_folder_may_be_used_again_after_too_few_scans(folder, tmp_path):
-    (tmp_path / "empty.ply").touch()
-    scan = folder / "scan_0.ply"
-    for other in ("empty.ply", "broken.ply"):
-        (tmp_path / "broken.ply").write_text("ply")
-        with pytest.raises(WSDescError, match=f"two readable scans are required.*{other} was left out"):
-            wsdesc.adapt([scan, tmp_path / other], tmp_path / "mine", device="cpu")
+    broken = [tmp_path / f"broken_{k}.ply" for k in range(4)]
+    for k, path in enumerate(broken):
+        path.write_text(f"broken {k}")
+    for others in (broken[:3], broken[1:]):
+        with pytest.raises(
+            WSDescError, match=f"two readable scans are required.*{others[0].name} was left out"
+        ):
+            wsdesc.adapt([folder / "scan_0.ply", *others], tmp_path / "mine", device="cpu")
 
 
 class Killed(BaseException):
@@ -164,7 +166,7 @@ def test_another_round_if_more_scans_are_placed(
 
 def test_few_scans_and_equal_scans_are_refused(folder, tiny_start, tmp_path, fake_reconstruct):
     one = folder / "scan_0.ply"
-    with pytest.raises(WSDescError, match="different scans, found 1"):
+    with pytest.raises(WSDescError, match="4 different scans that overlap, found 1"):
         wsdesc.adapt([one], tmp_path / "one", start=tiny_start, **FAST)
     copies = tmp_path / "copies"
     copies.mkdir()

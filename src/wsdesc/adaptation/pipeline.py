@@ -12,6 +12,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from wsdesc.adaptation.keep_out import MIN_PLACED
 from wsdesc.adaptation.options import DEFAULT_START, FULL_WEIGHTS, AdaptOptions, make_plan
 from wsdesc.adaptation.replay import ReplayPool
 from wsdesc.adaptation.report import write_report
@@ -196,11 +197,12 @@ def _scan_files(scans: Scans, folder: Path) -> dict[str, Path]:
         if not split_part(path)[0].exists():
             raise FileFormatError(f"{path}: no such file or folder")
     distinct = {content_of(path): path for path in paths.values()}
-    if len(distinct) < 2:
-        equal = f"; all {len(paths)} scans are equal" if len(paths) > 1 else ""
+    if len(distinct) < MIN_PLACED:
+        equal = f"; all {len(paths)} scans are equal" if len(distinct) == 1 < len(paths) else ""
         reasons = "".join(f"; {name}: {reason}" for name, reason in list(failed.items())[:3])
         raise InputError(
-            f"an adaptation needs several different scans, found {len(distinct)}{equal}{reasons}"
+            f"an adaptation needs {MIN_PLACED} different scans that overlap, found {len(distinct)}{equal}"
+            f"{reasons}"
         )
     return distinct
 

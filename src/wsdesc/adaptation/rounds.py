@@ -159,8 +159,8 @@ class RoundRunner:
         if len(self.teachers.placed) < MIN_PLACED:
             raise InputError(
                 f"an adaptation needs {MIN_PLACED} scans that overlap; {len(reconstruction.T_world_scan)} of "
-                f"{len(reconstruction.paths)} were placed. `wsdesc reconstruct` names the reasons; the "
-                "weights are unchanged"
+                f"{len(reconstruction.paths)} were placed. `wsdesc reconstruct` names the reasons for the "
+                "others; the weights are unchanged"
             )
 
     def _compared(self, name: str, before: Path, after: Path, pairs: list[TeacherPair]) -> Comparison:
