@@ -1,7 +1,7 @@
 """Local frame of a scan: an origin and axes that depend on the scan alone, not on how it was moved.
 
-Everything after cleaning is computed in this frame. So the same scan gives the same answer however it is
-rotated and wherever its origin is.
+Everything after cleaning is computed in this frame. So the same scan gives the same result however it is
+rotated and shifted.
 
 - The origin is the mean of the points. The axes follow from the principal axes of their covariance.
 - Each principal axis points to the side with the longer tail: its third moment is positive. If the axes are
@@ -9,7 +9,7 @@ rotated and wherever its origin is.
 - Then the axes are tilted by a fixed rotation. The principal axes of many rooms are parallel to their walls,
   and voxel grids parallel to a wall give up to 8 % fewer points than others. Tilted grids give equal numbers.
 - Outliers have little weight: a point at r times the root mean square distance has 1 / (1 + (r / 3)²).
-- All points count: a sample would change with the number of points, and noise of float32 files changes the
+- All points count, because a sample would change with their number. The noise of float32 files changes the
   frame no more than it changes a point. Dense points near a scanner add little to a covariance.
 
 A symmetric scan has several such frames, and rounding decides between them. Its points are the same in each.

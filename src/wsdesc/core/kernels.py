@@ -216,7 +216,7 @@ def single_threaded_torch() -> Iterator[None]:
     """Let operations of torch in the calling thread use one thread; `run_each` and `run_in_chunks` use all.
 
     Operations of a registration are small. Their threads would wait for each other actively, and take the
-    cores from the threads of kernels: on a busy machine this makes a registration three times slower.
+    cores from the threads of kernels. On a busy machine this makes a registration three times slower.
     """
     count = torch.get_num_threads()
     if count == 1:  # also inside of another such block
@@ -266,8 +266,8 @@ def run_each(function: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
 def iterate_each(function: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[Any]:
     """Yield `function(item)` of each item in order, computed on as many threads as torch uses.
 
-    The function should release the GIL. Inside of it, torch and kernels use the threads that are left, and
-    the inference mode is that of the caller: in torch, each thread has its own.
+    The function should release the GIL. Inside of it, torch and kernels use the threads that are left. The
+    inference mode is that of the caller; in torch, each thread has its own.
     """
     count = _thread_count()
     if count == 1 or len(items) < 2:

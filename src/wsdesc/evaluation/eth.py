@@ -5,8 +5,8 @@ scans are numbered files: Hokuyo_0.ply, Hokuyo_0.csv with columns x, y, z, or cl
 or in its subfolder csv_local. The ground truth is one of
 
 - gt.log, in the folder or in SCENE-evaluation, as in 3DMatch;
-- pose_scanner_leica.csv (or poseScanner_leica.csv) with columns T00 … T33, whose row k is T_world_scan of
-  scan k, and overlap*.csv, a square matrix whose entry (i, j) is the share of scan i that scan j also covers.
+- pose_scanner_leica.csv (or poseScanner_leica.csv) with columns T00 … T33, and overlap*.csv. Row k of the
+  first is T_world_scan of scan k. Entry (i, j) of the second is the share of scan i that scan j also covers.
   Pairs i < j with at least 0.3 in both directions are evaluated.
 
 Official keypoints are indices in 01_Keypoints/Hokuyo_kKeypoints.txt. Scans are downsampled to 2 cm.

@@ -1,7 +1,7 @@
 """Normals and local reference frames as SHOT defines them.
 
 The axes of a frame are eigenvectors of the covariance about the keypoint, weighted by r − distance. x belongs
-to the largest eigenvalue, z to the smallest; both point to the side with more neighbours, and y = z × x. A
+to the largest eigenvalue, z to the smallest. Both point to the side with more neighbours, and y = z × x. A
 normal is the eigenvector of the smallest eigenvalue of the unweighted covariance. It points away from the
 neighbours' mean, because the viewpoint of a scan is unknown.
 """

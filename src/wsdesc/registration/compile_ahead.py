@@ -1,8 +1,8 @@
 """Compile the kernels of `wsdesc register` in further processes.
 
-Numba compiles one function at a time per process. At the first start after an installation, helper processes
-compile from the last step of a registration to the first, while the main process imports libraries and
-compiles what it needs. Each kernel has a lock, so no two processes compile it. If a helper fails, the main
+Numba compiles one function at a time per process. So helper processes compile, too, at the first start after
+an installation. They go from the last step of a registration to the first, while the main process imports
+libraries and compiles what it needs. Each kernel has a lock, so no two processes compile it. If a helper fails, the main
 process compiles the kernel itself. This module imports neither torch nor numba.
 """
 

@@ -54,8 +54,8 @@ class Scale:
     def combine(cls, spacings: Sequence[float], extents: Sequence[float]) -> Scale:
         """Derive one scale for scans that will be aligned with each other, from the figures of each.
 
-        Of two scans the larger spacing and the larger extent count, of many the upper median: a part of a
-        scene says less about its scale than the whole, and the sparser scan limits the detail of both.
+        Of two scans the larger spacing and the larger extent count, of many the upper median. A part of a scene
+        says less about its scale than the whole, and the sparser scan limits the detail of both.
         """
         spacing, extent = (sorted(values)[len(values) // 2] for values in (spacings, extents))
         resolution = min(max(_SPACINGS * spacing, _FINEST * extent), _COARSEST * extent)
@@ -157,7 +157,7 @@ def extent(points: Any, sample: int = _EXTENT_SAMPLE, seed: int = 0) -> float:
     """Measure the extent of the scanned surface.
 
     It is the geometric mean of the sides of a box along the principal axes. Each side leaves out a twentieth
-    of the surface at either end, and counts as at least a twentieth of the longest, as for a plane.
+    of the surface at either end. It counts as at least a twentieth of the longest side, as for a plane.
     The geometric mean differs little between a room and a whole floor, which is wider but not higher.
     Surface is counted in cells of a coarse grid with at least two points. So neither the point density, which
     is far higher near a scanner, nor a few outliers change the extent.

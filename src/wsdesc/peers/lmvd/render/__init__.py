@@ -1,7 +1,7 @@
 """Depth images of point clouds: each point is a disc of constant depth, and the nearest disc wins.
 
 The position on the screen is 0 … 1 along both axes. As in the published renderer, pixel (i, j) lies at
-(i/63, j/63), but the window of pixels that a disc is tested against is counted in 1/64.
+(i/63, j/63), but windows of pixels are counted in 1/64. A disc is tested against the pixels of its window.
 """
 
 from __future__ import annotations
