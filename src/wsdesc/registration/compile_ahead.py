@@ -2,8 +2,8 @@
 
 Numba compiles one function at a time per process. So helper processes compile, too, at the first start after
 an installation. They go from the last step of a registration to the first, while the main process imports
-libraries and compiles what it needs. Each kernel has a lock, so no two processes compile it. If a helper fails, the main
-process compiles the kernel itself. This module imports neither torch nor numba.
+libraries and compiles what it needs. Each kernel has a lock, so no two processes compile it. If a helper
+fails, the main process compiles the kernel itself. This module imports neither torch nor numba.
 """
 
 from __future__ import annotations

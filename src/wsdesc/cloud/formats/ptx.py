@@ -1,8 +1,8 @@
 """PTX, the text format of Leica: one or several stations, each with its pose and a grid of points.
 
 A station has the numbers of columns and rows, and the position and the axes of the scanner. Then comes its
-pose as a matrix (4, 4) for row vectors. One line per point follows: x, y, z, intensity and, optionally, red, green and
-blue. Rays without an echo are points at the origin; they are dropped.
+pose as a matrix (4, 4) for row vectors. One line per point follows: x, y, z, intensity and, optionally, red,
+green and blue. Rays without an echo are points at the origin; they are dropped.
 """
 
 from __future__ import annotations

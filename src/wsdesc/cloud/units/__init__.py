@@ -54,8 +54,8 @@ class Scale:
     def combine(cls, spacings: Sequence[float], extents: Sequence[float]) -> Scale:
         """Derive one scale for scans that will be aligned with each other, from the figures of each.
 
-        Of two scans the larger spacing and the larger extent count, of many the upper median. A part of a scene
-        says less about its scale than the whole, and the sparser scan limits the detail of both.
+        Of two scans the larger spacing and the larger extent count, of many the upper median. A part of a
+        scene says less about its scale than the whole, and the sparser scan limits the detail of both.
         """
         spacing, extent = (sorted(values)[len(values) // 2] for values in (spacings, extents))
         resolution = min(max(_SPACINGS * spacing, _FINEST * extent), _COARSEST * extent)
