@@ -1,4 +1,4 @@
-"""Measure how far the answer of `wsdesc.register` depends on the frames of its input.
+"""Measure how far the result of `wsdesc.register` depends on the frames of its input.
 
     python -m benchmarks.frames DATA [--pairs 15] [--motions 5] [--float32] [--shift 3] [--sets floors]
                                 [--device cuda] [--processes 8] [--seed 0]
@@ -8,9 +8,13 @@ synthetic laser scans. Both scans of each pair are moved by random rigid motions
 `--float32` the moved points are rounded to float32, as most files do. With `--shift 0` the origin of a scan
 stays where it is.
 
-Prints for each set: the pairs, the motions' successes in total, the share of pairs whose `success` differs
-between motions, the share whose confidences differ by at most 0.05, the largest difference of confidences,
-and the largest difference of poses, moved back, in resolutions at the source: of pairs that always succeed.
+Prints for each set
+
+- the number of pairs, and the successes of all motions,
+- the share of pairs whose `success` differs between motions,
+- the share of pairs whose confidences differ by at most 0.05, and the largest difference,
+- the largest difference of poses, moved back, in resolutions at the source, of pairs that always succeed.
+
 Fails if `success` differs in more than 1 % of all pairs, or less than 95 % differ by at most 0.05.
 """
 

@@ -5,11 +5,14 @@
     python -m benchmarks.free_space --detection --files SCAN… [--motions 40]    viewpoints of files
     python -m benchmarks.free_space --scene SCENE --evaluation FOLDER           poses of real scans
 
-The first table has the share of violating points, in percent, per site and sensor: at the true poses (median
-and largest), at poses that are wrong by about 0.3° and half a resolution (95 % quantile), at poses that are
-wrong by about 2° and two resolutions, measured as unrefined (95 % quantile), and at poses that are wrong by
-90°, 180° or 270° about the vertical and a translation (5 % quantile and median). The last column is the share
-of wrong poses with more violation than every true pose.
+The first table has the share of violating points, in percent, per site and sensor, at
+
+- the true poses (median and largest),
+- poses that are wrong by about 0.3° and half a resolution (95 % quantile),
+- poses that are wrong by about 2° and two resolutions, measured as unrefined (95 % quantile),
+- poses that are wrong by 90°, 180° or 270° about the vertical and a translation (5 % quantile and median).
+
+The last column is the share of wrong poses with more violation than every true pose.
 
 With `--detection`, scans of each sensor are tried as they are, thinned to 1 % and 2 % of the median range,
 shifted by 0.25, 1 and 3 median ranges, centred, and merged with a second scan. FILES are tried as they are,

@@ -6,11 +6,16 @@ Sites are synthetic: rooms, floors with repetitive structure, streets and courty
 described at its own working resolution, and every scan is compared with the scans of all sites. A pair
 overlaps if each scan has 20 % of its points within three resolutions of the other.
 
-Prints, over the number of similar scans that each scan is registered with: pairs per scan, and the share of
-overlapping pairs among them, for all kinds and for each: by signatures alone; by matches of a shortlist; with
-neighbours of neighbours, as `wsdesc reconstruct` selects pairs; and with the pairs that it adds after a first
-round, where accepted edges connect scans. Here edges of 30 % overlap count as accepted. Prepared scans stay
-in DIR, where a stopped run continues.
+Prints pairs per scan, and the share of overlapping pairs among them, for all kinds and for each. Rows are
+numbers of similar scans that each scan is registered with. The selections are
+
+- by signatures alone,
+- by matches of a shortlist,
+- with neighbours of neighbours, as `wsdesc reconstruct` selects pairs,
+- with the pairs that it adds after a first round, where accepted edges connect scans. Here edges of 30 %
+  overlap count as accepted.
+
+Prepared scans stay in DIR, where a stopped run continues.
 """
 
 from __future__ import annotations

@@ -6,9 +6,12 @@ Scans are in a square grid, 0.75 m apart, each with edges to its 12 nearest neig
 pairs have only a wrong pose; the other half has a wrong pose as its best candidate and the correct one as the
 second.
 
-Prints, for each number of scans: the number of pairs, the processor time of choosing candidates, rejecting
-edges, solving, and all together, the number of scans in the largest component, and the largest position error
-in it after its frame was aligned with the true one by the first scan.
+Prints, for each number of scans,
+
+- the number of pairs,
+- the processor time of choosing candidates, of rejecting edges, of solving, and of all together,
+- the number of scans in the largest component,
+- the largest position error in it, after its frame was aligned with the true one by the first scan.
 """
 
 from __future__ import annotations

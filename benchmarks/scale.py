@@ -4,13 +4,23 @@
 
 DATA is the folder of real scans. Each pair is registered twice: at its known scale, and with its source
 multiplied by a random factor of 0.1 to 10 (log-uniform) that is estimated. The source is rotated at random.
-Sets: pairs of kitchen, bunny and building, evenly chosen; `lidar` are synthetic laser scans of streets,
-courtyards, halls and warehouses; `car` is the vehicle scan 401 and the scaled copy of 400, each against 400
-and the copy against 401; the `strangers` do not overlap, and every success of theirs is wrong.
 
-Prints for each set: the pairs; successes and R1 at the known and at the estimated scale; the median error of
-the factor over right poses; poses that fail by R1 although they are called a success, at the estimated
-scale; and the median ratio of both times. R1 counts a pose if the overlap is displaced by at most 8
+Sets:
+
+- kitchen, bunny, building: pairs of them, evenly chosen.
+- lidar: synthetic laser scans of streets, courtyards, halls and warehouses.
+- car: the vehicle scan 401 and the scaled copy of 400, each against 400, and the copy against 401.
+- strangers: pairs that do not overlap. Each of their successes is wrong.
+
+Prints for each set
+
+- the number of pairs,
+- successes and R1 at the known and at the estimated scale,
+- the median error of the factor over right poses,
+- the successes at the estimated scale that fail by R1,
+- the median ratio of both times.
+
+R1 counts a pose if the overlap is displaced by at most 8
 resolutions (0.2 m in a room), root mean square, with the error of the factor.
 """
 

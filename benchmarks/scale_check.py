@@ -6,9 +6,12 @@
 
 Each pair is registered with its source multiplied by each factor. Both scans are rotated and shifted at
 random.
-Prints, for each EVALUATION (a folder of gt.log) and each factor: the number of pairs, the successes without
-and with the check of the scale, the successes that have a warning about the scale, and the median error of
-the estimated scale over all poses that are confident without the check.
+
+Prints, for each EVALUATION (a folder of gt.log) and each factor,
+
+- the number of pairs,
+- the successes without and with the check of the scale, and those with a warning about the scale,
+- the median error of the estimated scale over all poses that are confident without the check.
 
 `benchmarks.scale_poses` measures the check alone, at right poses.
 """

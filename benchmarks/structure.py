@@ -3,9 +3,11 @@
     python -m benchmarks.structure --sites 3 --kinds courtyard warehouse building
 
 Pairs with a true overlap of 0.1 to 0.5 are registered in one round of 300 keypoints, with and without
-structural poses. Prints, per kind of site, with known and with unknown viewpoints: the share of pairs whose
-right pose is the most probable candidate, and among the candidates; the successes and how many are wrong; and
-the time of a round without descriptors.
+structural poses. Prints, per kind of site, with known and with unknown viewpoints,
+
+- the share of pairs whose right pose is the most probable candidate, and among the candidates,
+- the successes and how many are wrong,
+- the time of a round without descriptors.
 """
 
 from __future__ import annotations
