@@ -53,6 +53,8 @@ COMMANDS = [
     (["train", ".", "--out", "a.ply"], "a.ply is no folder"),
     (["distill", "indoor", ".", "--out", "a.ply/run"], "a.ply is no folder"),
     (["pairs", ".", "-o", "nofolder/pairs.json"], "nofolder does not exist"),
+    (["pairs", ".", "--pairs", "all"], "error: pairs: must be 'order'"),
+    (["train", ".", "--pairs", "all"], "error: pairs: must be 'order'"),
     (["view", "a.ply", "b.ply", "--matches", "--save", "page.html"], "--matches"),
     *WITHOUT_GPU,
 ]

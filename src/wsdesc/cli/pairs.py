@@ -22,6 +22,7 @@ def pairs(
     out: Annotated[Path | None, typer.Option("--out", "-o", help="JSON file for the pairs.")] = None,
 ) -> None:
     """List the scans that overlap, and by how much. A training would use these pairs. No poses are read."""
+    DataOptions.read({"pairs": mode})
     check_arguments("auto", scans)
     check_outputs({out: (".json",)}, [path for path in scans if path.is_file()])
     with training_display() as display:

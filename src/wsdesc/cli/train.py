@@ -87,6 +87,8 @@ def train(
         preset_options(preset)
     if config is not None and start is None:
         TrainOptions.load(config)
+    if pairs is not None:
+        DataOptions.read({"pairs": pairs})
     check_arguments(device, scans or [], [start], out)
     command = resume_command(["train"], out, device, tensorboard)
     with resume_hint(out, command), training_display() as display:
