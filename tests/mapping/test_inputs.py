@@ -39,6 +39,8 @@ def test_arrays_of_maps_are_no_scans(tmp_path):
     assert [scan.scan.name for scan in collect(tmp_path, tmp_path / "site.map").scans] == ["a.ply"]
     with pytest.raises(InputError, match="only maps"):
         collect(tmp_path / "other.map", tmp_path / "site.map")
+    with pytest.raises(InputError, match="needs a folder of its own"):
+        collect(tmp_path, tmp_path)
 
 
 def test_a_changed_scan_or_pose_changes_the_key(tmp_path):

@@ -101,7 +101,9 @@ def collect(scans: MapScans, out: Path, poses: Sequence[Any] | None = None) -> M
             return _reconstructed(Reconstruction.load(folder), folder, poses)
         files: list[Any] = [file for file in find_scan_files(folder) if not _is_in_map(file, out)]
         if not files:
-            raise InputError(f"{folder}: no scans in this folder outside of maps; give another folder for the map")
+            own = folder.resolve() == out.resolve()
+            what = "the map needs a folder of its own" if own else "no scans in this folder, only maps"
+            raise InputError(f"{folder}: {what}; choose another folder")
     elif isinstance(scans, Path):
         files = list(find_scan_files([scans]))
     elif isinstance(scans, list | tuple) and not _is_points(scans):
