@@ -12,7 +12,7 @@ pair = room_pair(seed=4)  # two overlapping scans (N, 3) and (M, 3) of a room, a
 result = wsdesc.register(pair.source, pair.target)
 print(result)
 
-aligned = wsdesc.Cloud(pair.source).transformed(result.T_target_source).points
+aligned = result.apply(pair.source)
 true = wsdesc.Cloud(pair.source).transformed(pair.T_target_source).points
 print(f"mean error {1000 * np.linalg.norm(aligned - true, axis=1).mean():.1f} mm")
 
