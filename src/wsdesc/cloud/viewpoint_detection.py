@@ -74,7 +74,7 @@ def detect_viewpoint(points: NDArray[Any], origin: NDArray[Any] | None = None) -
     return sharp and near * far >= _MIN_PRODUCT and evidence.evenness >= _MIN_EVENNESS
 
 
-class Evidence(NamedTuple):
+class ViewpointEvidence(NamedTuple):
     """Measurements that tell whether the origin is the viewpoint."""
 
     hidden: float  # share of the points that lie behind others, seen from the origin
@@ -99,7 +99,7 @@ def _sample_around(points: NDArray[Any], origin: NDArray[Any] | None) -> NDArray
     return np.ascontiguousarray(local / median, np.float32)
 
 
-def _measure_evidence(local: NDArray[np.float32], direction: float, growth: float) -> Evidence | None:
+def _measure_evidence(local: NDArray[np.float32], direction: float, growth: float) -> ViewpointEvidence | None:
     """Measure the evidence of a sample around the origin; None if it has points in few directions."""
     for cells in _CELLS:
         buffers = np.full(6 * cells**2, np.inf, np.float32), np.zeros(6 * cells**2, np.int32)
@@ -114,7 +114,7 @@ def _measure_evidence(local: NDArray[np.float32], direction: float, growth: floa
         shares = [_hidden_share(local, place, cells, *buffers)[0] for place in places]
         ratios.append(float((np.median(shares) + _PRIOR) / (hidden + _PRIOR)))
     uneven = [unevenness(local, place) for place in (np.zeros(3, np.float32), *places)]
-    return Evidence(hidden, (ratios[0], ratios[1]), min(uneven[1:]) / uneven[0], direction, growth)
+    return ViewpointEvidence(hidden, (ratios[0], ratios[1]), min(uneven[1:]) / uneven[0], direction, growth)
 
 
 def _hidden_share(
