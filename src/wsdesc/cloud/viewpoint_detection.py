@@ -99,7 +99,9 @@ def _sample_around(points: NDArray[Any], origin: NDArray[Any] | None) -> NDArray
     return np.ascontiguousarray(local / median, np.float32)
 
 
-def _measure_evidence(local: NDArray[np.float32], direction: float, growth: float) -> ViewpointEvidence | None:
+def _measure_evidence(
+    local: NDArray[np.float32], direction: float, growth: float
+) -> ViewpointEvidence | None:
     """Measure the evidence of a sample around the origin; None if it has points in few directions."""
     for cells in _CELLS:
         buffers = np.full(6 * cells**2, np.inf, np.float32), np.zeros(6 * cells**2, np.int32)
