@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import logging
 from types import SimpleNamespace
 
 import pytest
@@ -53,6 +55,17 @@ def test_exit_code_says_whether_the_weights_are_better(folder, tmp_path, monkeyp
     assert (given["steps"], given["jobs"]) == (7, 2)
     assert [path.name for path in given["scans"]] == ["0.ply", "1.ply"]
     assert "report.md" in result.output
+
+
+def test_json_is_alone_on_the_standard_output(folder, tmp_path, monkeypatch):
+    def adapt(scans, out, **options):
+        logging.getLogger("wsdesc.adaptation").info("2 of 2 scans placed")
+        return SimpleNamespace(improved=True, reason="", report=out / "report.md")
+
+    monkeypatch.setattr(pipeline, "adapt", adapt)
+    result = run(folder, "-o", tmp_path / "out", "--json")
+    assert json.loads(result.stdout)["improved"]
+    assert "scans placed" in result.stderr
 
 
 def test_an_error_leaves_no_folder(folder, tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -52,7 +53,8 @@ def adapt(
     paths = find_scans(scans, out)
     from wsdesc.cli.training_output import printed_messages
 
-    with continue_hint(), progress_bars() as progress, printed_messages("wsdesc.adaptation"):
+    stream = sys.stderr if as_json else sys.stdout  # the standard output is JSON alone
+    with continue_hint(), progress_bars() as progress, printed_messages("wsdesc.adaptation", stream):
         from wsdesc.adaptation import pipeline
 
         result = pipeline.adapt(paths, out, jobs=jobs, progress=progress, **options)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
@@ -109,10 +109,10 @@ def _progress_bars() -> Iterator[tuple[Any, ProgressHook]]:
 
 
 @contextmanager
-def printed_messages(package: str = "wsdesc.learning") -> Iterator[None]:
-    """Print the log messages of a package to the standard output."""
+def printed_messages(package: str = "wsdesc.learning", stream: TextIO | None = None) -> Iterator[None]:
+    """Print the log messages of a package to the standard output, or to another stream."""
     logger = logging.getLogger(package)
-    handler = logging.StreamHandler(sys.stdout)
+    handler = logging.StreamHandler(stream or sys.stdout)
     level, propagate = logger.level, logger.propagate
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
