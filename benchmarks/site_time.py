@@ -4,7 +4,8 @@
 
 Makes scans of a building by a laser scanner with 64 lines, chooses so many points of each, and reconstructs
 them. No run uses results of another one. The first run compiles kernels and starts the processes, which the
-following runs use again.
+following runs use again. With `--write DIR`, the scans are written there and nothing is reconstructed, for
+example to time `wsdesc adapt DIR`.
 Prints, for each run: seconds of all steps and of the whole call, placed scans, and wrong edges.
 """
 
@@ -49,13 +50,18 @@ def add_time(seconds: dict[str, float], step: str, total: int = 0) -> Iterator[A
 
 
 def main(arguments: argparse.Namespace) -> None:
-    """Reconstruct the scans repeatedly, and print one column per run."""
+    """Reconstruct the scans repeatedly, and print one column per run; or write the scans."""
+    scans = make_scans(arguments.scans, arguments.points)
+    if arguments.write is not None:
+        arguments.write.mkdir(parents=True, exist_ok=True)
+        write_shuffled(arguments.write, scans, SEED, moved=False)
+        return
     columns: list[dict[str, str]] = []
     with (
         tempfile.TemporaryDirectory() as folder,
         closing(choose_executor(arguments.jobs, device=arguments.device)) as executor,
     ):
-        truth = write_shuffled(Path(folder), make_scans(arguments.scans, arguments.points), SEED, moved=False)
+        truth = write_shuffled(Path(folder), scans, SEED, moved=False)
         for _ in range(arguments.repeats):
             seconds: dict[str, float] = defaultdict(float)
             measure = partial(add_time, seconds)
@@ -78,4 +84,5 @@ if __name__ == "__main__":
     parser.add_argument("--jobs", type=int, default=1, help="processes (default: %(default)s)")
     parser.add_argument("--device", default="auto", help="cpu, cuda or auto (default: %(default)s)")
     parser.add_argument("--repeats", type=int, default=2, help="runs (default: %(default)s)")
+    parser.add_argument("--write", type=Path, metavar="DIR", help="folder for the scans; nothing is timed")
     sys.exit(run_command(parser, main))
