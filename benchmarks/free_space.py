@@ -52,6 +52,7 @@ from wsdesc.cloud.range_image import RangeImage
 from wsdesc.cloud.sampling import voxel_downsample
 from wsdesc.cloud.units import INDOOR_RESOLUTION, measure
 from wsdesc.cloud.viewpoint_detection import detect_viewpoint
+from wsdesc.core.errors import InputError
 from wsdesc.core.geometry import Floats, inverse, make_pose, transform
 from wsdesc.datasets.synthetic.scanning import SyntheticScan
 from wsdesc.datasets.synthetic.sites import SITES, SUITABLE
@@ -220,6 +221,9 @@ def is_right(pose: Floats, truth: Floats, extent: float) -> bool:
 
 
 def main(arguments: argparse.Namespace) -> None:
+    unknown = [site for site in arguments.sites if site not in SITES]
+    if unknown:
+        raise InputError(f"unknown site {unknown[0]!r}: choose of {', '.join(SITES)}")
     if arguments.detection or arguments.files:
         measure_detection(arguments)
     elif arguments.scene:

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 import wsdesc
+from benchmarks.common import make_parser, run_command
 
 PAIR_SETS = {  # name: folder of the scans, folder of gt.log
     "kitchen": ("indoor/test/kitchen", "indoor/test/kitchen-evaluation"),
@@ -34,15 +35,8 @@ RECONSTRUCTED = "objects/bunny"
 Record = dict[str, dict[str, list[str]]]  # set: result: [hash of the pose, confidence]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("data", type=Path, help="folder with indoor/, objects/ and tls/")
-    parser.add_argument("--write", type=Path, help="file for the record")
-    parser.add_argument("--compare", type=Path, help="record of an earlier run")
-    parser.add_argument(
-        "--only", nargs="*", help=f"sets: {', '.join([*PAIR_SETS, 'demo', 'reconstruction'])}"
-    )
-    arguments = parser.parse_args()
+def main(arguments: argparse.Namespace) -> bool:
+    """Record the sets; return whether they equal those of an earlier record, if one is given."""
     record: Record = {}
     for name in arguments.only or [*PAIR_SETS, "demo", "reconstruction"]:
         record[name] = run(name, arguments.data)
@@ -50,9 +44,20 @@ def main() -> None:
         if arguments.write:
             text = json.dumps({"machine": platform.platform(), "results": record}, indent=1)
             arguments.write.write_text(text + "\n", encoding="utf-8")
-    if arguments.compare:
-        before = json.loads(arguments.compare.read_text(encoding="utf-8"))["results"]
-        sys.exit(1 if compare(before, record) else 0)
+    if arguments.compare is None:
+        return True
+    before = json.loads(arguments.compare.read_text(encoding="utf-8"))["results"]
+    return compare(before, record) == 0
+
+
+def parser() -> argparse.ArgumentParser:
+    parser = make_parser("unchanged", __doc__)
+    parser.add_argument("data", type=Path, help="folder with indoor/, objects/ and tls/")
+    parser.add_argument("--write", type=Path, help="file for the record")
+    parser.add_argument("--compare", type=Path, help="record of an earlier run")
+    sets = [*PAIR_SETS, "demo", "reconstruction"]
+    parser.add_argument("--only", nargs="+", choices=sets, help="sets (default: all)")
+    return parser
 
 
 def run(name: str, data: Path) -> dict[str, list[str]]:
@@ -110,4 +115,4 @@ def compare(before: Record, after: Record) -> int:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(run_command(parser(), main))
