@@ -95,7 +95,8 @@ def test_keeps_the_old_weights_if_they_are_not_worse(
     out = tmp_path / "mine"
     result = wsdesc.adapt(folder, out, start=tiny_start, steps=3, **FAST)
     assert not result.improved
-    assert "old weights are kept" in result.summary()
+    assert "old weights are kept" in result.summary() == str(result)
+    assert "improved=False, scans=6" in repr(result)
     assert (out / "model.safetensors").read_bytes() == (tiny_start / "model.safetensors").read_bytes()
     assert "not better" in result.report.read_text(encoding="utf-8")
 

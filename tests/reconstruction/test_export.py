@@ -128,6 +128,11 @@ def test_missing_files_are_named(tmp_path):
         Reconstruction.load(tmp_path)
 
 
+def test_text_of_an_edge_is_one_line(result):
+    text = "EdgeResult('a.ply', 'c|d.ply', accepted=False, confidence=0.200, overlap=0.10)"
+    assert repr(result.edges[1]) == text
+
+
 def test_text_is_a_few_lines(result):
     assert "2 scans placed, 2 not placed" in str(result)
     assert "1 of 3 accepted" in str(result)

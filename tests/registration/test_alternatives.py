@@ -96,6 +96,11 @@ def test_text_file_has_all_poses_on_request(result, tmp_path):
     assert "# probability 0.300" in (tmp_path / "all.txt").read_text()
 
 
+def test_text_of_an_alternative_is_one_line():
+    text = "AlternativePose(probability=0.020, overlap=0.10, rmse=0.03)"
+    assert repr(AlternativePose(np.eye(4), 0.02, 0.1, 0.03)) == text
+
+
 def test_text_names_the_probabilities(result):
     assert "2 other plausible poses: 0.30, 0.05" in str(result)
     assert "1 other plausible pose: 0.30" in str(replace(result, alternatives=result.alternatives[:1]))

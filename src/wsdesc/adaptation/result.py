@@ -110,6 +110,12 @@ class Adaptation:
         """The report, in Markdown."""
         return self.folder / "report.md"
 
+    def __repr__(self) -> str:
+        return f"Adaptation({str(self.folder)!r}, improved={self.improved}, scans={self.scans})"
+
+    def __str__(self) -> str:
+        return self.summary()
+
     def summary(self) -> str:
         """Describe the result in a few lines."""
         _, old, new = self.comparison.by_overlap()[-1]

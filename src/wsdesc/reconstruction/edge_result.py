@@ -44,6 +44,12 @@ class EdgeResult:
     rmse: float | None = None
     information: Pose | None = None
 
+    def __repr__(self) -> str:
+        return (
+            f"EdgeResult({self.source!r}, {self.target!r}, accepted={self.accepted}, "
+            f"confidence={self.confidence:.3f}, overlap={self.overlap:.2f})"
+        )
+
     @property
     def accepted(self) -> bool:
         """True if the pose graph uses this edge."""

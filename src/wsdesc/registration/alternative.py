@@ -30,6 +30,12 @@ class AlternativePose(PoseMethods):
     rmse: float
     overlap_target: float | None = None
 
+    def __repr__(self) -> str:
+        return (
+            f"AlternativePose(probability={self.probability:.3f}, overlap={self.overlap:.2f}, "
+            f"rmse={self.rmse:.3g})"
+        )
+
     def inverse(self) -> AlternativePose:
         """Return the pose of the target in the frame of the source."""
         return AlternativePose(
