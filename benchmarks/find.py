@@ -43,7 +43,7 @@ from wsdesc.datasets.synthetic.object_scenes import ObjectScene, diameter, objec
 from wsdesc.datasets.synthetic.shapes import Triangles
 from wsdesc.datasets.synthetic.sites.objects import objects
 from wsdesc.evaluation.provenance import machine
-from wsdesc.finding.candidates import compare_poses, find_candidates
+from wsdesc.finding.candidates import find_candidates, overlapping_places, similar_poses
 from wsdesc.finding.evidence import Evidence, confidences
 from wsdesc.finding.options import FindOptions
 from wsdesc.finding.prepare import choose_resolution, prepare_object, prepare_scene
@@ -226,8 +226,8 @@ def answer(query: Query) -> Search:
     poses = np.reshape([c.refined.T_target_source for c in candidates], (-1, 4, 4))
     if query.present and candidates:
         errors = _errors(poses, query.scene.poses, thing, scene, unit, p.points) / p.diameter
-    same = compare_poses(p, poses)
-    numbers = [[np.flatnonzero(row).tolist() for row in matrix] for matrix in same]
+    matrices = (overlapping_places(p, poses), similar_poses(p, poses)) if candidates else ()
+    numbers = [[np.flatnonzero(row).tolist() for row in matrix] for matrix in matrices]
     rows = [
         Pose(float(error), c.probability, c.evidence._asdict(), k, numbers[0][k], numbers[1][k])
         for k, (c, error) in enumerate(zip(candidates, errors, strict=True))

@@ -13,7 +13,7 @@ from wsdesc.alignment.refine import OVERLAP_DISTANCE, RefinedPose, evaluate
 from wsdesc.alignment.surface import make_surface
 from wsdesc.alignment.verify import PoseScore
 from wsdesc.cloud.units import INDOOR_RESOLUTION
-from wsdesc.core.geometry import Floats, transform
+from wsdesc.core.geometry import Floats, inverse, transform
 from wsdesc.finding.evidence import Evidence, confidences
 from wsdesc.finding.hypotheses import SAME_ANGLE, SAME_DISTANCE, propose, suppress
 from wsdesc.finding.improve import improve
@@ -229,7 +229,7 @@ def _with_evidence(
             )
         )
         visible.append(measured.visible)
-    probabilities = confidences(evidence, compare_poses(obj, poses)[1])
+    probabilities = confidences(evidence, similar_poses(obj, poses))
     order = np.argsort(-probabilities, kind="stable")
     return [Candidate(results[k], evidence[k], visible[k], float(probabilities[k])) for k in order]
 
@@ -238,32 +238,40 @@ def _conditioning(result: RefinedPose) -> float:
     return find_degeneracy(result.information, OVERLAP_DISTANCE * INDOOR_RESOLUTION).conditioning
 
 
-def compare_poses(obj: SearchObject, poses: Floats) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Compare poses (K, 4, 4) with each other.
-
-    Returns:
-        (K, K) whether an object in one pose covers much of the same object in the other, and (K, K) whether
-        both are equal up to the object's symmetries.
-    """
+def overlapping_places(obj: SearchObject, poses: Floats) -> NDArray[np.bool_]:
+    """Return (K, K): whether an object in one pose covers much of the same object in the other."""
     points = obj.points[_sample(obj, 2 * _QUICK_POINTS)]
-    farthest = 4 * _SIMILAR_DISTANCE * obj.diameter  # larger distances count as this one
-    shares, means = np.zeros((2, len(poses), len(poses)))
+    shares = np.zeros((len(poses), len(poses)))
     for k, T in enumerate(poses):
         moved = transform(points, T)
         local = np.einsum("hji,hnj->hni", poses[:, :3, :3], moved[None] - poses[:, None, :3, 3])
-        distance, _ = obj.tree.query(local, distance_upper_bound=farthest)
-        shares[k] = (distance < _COVER_DISTANCE * INDOOR_RESOLUTION).mean(axis=1)
-        means[k] = np.minimum(distance, farthest).mean(axis=1)
-    overlapping = np.maximum(shares, shares.T) > _SAME_SHARE
-    similar = np.minimum(means, means.T) < _SIMILAR_DISTANCE * obj.diameter
-    return np.asarray(overlapping), np.asarray(similar)
+        distance, _ = obj.tree.query(local, distance_upper_bound=_COVER_DISTANCE * INDOOR_RESOLUTION)
+        shares[k] = np.isfinite(distance).mean(axis=1)
+    return np.asarray(np.maximum(shares, shares.T) > _SAME_SHARE)
+
+
+def similar_poses(obj: SearchObject, poses: Floats) -> NDArray[np.bool_]:
+    """Return (K, K): whether two poses are equal up to the object's symmetries.
+
+    The mean distance of the object's points in one pose to the object in the other (ADD-S) is small then.
+    """
+    limit = _SIMILAR_DISTANCE * obj.diameter
+    means = transform(obj.points.mean(axis=0)[None], poses)[:, 0]
+    pairs = cKDTree(means).query_pairs(2 * limit, output_type="ndarray")
+    T = inverse(poses[pairs[:, 0]]) @ poses[pairs[:, 1]]
+    moved = transform(obj.points[_sample(obj, _QUICK_POINTS)][None], T)
+    distance, _ = obj.tree.query(moved, distance_upper_bound=4 * limit)
+    close = pairs[np.minimum(distance, 4 * limit).mean(axis=1) < limit]
+    similar = np.eye(len(poses), dtype=bool)
+    similar[close[:, 0], close[:, 1]] = similar[close[:, 1], close[:, 0]] = True
+    return similar
 
 
 def distinct(obj: SearchObject, candidates: list[Candidate]) -> list[Candidate]:
     """Keep the candidates that do not overlap a more probable one."""
     if not candidates:
         return []
-    overlapping, _ = compare_poses(obj, np.stack([c.refined.T_target_source for c in candidates]))
+    overlapping = overlapping_places(obj, np.stack([c.refined.T_target_source for c in candidates]))
     kept: list[int] = []
     for k in range(len(candidates)):
         if not overlapping[k, kept].any():
