@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import math
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 from zipfile import BadZipFile
@@ -97,16 +98,21 @@ def read_groups(path: Path) -> list[Group]:
     return groups
 
 
-def fit(groups: list[Group], base: ConfidenceModel | None = None) -> ConfidenceModel:
+def fit(
+    groups: list[Group],
+    base: ConfidenceModel | None = None,
+    effects: Mapping[str, int] = FEATURES,
+    regularisation: float = REGULARISATION,
+) -> ConfidenceModel:
     """Fit the log odds of all candidates by maximum likelihood.
 
     Each domain has the same weight. With a model of the first features, only the functions of the others
-    are fitted.
+    are fitted. `effects` are the names of all features and the signs of their effects.
     """
-    names = list(FEATURES) if base is None else list(FEATURES)[len(base.knots) :]
+    names = list(effects) if base is None else list(effects)[len(base.knots) :]
     x = np.concatenate([g.features for g in groups])
     offset = np.zeros(len(x)) if base is None else base.score(x[:, : len(base.knots)])
-    x = x[:, len(FEATURES) - len(names) :]
+    x = x[:, len(effects) - len(names) :]
     right = np.concatenate([g.right for g in groups])
     starts = np.cumsum([0] + [len(g.right) for g in groups[:-1]])
     owner = np.repeat(np.arange(len(groups)), [len(g.right) for g in groups])
@@ -125,7 +131,7 @@ def fit(groups: list[Group], base: ConfidenceModel | None = None) -> ConfidenceM
     ramps = np.where(is_measured[..., None], ramps, 0.0)
     sometimes = ~is_measured.all(axis=0)
     design = np.hstack([ramps.reshape(len(x), -1), is_measured[:, sometimes].astype(float)])  # (M, D)
-    signs = np.repeat([FEATURES[name] for name in names], knots.shape[1] - 1)
+    signs = np.repeat([effects[name] for name in names], knots.shape[1] - 1)
     bounds = [(0, None) if sign > 0 else (None, 0) for sign in signs]
     bounds += [(None, None)] * int(sometimes.sum()) + [(None, None) if base is None else (0, 0)]
 
@@ -139,7 +145,7 @@ def fit(groups: list[Group], base: ConfidenceModel | None = None) -> ConfidenceM
         share = odds / total[owner]
         true_share = np.where(solved[owner] & right, odds / np.maximum(good, 1e-300)[owner], 0.0)
         pull = weight[owner] * (share - true_share)
-        penalty = REGULARISATION * w[:-1]
+        penalty = regularisation * w[:-1]
         gradient = np.append(design.T @ pull + penalty, pull.sum())
         return float(loss + penalty @ w[:-1] / 2), gradient
 

@@ -5,15 +5,16 @@
     python -m benchmarks.maps --kinds building --resolution 0.08
     python -m benchmarks.maps --processes 8 --cores 2     scan with 8 processes, build and locate on two cores
     python -m benchmarks.maps --processes 8 --cores 2 --searchers 3     locate on three times two cores
+    python -m benchmarks.maps --first-seed 21000 --candidates candidates.jsonl     for `map_fit`
 
 Synthetic streets and floors are scanned and put side by side, in geographic coordinates. The map is built of
 all scans but the last ones of each site, in a new process. These last scans, from other positions and with
 other noise, are located in it, and so are scans of sites that are not in the map.
 
-A location is right if the centre of the scan is within 10 resolutions of its true position. Recall is the
-share of scans of mapped sites that are located rightly with success. Only scans with at least half of their
-surface in the map count: sites have rooms that no scan of the map shows. Precision is the share of all
-successes that are right, also of scans with less surface in the map.
+A location is right if the points of the scan are within 10 resolutions of their true positions, on average.
+Recall is the share of scans of mapped sites that are located rightly with success. Only scans with at least
+half of their surface in the map count: sites have rooms that no scan of the map shows. Precision is the share
+of all successes that are right, also of scans with less surface in the map.
 """
 
 from __future__ import annotations
@@ -32,47 +33,78 @@ from concurrent.futures import ProcessPoolExecutor
 from itertools import repeat
 from multiprocessing import get_context
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from scipy.spatial import cKDTree
 
 from benchmarks.common import make_parser, print_machine, print_table, run_command
-from benchmarks.map_survey import KINDS, make_survey
+from benchmarks.map_survey import FIRST_SEED, KINDS, ROOM, SENSOR, make_survey
 from wsdesc.cloud.units import INDOOR_RESOLUTION
 from wsdesc.core.errors import WSDescError
 from wsdesc.core.geometry import Floats, transform
+from wsdesc.core.progress import StepTimer
+from wsdesc.datasets.synthetic import SENSORS, SITES
+from wsdesc.mapping.locate import search
+from wsdesc.mapping.options import LocateOptions
 from wsdesc.mapping.site_map import Map
 
 RESOLUTION = 0.12  # metres; between those that suit a floor and a street
-RIGHT = 10  # resolutions between the true and the located centre of a scan
+RIGHT = 10  # resolutions between the true and the located points of a scan, on average
 COVERED = 0.5  # share of a scan that must be in the map to count for the recall
 
 
 class Query(NamedTuple):
     """Result of locating one scan."""
 
+    site: str
     success: bool
     right: bool
     covered: float | None  # share of the scan's points that are in the map; None for strangers
     seconds: float
     timings: dict[str, float]  # seconds of each step
+    rounds: list[list[dict[str, Any]]]  # candidates of each round, if they were asked for
 
 
-def locate(opened: Map, path: Path, T_map_scan: Floats | None) -> Query:
-    """Locate a scan, and compare its pose with the true one."""
+def locate(opened: Map, path: Path, T_map_scan: Floats | None, *, candidates: bool = False) -> Query:
+    """Locate a scan, and compare its pose with the true one; `candidates` lists those of all rounds."""
     start = time.perf_counter()
     result = opened.locate(path)
     seconds = time.perf_counter() - start
+    rounds = _rounds(opened, path, T_map_scan) if candidates else []
+    site = path.stem.rpartition("_")[0]
     if T_map_scan is None:
-        return Query(result.success, False, None, seconds, result.timings)
-    points = np.load(path).astype(np.float64)
-    centre = points.mean(axis=0, keepdims=True)
-    error = np.linalg.norm(transform(centre, result.T_map_scan) - transform(centre, T_map_scan))
-    right = bool(error < RIGHT * opened.resolution)
-    covered = _covered(opened, transform(points[::50], T_map_scan))
-    return Query(result.success, right, covered, seconds, result.timings)
+        return Query(site, result.success, False, None, seconds, result.timings, rounds)
+    points = np.load(path)[::50].astype(np.float64)
+    right = _error(points, result.T_map_scan, T_map_scan) < RIGHT * opened.resolution
+    covered = _covered(opened, transform(points, T_map_scan))
+    return Query(site, result.success, right, covered, seconds, result.timings, rounds)
+
+
+def _rounds(opened: Map, path: Path, T_map_scan: Floats | None) -> list[list[dict[str, Any]]]:
+    """List the candidates of all rounds: their evidence, and whether they are right and valid."""
+    rounds = []
+    for found in search(opened, path, LocateOptions(), StepTimer()):
+        p, candidates = found.description, []
+        points = p.points[::50].double().numpy()
+        for candidate, evidence in zip(found.candidates, found.evidence, strict=True):
+            right = False
+            if T_map_scan is not None:
+                true = T_map_scan @ p.T_scan_local
+                true[:3, 3] = (true[:3, 3] - opened.origin) / opened.unit
+                error = _error(points, candidate.refined.T_target_source, true)
+                right = error < RIGHT * INDOOR_RESOLUTION
+            valid = candidate.degeneracy.kind is None and not candidate.scale.differs
+            figures = evidence._asdict() | {"pair": evidence.pair._asdict()}
+            candidates.append({"evidence": figures, "right": right, "valid": valid})
+        rounds.append(candidates)
+    return rounds
+
+
+def _error(points: Floats, T: Floats, T_true: Floats) -> float:
+    """Return the mean distance of points (N, 3) at two poses."""
+    return float(np.linalg.norm(transform(points, T) - transform(points, T_true), axis=1).mean())
 
 
 def _covered(opened: Map, points: Floats) -> float:
@@ -90,7 +122,16 @@ def main(arguments: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory(dir=arguments.folder) as name:
         folder = Path(name)
         processes = arguments.processes
-        survey = make_survey(folder, arguments.points, arguments.queries, arguments.kinds, processes)
+        survey = make_survey(
+            folder,
+            arguments.points,
+            arguments.queries,
+            arguments.kinds,
+            processes,
+            arguments.first_seed,
+            arguments.pose_error,
+            arguments.sensor,
+        )
         _report("scanning", began)
         everywhere = sorted(os.sched_getaffinity(0))
         _use_cores(everywhere, arguments.build_cores or arguments.cores)
@@ -127,6 +168,9 @@ def main(arguments: argparse.Namespace) -> None:
         end = time.time() + arguments.seconds - (time.perf_counter() - began)
         results = _locate_all(folder / "site.map", queries, everywhere, arguments, end)
     print_queries(results)
+    if arguments.candidates is not None:
+        lines = [json.dumps({"site": r.site, "covered": r.covered, "rounds": r.rounds}) for r in results]
+        arguments.candidates.write_text("\n".join(lines) + "\n")
 
 
 def _use_cores(cores: list[int], count: int | None) -> None:
@@ -150,19 +194,23 @@ def _locate_all(
     end: float,
 ) -> list[Query]:
     """Locate scans with several processes, each on its own cores, until a time (of `time.time`)."""
-    count = arguments.searchers
+    count, candidates = arguments.searchers, arguments.candidates is not None
     if count == 1:
-        return _locate_some(path, queries, None, end)
+        return _locate_some(path, queries, None, end, candidates)
     each = arguments.cores or max(1, len(cores) // count)
     parts = [queries[k::count] for k in range(count)]
     own = [[cores[(k * each + i) % len(cores)] for i in range(each)] for k in range(count)]
     with ProcessPoolExecutor(count, get_context("spawn")) as pool:
-        done = pool.map(_locate_some, repeat(path), parts, own, repeat(end))
+        done = pool.map(_locate_some, repeat(path), parts, own, repeat(end), repeat(candidates))
         return [query for part in done for query in part]
 
 
 def _locate_some(
-    path: Path, queries: list[tuple[Path, Floats | None]], cores: list[int] | None, end: float
+    path: Path,
+    queries: list[tuple[Path, Floats | None]],
+    cores: list[int] | None,
+    end: float,
+    candidates: bool,
 ) -> list[Query]:
     """Locate scans one after the other, on these cores."""
     if cores is not None:
@@ -174,7 +222,7 @@ def _locate_some(
     for query in queries:
         if time.time() > end:
             break
-        results.append(locate(opened, *query))
+        results.append(locate(opened, *query, candidates=candidates))
     return results
 
 
@@ -217,8 +265,12 @@ def _parser() -> argparse.ArgumentParser:
     parser = make_parser("maps", __doc__)
     parser.add_argument("--points", type=int, default=40_000_000, help="points of the mapped scans")
     parser.add_argument("--queries", type=int, default=60, help="scans to locate; half as many strangers")
-    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS, help="sites of the map")
+    parser.add_argument("--kinds", nargs="+", choices=(*SITES, ROOM), default=KINDS, help="sites of the map")
     parser.add_argument("--resolution", type=float, default=RESOLUTION, help="of the map, in metres")
+    parser.add_argument("--first-seed", type=int, default=FIRST_SEED, help="of the sites")
+    parser.add_argument("--pose-error", type=float, default=0.0, help="of the mapped scans, in metres")
+    parser.add_argument("--sensor", choices=SENSORS, default=SENSOR, help="of all scans but those of rooms")
+    parser.add_argument("--candidates", type=Path, help="file that receives the candidates of all scans")
     parser.add_argument("--processes", type=int, default=1, help="processes that scan the sites")
     parser.add_argument("--cores", type=int, help="cores for building and locating (default: all)")
     parser.add_argument("--build-cores", type=int, help="cores for building (default: `cores`)")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from wsdesc.alignment.patch_gaps import measure_patch_gap
+from wsdesc.alignment.patch_gaps import measure_large_gaps, measure_patch_gap
 from wsdesc.alignment.surface import CudaSurface, make_surface
 from wsdesc.core.geometry import inverse, make_pose, transform
 
@@ -64,3 +64,17 @@ def test_scans_that_hardly_touch_have_no_gap():
     rng = np.random.default_rng(1)
     a, b = (make_surface(torch.from_numpy(corner(rng))) for _ in range(2))
     assert measure_patch_gap(a, b, T, resolution=RESOLUTION) is None
+
+
+def test_large_gaps_show_one_displaced_wall_of_many_surfaces():
+    rng = np.random.default_rng(1)
+    room = [corner(rng) + offset for offset in ((0, 0, 0), (5, 0, 0), (0, 5, 0))]
+    same, moved = corner(rng), corner(rng, 0.006)
+    source = make_surface(torch.from_numpy(np.concatenate(room)))
+    gaps = [
+        measure_large_gaps(
+            source, make_surface(torch.from_numpy(np.concatenate([part, *room[1:]]))), np.eye(4)
+        )
+        for part in (same, moved)
+    ]
+    assert gaps[1] > 1.5 * gaps[0]

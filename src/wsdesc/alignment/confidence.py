@@ -77,6 +77,11 @@ def confidences(candidates: Sequence[Evidence]) -> Floats:
     return _shipped().probabilities(features(candidates))
 
 
+def log_odds(candidates: Sequence[Evidence]) -> Floats:
+    """Return the log odds (K,) of each pose of one pair against the case that none is right."""
+    return _shipped().score(features(candidates))
+
+
 @lru_cache(maxsize=1)
 def _shipped() -> ConfidenceModel:
     return ConfidenceModel.load()

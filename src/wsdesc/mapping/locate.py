@@ -1,13 +1,13 @@
 """Locate a scan in a map.
 
 describe → similar map keypoints → places → hypotheses of all places → candidates → confidence. All candidates
-compete: in a map with equal places, none of them gets a high confidence. Lengths are in metres of the model.
+of all rounds compete. Lengths are in metres of the model.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from functools import lru_cache
 from pathlib import Path
@@ -30,12 +30,13 @@ from wsdesc.descriptor import pretrained
 from wsdesc.descriptor.describe import load_model
 from wsdesc.descriptor.description import Description
 from wsdesc.descriptor.preparation import check_count, cleaned_points, prepare_scan
+from wsdesc.mapping.evidence import MapEvidence, confidences
 from wsdesc.mapping.options import LocateOptions
 from wsdesc.mapping.places import Place, centre_and_radius, vote
 from wsdesc.mapping.result import Location
 from wsdesc.mapping.store import digest_of
 from wsdesc.mapping.stored_map import MapKeypoints, StoredMap
-from wsdesc.registration.candidate import Candidate, distinct_candidates, with_probabilities
+from wsdesc.registration.candidate import Candidate, distinct_candidates, ranked
 from wsdesc.registration.candidates import Candidates
 from wsdesc.registration.result import Registration
 from wsdesc.registration.rounds import build_result, failed_result
@@ -44,12 +45,11 @@ from wsdesc.registration.verification import verify_hypotheses
 _INLIER_DISTANCE = 0.075
 _FEW_KEYPOINTS = 600  # with at most this many, a keypoint of the scan has two matches in a place, else one
 _SECOND_WEIGHT = 0.5  # weight of a second match relative to the best one
-_HYPOTHESES_PER_PLACE = 3
+_HYPOTHESES_PER_PLACE = 6
 _PLACE_RADIUS = 1.3  # radii of the scan: map keypoints this close to the centre of a place are matched
 _OVERLAP_SAMPLE = 600  # points of the scan that the overlap is measured on
 _CELL = 0.5  # side of the cells that select the part of the map around a scan
 _MIN_MAP_POINTS = 50  # points of the map around a hypothesis
-_THOROUGH_PLACES, _THOROUGH_REFINED = 2.0, 1.5  # factors of both numbers in the last of several rounds
 _SAME_DISTANCE, _SAME_COSINE = 0.375, np.cos(np.radians(10.0))  # closer hypotheses are duplicates
 _MAX_RESOLUTION_RATIO = 5.0  # scan and map with a larger ratio may have different units
 
@@ -65,6 +65,29 @@ class _MatchedPlace(NamedTuple):
 def locate(site: StoredMap, scan: Scan, o: LocateOptions, progress: ProgressHook | None = None) -> Location:
     """Find the pose of a scan in a map; see `Map.locate`."""
     timer = StepTimer(progress)
+    result: Registration | None = None
+    for found in search(site, scan, o, timer):
+        result = _result(site, found, timer)
+        if result.success:
+            break
+    assert result is not None  # there is at least one round
+    warnings = [*result.warnings, *_unit_warning(result, found.points, site.resolution)]
+    values = {f.name: getattr(result, f.name) for f in fields(result)}
+    return Location(**values | {"warnings": warnings, "files": (_file(scan), site.path)})
+
+
+class Found(NamedTuple):
+    """Candidates of a round and of all rounds before it."""
+
+    points: np.ndarray  # (N, 3) of the cleaned scan
+    description: Description  # of the scan
+    candidates: list[Candidate]
+    evidence: list[MapEvidence]
+    places: dict[int, _MatchedPlace]  # of the hypotheses of the candidates, by their identity
+
+
+def search(site: StoredMap, scan: Scan, o: LocateOptions, timer: StepTimer) -> Iterator[Found]:
+    """Search for a scan in a map, in rounds with more and more keypoints."""
     with timer("read"):
         cleaned = cleaned_points(scan, o.viewpoint)
         file = scan_name(scan, "the scan")
@@ -75,55 +98,62 @@ def locate(site: StoredMap, scan: Scan, o: LocateOptions, progress: ProgressHook
         device = choose_device(o.device)
         p = prepare_scan(cleaned, site.resolution, name, o.seed, o.keypoints[0], device, file)
         surface = make_surface(p.points.cpu())
-    result: Registration | None = None
-    for number, count in enumerate(o.keypoints):
+    found = Found(cleaned.points, p, [], [], {})
+    for count in o.keypoints:
         p = p.with_keypoints(count, o.seed)
         with timer("describe", p.missing(count)) as advance:
             p = p.extend(network, count, advance)
-        thorough = 0 < number == len(o.keypoints) - 1
-        result = _locate_round(site, p.to("cpu"), surface, o, timer, thorough=thorough)
-        if result.success or len(p.descriptors) < count:
+        found = _search_round(site, found._replace(description=p.to("cpu")), surface, o, timer)
+        yield found
+        if len(p.descriptors) < count:
             break
-    assert result is not None  # there is at least one number of keypoints
-    warnings = [*result.warnings, *_unit_warning(result, cleaned.points, site.resolution)]
-    values = {f.name: getattr(result, f.name) for f in fields(result)}
-    return Location(**values | {"warnings": warnings, "files": (_file(scan), site.path)})
 
 
-def _locate_round(
-    site: StoredMap, p: Description, surface: Surface, o: LocateOptions, timer: StepTimer, *, thorough: bool
-) -> Registration:
-    """Locate a described scan; `thorough` compares it with more places."""
-    count = int(o.places * (_THOROUGH_PLACES if thorough else 1))
-    refined = int(o.refined * (_THOROUGH_REFINED if thorough else 1))
+def _search_round(
+    site: StoredMap, found: Found, surface: Surface, o: LocateOptions, timer: StepTimer
+) -> Found:
+    """Add the candidates of one round."""
+    p = found.description
     keypoints, frames = p.keypoints.double().numpy(), p.frames.double().numpy()
     with timer("search"):
         matched, similar = site.similar_keypoints(p.descriptors.numpy(), o.neighbours)
-        places = vote(keypoints, frames, matched, similar.positions, similar.frames, count)
+        places = vote(keypoints, frames, matched, similar.positions, similar.frames, o.places)
     with timer("match and solve"):
         radius = _PLACE_RADIUS * centre_and_radius(keypoints)[1]
         matched_places = kernels.run_each(lambda place: _match_place(site, p, place, radius), places)
     with timer("verify and refine"):
         proposed = [(place, h) for place in matched_places for h in place.hypotheses]
-        best = [proposed[k] for k in _best_overlaps(site, p, [h for _, h in proposed], refined)]
+        hypotheses = [h for _, h in proposed]
+        best = [proposed[k] for k in _best_overlaps(site, p, hypotheses, found.candidates, o.refined)]
         parts = kernels.run_each(lambda item: _surface_around(site, p, item[1]), best)
-        candidates: list[Candidate] = []
-        place_of: dict[int, _MatchedPlace] = {}  # by the identity of the hypothesis
+        candidates, place_of = list(found.candidates), dict(found.places)
         for (place, hypothesis), part in zip(best, parts, strict=True):
             if part is not None:
                 images = (p.range_image, None)
                 candidates += verify_hypotheses([hypothesis], (surface, part), images, len(place.pairs))
                 place_of[id(hypothesis)] = place
-        ranked = with_probabilities(distinct_candidates(candidates))
-    if not ranked:
+        candidates = distinct_candidates(candidates)
+        measured = dict(zip(map(id, found.candidates), found.evidence, strict=True))
+        new = [candidate for candidate in candidates if id(candidate) not in measured]
+        measured |= dict(zip(map(id, new), kernels.run_each(MapEvidence.of, new), strict=True))
+    return found._replace(
+        candidates=candidates, evidence=[measured[id(c)] for c in candidates], places=place_of
+    )
+
+
+def _result(site: StoredMap, found: Found, timer: StepTimer) -> Registration:
+    """Build the result of a round."""
+    p = found.description
+    if not found.candidates:
         warning = (
             "The scan was not found in the map. Is it a scan of this place, in the unit of the map? Try more "
             "keypoints."
         )
         return failed_result(p.resolution, [warning], timer, (p.viewpoint, None))
-    best_place = place_of[id(ranked[0].hypothesis)]
-    q = _described_place(site, ranked[0], best_place)
-    return build_result(Candidates(ranked, best_place.pairs), p, q, timer)
+    candidates = ranked(found.candidates, confidences(found.evidence))
+    best_place = found.places[id(candidates[0].hypothesis)]
+    q = _described_place(site, candidates[0], best_place)
+    return build_result(Candidates(candidates, best_place.pairs), p, q, timer)
 
 
 def _match_place(site: StoredMap, p: Description, place: Place, radius: float) -> _MatchedPlace:
@@ -143,9 +173,13 @@ def _match_place(site: StoredMap, p: Description, place: Place, radius: float) -
 
 
 def _best_overlaps(
-    site: StoredMap, p: Description, hypotheses: Sequence[Hypothesis], count: int
+    site: StoredMap,
+    p: Description,
+    hypotheses: Sequence[Hypothesis],
+    earlier: Sequence[Candidate],
+    count: int,
 ) -> list[int]:
-    """Choose distinct hypotheses with the largest overlap of scan and map; return their indices."""
+    """Choose distinct new hypotheses with the largest overlap of scan and map; return their indices."""
     points = p.points.double().numpy()
     sample = points[:: max(1, len(points) // _OVERLAP_SAMPLE)]
 
@@ -154,15 +188,16 @@ def _best_overlaps(
 
     overlaps = np.array([overlap(hypothesis) for hypothesis in hypotheses])
     votes = np.array([h.votes for h in hypotheses])
-    poses = np.reshape([h.T_target_source.numpy() for h in hypotheses], (-1, 4, 4))
-    centres = transform(sample.mean(axis=0, keepdims=True), poses)[:, 0]  # (H, 3)
-    kept: list[int] = []
+    tried = [candidate.refined.T_target_source for candidate in earlier]
+    poses = np.reshape([*(h.T_target_source.numpy() for h in hypotheses), *tried], (-1, 4, 4))
+    centres = transform(sample.mean(axis=0, keepdims=True), poses)[:, 0]  # (H + tried, 3)
+    kept = list(range(len(hypotheses), len(poses)))
     for k in np.argsort(-overlaps * np.sqrt(votes), kind="stable").tolist():
         near = np.linalg.norm(centres[kept] - centres[k], axis=1) < _SAME_DISTANCE
         cosine = (np.einsum("nij,ij->n", poses[kept, :3, :3], poses[k, :3, :3]) - 1) / 2
-        if len(kept) < count and not (near & (cosine > _SAME_COSINE)).any():
+        if len(kept) < count + len(tried) and not (near & (cosine > _SAME_COSINE)).any():
             kept.append(k)
-    return kept
+    return kept[len(tried) :]
 
 
 def _surface_around(site: StoredMap, p: Description, hypothesis: Hypothesis) -> Surface | None:

@@ -41,11 +41,11 @@ class LocateOptions(Options):
         "detected at the origin). none: no free space.",
     )
     neighbours: int = Field(
-        10, ge=1, le=100, description="Most similar map descriptors that each keypoint votes for."
+        20, ge=1, le=100, description="Most similar map descriptors that each keypoint votes for."
     )
     places: int = Field(
-        8, ge=1, le=1000, description="Places of the map that are compared with the scan in each round."
+        16, ge=1, le=1000, description="Places of the map that are compared with the scan in each round."
     )
-    refined: int = Field(4, ge=1, description="Hypotheses that are refined, those that fit the map best.")
+    refined: int = Field(6, ge=1, description="Hypotheses that are refined, those that fit the map best.")
     device: str = Field("auto", description="Device: cpu, cuda, or auto.")
     seed: int = Field(0, ge=0, description="Seed of all random choices.")

@@ -19,7 +19,7 @@ from wsdesc.alignment.scale import RelativeScale, estimate_scale
 from wsdesc.alignment.surface import Surface
 from wsdesc.alignment.verify import score_candidate
 from wsdesc.cloud.units import INDOOR_RESOLUTION
-from wsdesc.core.geometry import inverse
+from wsdesc.core.geometry import Floats, inverse
 from wsdesc.registration.propose import Proposals
 from wsdesc.registration.result import SUCCESS
 
@@ -119,11 +119,19 @@ def with_probabilities(candidates: list[Candidate]) -> list[Candidate]:
             for candidate, measured in zip(candidates, plausible, strict=True)
         ]
         probabilities = confidences([candidate.evidence for candidate in candidates])
-    ranked = []
-    for k in np.argsort(-probabilities, kind="stable"):
-        rival = float(np.delete(probabilities, k).max(initial=0.0))
-        ranked.append(replace(candidates[k], probability=float(probabilities[k]), rival=rival))
-    return ranked
+    return ranked(candidates, probabilities)
+
+
+def ranked(candidates: Sequence[Candidate], probabilities: Floats) -> list[Candidate]:
+    """Give all candidates of a pair their probabilities (K,); most probable first."""
+    return [
+        replace(
+            candidates[k],
+            probability=float(probabilities[k]),
+            rival=float(np.delete(probabilities, k).max(initial=0.0)),
+        )
+        for k in np.argsort(-probabilities, kind="stable")
+    ]
 
 
 def distinct_candidates(candidates: Sequence[Candidate]) -> list[Candidate]:

@@ -23,6 +23,9 @@ _SIDE = 8.0  # resolutions: side of a patch
 _MIN_POINTS, _MIN_PATCHES = 6, 8  # of a patch, and of an overlap that is measured
 _LEAST_NOISE = 0.004  # resolutions: least deviation of points from a patch
 _CELLS = 1 << 20  # patches along an axis
+_SMALL_SIDE = 4.0  # resolutions: side of a patch of `measure_large_gaps`,
+_SMALL_NOISE = 0.02  # resolutions: least deviation of points from it,
+_LARGE = 0.9  # and quantile of the gaps
 
 
 class PatchGap(NamedTuple):
@@ -58,6 +61,33 @@ def measure_patch_gap(
         medians.append((np.median(patches.gaps), np.median(patches.gaps / errors)))
     (a, b), (c, d) = medians
     return PatchGap(float(a + c) / 2, float(b + d) / 2)
+
+
+def measure_large_gaps(
+    source: Surface, target: Surface, T_target_source: Floats, *, resolution: float = INDOOR_RESOLUTION
+) -> float | None:
+    """Measure the gap between the patches of two surfaces that one in ten patches of the source exceeds.
+
+    Equal parts of a place share most surfaces, such as the floor and the ceiling. The few others differ.
+
+    Args:
+        source, target: Surfaces of one backend.
+        T_target_source: (4, 4) refined pose.
+        resolution: Working resolution, in the unit of the surfaces.
+
+    Returns:
+        The gap in standard errors; None if too few patches overlap.
+
+    Raises:
+        InputError: The surfaces are on two devices.
+    """
+    find_gaps = for_backend(source, target, cpu=cpu.find_gaps, cuda=cuda.find_gaps)
+    gaps = find_gaps(source, target, T_target_source, _DISTANCE * resolution)
+    patches = _patches(*gaps, _SMALL_SIDE * resolution)
+    if len(patches.gaps) < _MIN_PATCHES:
+        return None
+    errors = np.maximum(patches.deviations, _SMALL_NOISE * resolution) / np.sqrt(patches.points)
+    return float(np.quantile(patches.gaps / errors, _LARGE))
 
 
 class _Patches(NamedTuple):
