@@ -13,8 +13,8 @@ class Location(Registration):
     """Pose of a scan in the coordinates of a map, and its confidence.
 
     It is a `Registration` whose source is the scan and whose target is the map. `overlap_target` and
-    `described` refer to the part of the map at the pose. The confidence also depends on figures that only a map
-    has; `evidence` holds those of a pair.
+    `described` refer to the part of the map at the pose. The confidence also depends on figures that only
+    a map has; `evidence` holds those of a pair.
     """
 
     @property
