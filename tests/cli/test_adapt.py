@@ -68,6 +68,16 @@ def test_json_is_alone_on_the_standard_output(folder, tmp_path, monkeypatch):
     assert "scans placed" in result.stderr
 
 
+def test_an_interrupted_run_says_how_to_continue(folder, tmp_path, monkeypatch):
+    def adapt(scans, out, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(pipeline, "adapt", adapt)
+    result = run(folder, "-o", tmp_path / "out")
+    assert result.exit_code == 130
+    assert result.stderr == "interrupted; the same command continues\n"
+
+
 def test_an_error_leaves_no_folder(folder, tmp_path):
     result = run(folder / "0.ply", "-o", tmp_path / "out", "--device", "cpu")
     assert result.exit_code == 2
