@@ -43,7 +43,7 @@ from wsdesc.datasets.synthetic.object_scenes import ObjectScene, diameter, objec
 from wsdesc.datasets.synthetic.shapes import Triangles
 from wsdesc.datasets.synthetic.sites.objects import objects
 from wsdesc.evaluation.provenance import machine
-from wsdesc.finding.candidates import find_candidates, overlapping_places, similar_poses
+from wsdesc.finding.candidates import find_candidates, overlapping_places
 from wsdesc.finding.evidence import Evidence, confidences
 from wsdesc.finding.options import FindOptions
 from wsdesc.finding.prepare import choose_resolution, prepare_object, prepare_scene
@@ -79,7 +79,6 @@ class Pose(NamedTuple):
     evidence: dict[str, float | None]
     number: int
     covers: list[int]  # numbers of the candidates of the same place
-    similar: list[int]  # numbers of the candidates that are equal up to the object's symmetries
 
 
 class Search(NamedTuple):
@@ -146,16 +145,11 @@ def read(path: Path) -> list[Search]:
     searches = []
     for row in rows:
         poses = [Pose(**pose) for pose in row["poses"]]
-        probabilities = confidences([Evidence(**pose.evidence) for pose in poses], similar(poses))
+        probabilities = confidences([Evidence(**pose.evidence) for pose in poses])
         order = np.argsort(-probabilities, kind="stable")
         poses = [poses[k]._replace(probability=float(probabilities[k])) for k in order]
         searches.append(Search(**{**row, "poses": poses}))
     return searches
-
-
-def similar(poses: Sequence[Pose]) -> np.ndarray:
-    """Return (K, K): which candidates of one search are equal up to the object's symmetries."""
-    return np.array([[pose.number in other.similar for pose in poses] for other in poses], bool)
 
 
 def queries(shapes: Shapes, first: int, count: int, form: ObjectForm, mixed: bool) -> Iterator[Query]:
@@ -226,10 +220,9 @@ def answer(query: Query) -> Search:
     poses = np.reshape([c.refined.T_target_source for c in candidates], (-1, 4, 4))
     if query.present and candidates:
         errors = _errors(poses, query.scene.poses, thing, scene, unit, p.points) / p.diameter
-    matrices = (overlapping_places(p, poses), similar_poses(p, poses)) if candidates else ()
-    numbers = [[np.flatnonzero(row).tolist() for row in matrix] for matrix in matrices]
+    covers = overlapping_places(p, poses) if candidates else np.empty((0, 0), bool)
     rows = [
-        Pose(float(error), c.probability, c.evidence._asdict(), k, numbers[0][k], numbers[1][k])
+        Pose(float(error), c.probability, c.evidence._asdict(), k, np.flatnonzero(covers[k]).tolist())
         for k, (c, error) in enumerate(zip(candidates, errors, strict=True))
     ]
     visible = float(query.scene.visible[0])

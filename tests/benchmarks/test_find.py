@@ -28,9 +28,9 @@ def searches(tmp_path_factory):
     path = tmp_path_factory.mktemp("find") / "searches.jsonl"
     with path.open("w") as file:
         for number in range(40):
-            right = Pose(0.01, 0.5, evidence(True), 0, [0, 1], [0, 1])
-            same = Pose(0.02, 0.5, evidence(True), 1, [0, 1], [0, 1])
-            wrong = [Pose(rng.uniform(0.2, 3), 0.5, evidence(False), k, [k], [k]) for k in (2, 3)]
+            right = Pose(0.01, 0.5, evidence(True), 0, [0, 1])
+            same = Pose(0.02, 0.5, evidence(True), 1, [0, 1])
+            wrong = [Pose(rng.uniform(0.2, 3), 0.5, evidence(False), k, [k]) for k in (2, 3)]
             for present in (True, False):
                 poses = [right, same, *wrong] if present else [w._replace(error=np.inf) for w in wrong]
                 row = search(number, present, [pose._asdict() for pose in poses])
@@ -39,11 +39,7 @@ def searches(tmp_path_factory):
 
 
 def test_candidates_of_one_place_are_one_instance():
-    poses = [
-        Pose(0.01, 0.99, {}, 0, [0, 1], [0]),
-        Pose(0.3, 0.98, {}, 1, [0, 1], [1]),
-        Pose(0.4, 0.5, {}, 2, [2], [2]),
-    ]
+    poses = [Pose(0.01, 0.99, {}, 0, [0, 1]), Pose(0.3, 0.98, {}, 1, [0, 1]), Pose(0.4, 0.5, {}, 2, [2])]
     present = search(0, True, poses)
     assert [pose.number for pose in present.instances] == [0]
     assert present.recalled
@@ -52,7 +48,7 @@ def test_candidates_of_one_place_are_one_instance():
 
 def test_fitted_confidence_separates_right_from_wrong(searches):
     poses = read_poses([searches])
-    score = fit(poses).score(poses)
+    score = fit(poses).score(poses.x)
     assert score[poses.error < 0.05].min() > 1.5
     assert score[poses.error > 0.1].max() < -1.5
 

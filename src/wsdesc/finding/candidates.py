@@ -13,7 +13,7 @@ from wsdesc.alignment.refine import OVERLAP_DISTANCE, RefinedPose, evaluate
 from wsdesc.alignment.surface import make_surface
 from wsdesc.alignment.verify import PoseScore
 from wsdesc.cloud.units import INDOOR_RESOLUTION
-from wsdesc.core.geometry import Floats, inverse, transform
+from wsdesc.core.geometry import Floats, transform
 from wsdesc.finding.evidence import Evidence, confidences
 from wsdesc.finding.hypotheses import SAME_ANGLE, SAME_DISTANCE, propose, suppress
 from wsdesc.finding.improve import improve
@@ -38,7 +38,6 @@ _GROUP_DISTANCE = 0.3  # object radii between poses that are refined with the sa
 _MARGIN = 10.0  # resolutions around the object that belong to its part of the scene
 _COVER_DISTANCE = 3.0  # resolutions between points of an object in two poses that cover each other
 _SAME_SHARE = 0.35  # instances that share a larger part of their points are one
-_SIMILAR_DISTANCE = 0.05  # diameters: mean distance of an object's points to the object in a similar pose
 _PLACES, _PLACE_DISTANCE = 8, 0.5  # compared places, and object diameters between them
 _FINE_DISTANCES = (4.0, 3.0, 2.0, *[1.5] * 8)  # resolutions: largest distance of a contact in each fine step
 _MIN_PART_POINTS = 20
@@ -229,7 +228,7 @@ def _with_evidence(
             )
         )
         visible.append(measured.visible)
-    probabilities = confidences(evidence, similar_poses(obj, poses))
+    probabilities = confidences(evidence)
     order = np.argsort(-probabilities, kind="stable")
     return [Candidate(results[k], evidence[k], visible[k], float(probabilities[k])) for k in order]
 
@@ -248,23 +247,6 @@ def overlapping_places(obj: SearchObject, poses: Floats) -> NDArray[np.bool_]:
         distance, _ = obj.tree.query(local, distance_upper_bound=_COVER_DISTANCE * INDOOR_RESOLUTION)
         shares[k] = np.isfinite(distance).mean(axis=1)
     return np.asarray(np.maximum(shares, shares.T) > _SAME_SHARE)
-
-
-def similar_poses(obj: SearchObject, poses: Floats) -> NDArray[np.bool_]:
-    """Return (K, K): whether two poses are equal up to the object's symmetries.
-
-    The mean distance of the object's points in one pose to the object in the other (ADD-S) is small then.
-    """
-    limit = _SIMILAR_DISTANCE * obj.diameter
-    means = transform(obj.points.mean(axis=0)[None], poses)[:, 0]
-    pairs = cKDTree(means).query_pairs(2 * limit, output_type="ndarray")
-    T = inverse(poses[pairs[:, 0]]) @ poses[pairs[:, 1]]
-    moved = transform(obj.points[_sample(obj, _QUICK_POINTS)][None], T)
-    distance, _ = obj.tree.query(moved, distance_upper_bound=4 * limit)
-    close = pairs[np.minimum(distance, 4 * limit).mean(axis=1) < limit]
-    similar = np.eye(len(poses), dtype=bool)
-    similar[close[:, 0], close[:, 1]] = similar[close[:, 1], close[:, 0]] = True
-    return similar
 
 
 def distinct(obj: SearchObject, candidates: list[Candidate]) -> list[Candidate]:

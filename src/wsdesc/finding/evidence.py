@@ -12,14 +12,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from wsdesc.alignment.confidence import ConfidenceModel
 from wsdesc.core.geometry import Floats
-from wsdesc.finding.lead import leads
 
-CONFIDENCE_FILE = Path(__file__).with_name("confidence.json")  # log odds of a pose regardless of the others
-LEAD_FILE = Path(__file__).with_name("lead.json")  # log odds that follow from these and from the lead
+CONFIDENCE_FILE = Path(__file__).with_name("confidence.json")
 MAX_VIOLATION = 0.25  # share of the visible points in free space
 _MARGIN = 0.005  # shares closer to 0 or 1 do not change the log odds
 
@@ -65,8 +62,6 @@ FEATURES = {
     "shown": 1,
 }
 
-LEAD_FEATURES = {"log_odds": 1, "lead": 1}
-
 
 def features(poses: Sequence[Evidence]) -> Floats:
     """Return the features (K, F) of poses; NaN where a figure is unknown."""
@@ -86,20 +81,11 @@ def features(poses: Sequence[Evidence]) -> Floats:
     return np.array(rows, dtype=np.float64).reshape(-1, len(FEATURES))
 
 
-def confidences(poses: Sequence[Evidence], similar: NDArray[np.bool_]) -> Floats:
-    """Return the probability (K,) of each pose to be right. Several may be: a scene has many instances.
-
-    Args:
-        poses: Evidence of the poses of one search.
-        similar: (K, K) whether two poses are equal up to the object's symmetries.
-    """
+def confidences(poses: Sequence[Evidence]) -> Floats:
+    """Return the probability (K,) of each pose to be right. Several may be: a scene has many instances."""
+    score = _shipped().score(features(poses))
     possible = np.array([not contradicted(pose) for pose in poses], bool)
-    result = np.zeros(len(poses))
-    if possible.any():
-        log_odds = _shipped(CONFIDENCE_FILE).score(features(poses)[possible])
-        compared = np.stack([log_odds, leads(log_odds, similar[np.ix_(possible, possible)])], axis=1)
-        result[possible] = 1 / (1 + np.exp(-np.clip(_shipped(LEAD_FILE).score(compared), -50, 50)))
-    return result
+    return np.asarray(possible / (1 + np.exp(-np.clip(score, -50, 50))))
 
 
 def contradicted(pose: Evidence) -> bool:
@@ -112,6 +98,6 @@ def _log_odds(share: float) -> float:
     return math.log(share / (1 - share))
 
 
-@lru_cache(maxsize=2)
-def _shipped(path: Path) -> ConfidenceModel:
-    return ConfidenceModel.load(path, FEATURES if path == CONFIDENCE_FILE else LEAD_FEATURES)
+@lru_cache(maxsize=1)
+def _shipped() -> ConfidenceModel:
+    return ConfidenceModel.load(CONFIDENCE_FILE, FEATURES)
