@@ -213,10 +213,12 @@ def moved(T: Floats, source: Floats, distance: float, degrees: float, rng: np.ra
     return T @ motion_about(source.mean(0), R, distance * shift)
 
 
-def measure(pair: Pair, options: dict[str, Any]) -> tuple[Registration, Row]:
+def measure(
+    pair: Pair, options: dict[str, Any], keypoints: int | tuple[int, ...] = KEYPOINTS
+) -> tuple[Registration, Row]:
     """Register a pair, and compare the pose with the true one."""
     start = time.perf_counter()
-    result = wsdesc.register(pair.source, pair.target, keypoints=KEYPOINTS, **options)
+    result = wsdesc.register(pair.source, pair.target, keypoints=keypoints, **options)
     seconds = time.perf_counter() - start
     T, middle = pair.T_target_source, pair.source.mean(0, keepdims=True)
     difference = T[:3, :3].T @ result.rotation

@@ -45,6 +45,14 @@ def test_confidences_of_a_pair_sum_to_at_most_one():
         assert 0 <= total.sum() <= 1
 
 
+def test_what_is_known_beforehand_raises_all_poses_alike():
+    poses = [evidence(), evidence(detail_similarity=0.1)]
+    alone, known = confidences(poses), confidences(poses, prior=2.0)
+    assert (known > alone).all()
+    assert known.sum() <= 1
+    np.testing.assert_allclose(known[0] / known[1], alone[0] / alone[1])
+
+
 def test_points_in_free_space_lower_the_confidence():
     clean, contradicted = (evidence()._replace(in_view=2000, violation=v) for v in (0.0, 0.05))
     assert confidences([contradicted])[0] < 0.9 < confidences([clean])[0]

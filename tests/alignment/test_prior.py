@@ -163,3 +163,15 @@ def test_solvers_propose_only_allowed_poses(two_poses, solver):
     near = Near(found.T_target_source.numpy(), 0.1, math.radians(5), 0.0)
     (again,) = solve(PosePrior(near).allows)
     np.testing.assert_allclose(again.T_target_source, found.T_target_source, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("radius", "angle", "added"), [(0.0, 0.0, True), (0.4, 20.0, True), (0.5, 5.0, False), (0.1, 30.0, False)]
+)
+def test_only_narrow_limits_add_log_odds(radius, angle, added):
+    near = Near(np.eye(4), radius, math.radians(angle), size=1.0)
+    assert (PosePrior(near=near).log_odds > 0) == added
+
+
+def test_directions_add_no_log_odds():
+    assert PosePrior(upright=Upright(Z, Z, 0.1)).log_odds == 0

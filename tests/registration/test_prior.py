@@ -6,6 +6,7 @@ from scipy.spatial.transform import Rotation
 from tests.poses import largest_difference, perturbed
 
 import wsdesc
+from wsdesc.alignment.confidence import confidences
 from wsdesc.cloud.local_frame import in_local_frames, in_scan_frames
 from wsdesc.core.errors import InputError
 from wsdesc.core.geometry import inverse, make_pose, transform
@@ -90,6 +91,16 @@ def test_wrong_prior_gives_no_success_and_names_the_contradiction(scans, describ
     assert next(iter(prior)) in text
     expected = {"far": "from initial", "up": "tilts by", "axis": "tilts by", "overlap": "has an overlap of"}
     assert expected.get(name, "") in text
+
+
+def test_guess_with_narrow_limits_raises_the_confidence(scans):
+    """Hardly any wrong pose is within narrow limits: less evidence suffices than without a guess."""
+    source, target, T, _ = scans
+    part = source[source[:, 0] < np.quantile(source[:, 0], 0.45)]
+    result = wsdesc.register(part, target, initial=perturbed(T, part, 3, 0.1, 2), **HERE)
+    assert result.success
+    assert is_right(result, scans)
+    assert result.confidence > confidences([result.evidence])[0]
 
 
 def test_refinement_alone_describes_nothing(scans):

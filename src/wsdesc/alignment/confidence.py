@@ -46,9 +46,12 @@ class ConfidenceModel:
             total += np.where(np.isnan(column), 0.0, np.interp(column, knots, values))
         return total
 
-    def probabilities(self, x: Floats) -> Floats:
-        """Return the probabilities (K,) of all poses of one pair with features (K, F)."""
-        score = self.score(x)
+    def probabilities(self, x: Floats, prior: float = 0.0) -> Floats:
+        """Return the probabilities (K,) of all poses of one pair with features (K, F).
+
+        `prior` are log odds that are added to each pose, because something is known beforehand.
+        """
+        score = self.score(x) + prior
         top = max(0.0, score.max(initial=0.0))
         odds = np.exp(score - top)
         return np.asarray(odds / (np.exp(-top) + odds.sum()))
@@ -72,9 +75,14 @@ class ConfidenceModel:
         return cls(knots, log_odds, float(content["bias"]), int(content["poses"]))
 
 
-def confidences(candidates: Sequence[Evidence]) -> Floats:
-    """Return the probability (K,) of each pose of one pair; their sum is at most 1."""
-    return _shipped().probabilities(features(candidates))
+def confidences(candidates: Sequence[Evidence], prior: float = 0.0) -> Floats:
+    """Return the probability (K,) of each pose of one pair; their sum is at most 1.
+
+    Args:
+        candidates: Evidence of the poses.
+        prior: Log odds by what is known beforehand, see `PosePrior.log_odds`.
+    """
+    return _shipped().probabilities(features(candidates), prior)
 
 
 def log_odds(candidates: Sequence[Evidence]) -> Floats:

@@ -29,6 +29,10 @@ MARGIN_ANGLE = math.radians(5)  # error of a refined pose; that of its position 
 MARGIN_OVERLAP, COARSE_OVERLAP = 0.9, 0.5  # share of the least overlap that a candidate, a hypothesis needs
 ROUNDING = 1e-7  # radians, of angles that are compared with limits
 FRAME_ANGLE = math.radians(45)  # local frames of a right match differ from the pose by less
+NARROW = 2.0  # reaches of the refinement: in wider limits, a few poses around a guess miss too much
+# Log odds that a guess with narrow limits adds to each pose. Such limits exclude nearly all wrong poses, and
+# the scans hardly fit at the others. `benchmarks/guesses.py` fits 2.2; without one set of scans, 1.0 to 4.5.
+GUESS_LOG_ODDS = 1.5
 WEAK = 1e-3  # share of the largest information below which levelling leaves a motion as it is
 
 
@@ -40,6 +44,11 @@ class Near:
     radius: float  # largest distance of the source's middle from where the guess puts it; may be infinite
     angle: float  # largest rotation from the guess, in radians; π allows all
     size: float  # root mean square distance of the source's points from its middle
+
+    @property
+    def narrow(self) -> bool:
+        """True if refinement, begun at a few poses around the guess, reaches all poses within the limits."""
+        return self.radius <= NARROW * REACH and self.angle <= NARROW * REACH_ANGLE
 
     @property
     def max_distance(self) -> float:
@@ -147,6 +156,11 @@ class PosePrior:
         if self.upright is not None:
             masks.append(self.upright.possible_matches(*frames))
         return torch.stack(masks).all(0) if masks else None
+
+    @property
+    def log_odds(self) -> float:
+        """Log odds that what is known adds to each pose that agrees with it."""
+        return GUESS_LOG_ODDS if self.near is not None and self.near.narrow else 0.0
 
     def tilt(self, T: Floats) -> float | None:
         """Return the tilt of a pose (4, 4) in degrees; None if no direction is known."""

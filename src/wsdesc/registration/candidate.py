@@ -106,19 +106,20 @@ class Candidate:
         return bool(distance > SAME_DISTANCE * INDOOR_RESOLUTION or cosine < SAME_COSINE)
 
 
-def with_probabilities(candidates: list[Candidate]) -> list[Candidate]:
+def with_probabilities(candidates: list[Candidate], prior: float = 0.0) -> list[Candidate]:
     """Compute the probabilities of all candidates of a pair; most probable first.
 
-    Where several are plausible, their patch gaps are compared.
+    Where several are plausible, their patch gaps are compared. `prior` are the log odds of `PosePrior`.
     """
-    probabilities = confidences([replace(candidate, patch_gap=None).evidence for candidate in candidates])
+    without_gaps = [replace(candidate, patch_gap=None).evidence for candidate in candidates]
+    probabilities = confidences(without_gaps, prior)
     plausible = probabilities >= _PLAUSIBLE
     if plausible.sum() > 1:
         candidates = [
             replace(candidate, patch_gap=candidate.measure_patch_gap() if measured else None)
             for candidate, measured in zip(candidates, plausible, strict=True)
         ]
-        probabilities = confidences([candidate.evidence for candidate in candidates])
+        probabilities = confidences([candidate.evidence for candidate in candidates], prior)
     return ranked(candidates, probabilities)
 
 

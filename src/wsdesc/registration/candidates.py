@@ -82,7 +82,8 @@ def find_candidates(
     with timer("verify and refine"):
         candidates = verify_hypotheses(proposed, surfaces, _images(p, q), len(pairs), **options)
         candidates = distinct_candidates([*candidates, *(c.with_matches(proposals) for c in near)])
-        ranked = with_probabilities(candidates)
+        odds = prior.log_odds if prior else 0.0
+        ranked = with_probabilities(candidates, odds)
     if ranked and ranked[0].settled:
         return Candidates(ranked, pairs)
     poses = structural() if structural else structural_poses(p, q, surfaces, prior, timer)
@@ -90,7 +91,7 @@ def find_candidates(
         others = [unmatched(T) for T in poses]
         added = verify_hypotheses(others, surfaces, _images(p, q), 0, beside=candidates, **options)
         candidates = distinct_candidates([*candidates, *(c.with_matches(proposals) for c in added)])
-        return Candidates(with_probabilities(candidates), pairs)
+        return Candidates(with_probabilities(candidates, odds), pairs)
 
 
 def structural_poses(

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from wsdesc.alignment.prior import REACH, REACH_ANGLE, PosePrior
+from wsdesc.alignment.prior import REACH, PosePrior
 from wsdesc.alignment.surface import Surface
 from wsdesc.core.geometry import Floats
 from wsdesc.core.progress import StepTimer
@@ -17,7 +17,6 @@ from wsdesc.registration.options import RegisterOptions
 from wsdesc.registration.verification import unmatched, verify_hypotheses
 
 _SAMPLES = 32  # poses around the guess; with 16, fewer right poses are found
-_COVERED = 2.0  # reaches of the refinement; in wider limits the samples miss too much
 
 
 def search_near(
@@ -44,8 +43,7 @@ def rounds(o: RegisterOptions, prior: PosePrior | None) -> tuple[int, ...]:
     """Return the keypoints of each round; a round of 0 keypoints only searches around the guess."""
     if o.search_radius == 0 and o.max_angle == 0:
         return (0,)
-    near = prior and prior.near
-    if near and near.radius <= _COVERED * REACH and near.angle <= _COVERED * REACH_ANGLE:
+    if prior and prior.near and prior.near.narrow:
         return (0, *o.keypoints)
     return o.keypoints
 
