@@ -10,7 +10,7 @@
 The mapped scans of real maps have errors of their poses, so some of these maps have them, too. The model of
 the package was fitted to 180 scans of 102 such sites by terrestrial scanners and lidars.
 
-Prints recall and precision on sites that were left out: sixths of the sites are answers by a model of the
+Prints recall and precision on sites that were left out: each sixth of the sites is answered by a model of the
 others. Writes the model of all sites.
 """
 

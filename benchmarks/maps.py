@@ -85,10 +85,10 @@ def locate(opened: Map, path: Path, T_map_scan: Floats | None, *, candidates: bo
 def _rounds(opened: Map, path: Path, T_map_scan: Floats | None) -> list[list[dict[str, Any]]]:
     """List the candidates of all rounds: their evidence, and whether they are right and valid."""
     rounds = []
-    for found in search(opened, path, LocateOptions(), StepTimer()):
-        p, candidates = found.description, []
+    for searched in search(opened, path, LocateOptions(), StepTimer()):
+        p, candidates = searched.description, []
         points = p.points[::50].double().numpy()
-        for candidate, evidence in zip(found.candidates, found.evidence, strict=True):
+        for candidate, evidence in searched.evidence.items():
             right = False
             if T_map_scan is not None:
                 true = T_map_scan @ p.T_scan_local

@@ -29,7 +29,7 @@ MARGIN_ANGLE = math.radians(5)  # error of a refined pose; that of its position 
 MARGIN_OVERLAP, COARSE_OVERLAP = 0.9, 0.5  # share of the least overlap that a candidate, a hypothesis needs
 ROUNDING = 1e-7  # radians, of angles that are compared with limits
 FRAME_ANGLE = math.radians(45)  # local frames of a right match differ from the pose by less
-NARROW = 2.0  # reaches of the refinement: in wider limits, a few poses around a guess miss too much
+NARROW = 2.0  # limits up to so many times REACH and REACH_ANGLE: refined poses around the guess cover them
 # Log odds that a guess with narrow limits adds to each pose. Such limits exclude nearly all wrong poses, and
 # the scans hardly fit at the others. `benchmarks/guesses.py` fits 2.2; without one set of scans, 1.0 to 4.5.
 GUESS_LOG_ODDS = 1.5
@@ -47,7 +47,7 @@ class Near:
 
     @property
     def narrow(self) -> bool:
-        """True if refinement, begun at a few poses around the guess, reaches all poses within the limits."""
+        """True if the limits are so small that a few refined poses around the guess cover them."""
         return self.radius <= NARROW * REACH and self.angle <= NARROW * REACH_ANGLE
 
     @property

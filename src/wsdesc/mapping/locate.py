@@ -66,27 +66,31 @@ def locate(site: StoredMap, scan: Scan, o: LocateOptions, progress: ProgressHook
     """Find the pose of a scan in a map; see `Map.locate`."""
     timer = StepTimer(progress)
     result: Registration | None = None
-    for found in search(site, scan, o, timer):
-        result = _result(site, found, timer)
+    for searched in search(site, scan, o, timer):
+        result = _result(site, searched, timer)
         if result.success:
             break
     assert result is not None  # there is at least one round
-    warnings = [*result.warnings, *_unit_warning(result, found.points, site.resolution)]
+    warnings = [*result.warnings, *_unit_warning(result, searched.points, site.resolution)]
     values = {f.name: getattr(result, f.name) for f in fields(result)}
     return Location(**values | {"warnings": warnings, "files": (_file(scan), site.path)})
 
 
-class Found(NamedTuple):
-    """Candidates of a round and of all rounds before it."""
+class MapSearch(NamedTuple):
+    """A scan, and the candidates of a round and of all rounds before it, best fit first."""
 
     points: np.ndarray  # (N, 3) of the cleaned scan
     description: Description  # of the scan
-    candidates: list[Candidate]
-    evidence: list[MapEvidence]
-    places: dict[int, _MatchedPlace]  # of the hypotheses of the candidates, by their identity
+    evidence: dict[Candidate, MapEvidence]
+    places: dict[Candidate, _MatchedPlace]  # whose matches proposed the candidates
+
+    @property
+    def candidates(self) -> list[Candidate]:
+        """All candidates."""
+        return list(self.evidence)
 
 
-def search(site: StoredMap, scan: Scan, o: LocateOptions, timer: StepTimer) -> Iterator[Found]:
+def search(site: StoredMap, scan: Scan, o: LocateOptions, timer: StepTimer) -> Iterator[MapSearch]:
     """Search for a scan in a map, in rounds with more and more keypoints."""
     with timer("read"):
         cleaned = cleaned_points(scan, o.viewpoint)
@@ -98,22 +102,22 @@ def search(site: StoredMap, scan: Scan, o: LocateOptions, timer: StepTimer) -> I
         device = choose_device(o.device)
         p = prepare_scan(cleaned, site.resolution, name, o.seed, o.keypoints[0], device, file)
         surface = make_surface(p.points.cpu())
-    found = Found(cleaned.points, p, [], [], {})
+    searched = MapSearch(cleaned.points, p, {}, {})
     for count in o.keypoints:
         p = p.with_keypoints(count, o.seed)
         with timer("describe", p.missing(count)) as advance:
             p = p.extend(network, count, advance)
-        found = _search_round(site, found._replace(description=p.to("cpu")), surface, o, timer)
-        yield found
+        searched = _search_round(site, searched._replace(description=p.to("cpu")), surface, o, timer)
+        yield searched
         if len(p.descriptors) < count:
             break
 
 
 def _search_round(
-    site: StoredMap, found: Found, surface: Surface, o: LocateOptions, timer: StepTimer
-) -> Found:
+    site: StoredMap, searched: MapSearch, surface: Surface, o: LocateOptions, timer: StepTimer
+) -> MapSearch:
     """Add the candidates of one round."""
-    p = found.description
+    p = searched.description
     keypoints, frames = p.keypoints.double().numpy(), p.frames.double().numpy()
     with timer("search"):
         matched, similar = site.similar_keypoints(p.descriptors.numpy(), o.neighbours)
@@ -124,34 +128,35 @@ def _search_round(
     with timer("verify and refine"):
         proposed = [(place, h) for place in matched_places for h in place.hypotheses]
         hypotheses = [h for _, h in proposed]
-        best = [proposed[k] for k in _best_overlaps(site, p, hypotheses, found.candidates, o.refined)]
+        best = [proposed[k] for k in _best_overlaps(site, p, hypotheses, searched.candidates, o.refined)]
         parts = kernels.run_each(lambda item: _surface_around(site, p, item[1]), best)
-        candidates, place_of = list(found.candidates), dict(found.places)
+        places_of = dict(searched.places)
         for (place, hypothesis), part in zip(best, parts, strict=True):
             if part is not None:
                 images = (p.range_image, None)
-                candidates += verify_hypotheses([hypothesis], (surface, part), images, len(place.pairs))
-                place_of[id(hypothesis)] = place
-        candidates = distinct_candidates(candidates)
-        measured = dict(zip(map(id, found.candidates), found.evidence, strict=True))
-        new = [candidate for candidate in candidates if id(candidate) not in measured]
-        measured |= dict(zip(map(id, new), kernels.run_each(MapEvidence.of, new), strict=True))
-    return found._replace(
-        candidates=candidates, evidence=[measured[id(c)] for c in candidates], places=place_of
+                new = verify_hypotheses([hypothesis], (surface, part), images, len(place.pairs))
+                places_of |= dict.fromkeys(new, place)
+        candidates = distinct_candidates(list(places_of))
+        new = [candidate for candidate in candidates if candidate not in searched.evidence]
+        measured = searched.evidence | dict(zip(new, kernels.run_each(MapEvidence.of, new), strict=True))
+    return searched._replace(
+        evidence={candidate: measured[candidate] for candidate in candidates},
+        places={candidate: places_of[candidate] for candidate in candidates},
     )
 
 
-def _result(site: StoredMap, found: Found, timer: StepTimer) -> Registration:
+def _result(site: StoredMap, searched: MapSearch, timer: StepTimer) -> Registration:
     """Build the result of a round."""
-    p = found.description
-    if not found.candidates:
+    p = searched.description
+    if not searched.evidence:
         warning = (
             "The scan was not found in the map. Is it a scan of this place, in the unit of the map? Try more "
             "keypoints."
         )
         return failed_result(p.resolution, [warning], timer, (p.viewpoint, None))
-    candidates = ranked(found.candidates, confidences(found.evidence))
-    best_place = found.places[id(candidates[0].hypothesis)]
+    probabilities = confidences(list(searched.evidence.values()))
+    candidates = ranked(searched.candidates, probabilities)
+    best_place = searched.places[searched.candidates[int(probabilities.argmax())]]
     q = _described_place(site, candidates[0], best_place)
     return build_result(Candidates(candidates, best_place.pairs), p, q, timer)
 

@@ -19,13 +19,11 @@ from wsdesc.cloud.units import INDOOR_RESOLUTION
 from wsdesc.core.geometry import Floats, inverse
 
 _DISTANCE = 2.0  # resolutions within which points have a partner
-_SIDE = 8.0  # resolutions: side of a patch
+_SIDE, _LEAST_NOISE = 8.0, 0.004  # resolutions: side of a patch, least deviation of points from it
+_SMALL_SIDE, _SMALL_NOISE = 4.0, 0.02  # the same of `measure_large_gaps`
 _MIN_POINTS, _MIN_PATCHES = 6, 8  # of a patch, and of an overlap that is measured
-_LEAST_NOISE = 0.004  # resolutions: least deviation of points from a patch
 _CELLS = 1 << 20  # patches along an axis
-_SMALL_SIDE = 4.0  # resolutions: side of a patch of `measure_large_gaps`,
-_SMALL_NOISE = 0.02  # resolutions: least deviation of points from it,
-_LARGE = 0.9  # and quantile of the gaps
+_LARGE = 0.9  # quantile of their gaps
 
 
 class PatchGap(NamedTuple):
@@ -51,14 +49,13 @@ def measure_patch_gap(
     Raises:
         InputError: The surfaces are on two devices.
     """
-    find_gaps = for_backend(source, target, cpu=cpu.find_gaps, cuda=cuda.find_gaps)
     medians = []
     for first, second, T in ((source, target, T_target_source), (target, source, inverse(T_target_source))):
-        patches = _patches(*find_gaps(first, second, T, _DISTANCE * resolution), _SIDE * resolution)
-        if len(patches.gaps) < _MIN_PATCHES:
+        patches = _find_patches(first, second, T, _SIDE, resolution)
+        if patches is None:
             return None
-        errors = np.maximum(patches.deviations, _LEAST_NOISE * resolution) / np.sqrt(patches.points)
-        medians.append((np.median(patches.gaps), np.median(patches.gaps / errors)))
+        significance = patches.significance(_LEAST_NOISE * resolution)
+        medians.append((np.median(patches.gaps), np.median(significance)))
     (a, b), (c, d) = medians
     return PatchGap(float(a + c) / 2, float(b + d) / 2)
 
@@ -81,13 +78,10 @@ def measure_large_gaps(
     Raises:
         InputError: The surfaces are on two devices.
     """
-    find_gaps = for_backend(source, target, cpu=cpu.find_gaps, cuda=cuda.find_gaps)
-    gaps = find_gaps(source, target, T_target_source, _DISTANCE * resolution)
-    patches = _patches(*gaps, _SMALL_SIDE * resolution)
-    if len(patches.gaps) < _MIN_PATCHES:
+    patches = _find_patches(source, target, T_target_source, _SMALL_SIDE, resolution)
+    if patches is None:
         return None
-    errors = np.maximum(patches.deviations, _SMALL_NOISE * resolution) / np.sqrt(patches.points)
-    return float(np.quantile(patches.gaps / errors, _LARGE))
+    return float(np.quantile(patches.significance(_SMALL_NOISE * resolution), _LARGE))
 
 
 class _Patches(NamedTuple):
@@ -96,6 +90,20 @@ class _Patches(NamedTuple):
     gaps: Floats  # (P,) distances between the means of both scans
     deviations: Floats  # (P,) standard deviations of the distances of single points
     points: NDArray[np.intp]  # (P,) number of points
+
+    def significance(self, least_noise: float) -> Floats:
+        """Return the gaps (P,) in standard errors; points deviate from a patch by at least `least_noise`."""
+        return self.gaps / (np.maximum(self.deviations, least_noise) / np.sqrt(self.points))
+
+
+def _find_patches(
+    source: Surface, target: Surface, T_target_source: Floats, side: float, resolution: float
+) -> _Patches | None:
+    """Find the patches of the source, with a side in resolutions, near the target; None if there are few."""
+    find_gaps = for_backend(source, target, cpu=cpu.find_gaps, cuda=cuda.find_gaps)
+    gaps = find_gaps(source, target, T_target_source, _DISTANCE * resolution)
+    patches = _patches(*gaps, side * resolution)
+    return patches if len(patches.gaps) >= _MIN_PATCHES else None
 
 
 def _patches(points: Floats, normals: Floats, gaps: Floats, side: float) -> _Patches:
