@@ -7,24 +7,19 @@ contradict many known items are rejected.
 
 from __future__ import annotations
 
-import itertools
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import torch
 
-from wsdesc.alignment.rigid import fit_rigid
-from wsdesc.core.geometry import Floats, inverse, transform
+from wsdesc.core.geometry import Floats, inverse
 from wsdesc.reconstruction.known_items import KNOWN_OUTLIER, KnownItem, level_item, rotation_between
 from wsdesc.reconstruction.least_squares import Factor, Problem
 from wsdesc.reconstruction.pose_graph import MAX_STEPS, OUTLIER, Edge, connected_scans, edge_factor
+from wsdesc.reconstruction.world_pose import UP, choose_world_pose, common_direction
 
-_MAX_HYPOTHESES = {1: 100, 2: 200, 3: 400}  # per component, by the number of items that each takes
 _ROUNDS = 8  # of rejection
-_SEPARATE = 0.5  # agreement below which two hypotheses contradict each other in an item
-_UP = np.array([0.0, 0.0, 1.0])
 
 
 class ItemState(NamedTuple):
@@ -85,13 +80,14 @@ def anchor(
     return result._replace(rejected_edges=rejected, deviations=deviations)
 
 
+@dataclass(frozen=True, eq=False)
 class _Component:
     """Scans that edges connect, and what is known about them."""
 
-    def __init__(self, scans: list[int], items: list[KnownItem]) -> None:
-        self.scans, self.items = scans, items
-        self.T_world_component: Floats | None = None
-        self.undecided = False  # whether another pose agrees with as many items
+    scans: list[int]
+    items: list[KnownItem]
+    T_world_component: Floats | None  # (4, 4); None if too little is known
+    undecided: bool  # see `WorldPose`
 
 
 def _anchor(
@@ -102,11 +98,10 @@ def _anchor(
     R_scan_local: Floats,
     reference: int | None,
 ) -> Anchored:
-    components = _find_components(count, edges, items)
+    components = _find_components(count, edges, items, T_component_scan)
     world, T = count, np.concatenate([T_component_scan, np.eye(4)[None]])
     level: list[KnownItem] = []
     for part in components:
-        _choose_world_pose(part, T_component_scan)
         if part.T_world_component is None:
             if any(item.kind == "up" for item in part.items):
                 level.append(_level(part, T, R_scan_local, reference))
@@ -128,7 +123,7 @@ def _anchor(
     if problem is not None:
         deviations = np.sqrt(problem.squared_errors(T))[: len(edges)]
 
-    merged = sorted(itertools.chain(*(part.scans for part in in_world)))
+    merged = sorted(scan for part in in_world for scan in part.scans)
     rest = sorted((part for part in components if part not in in_world), key=lambda p: -len(p.scans))
     return Anchored(
         T_world_scan=T[:count],
@@ -142,7 +137,9 @@ def _anchor(
     )
 
 
-def _find_components(count: int, edges: Sequence[Edge], items: Sequence[KnownItem]) -> list[_Component]:
+def _find_components(
+    count: int, edges: Sequence[Edge], items: Sequence[KnownItem], T_component_scan: Floats
+) -> list[_Component]:
     """Return the connected scans, with the known items that can be used."""
     components = []
     for scans in connected_scans(count, edges):
@@ -150,7 +147,8 @@ def _find_components(count: int, edges: Sequence[Edge], items: Sequence[KnownIte
         own = [item for item in items if item.scan in inside]
         # A single scan with a known pose is confirmed by nothing.
         usable = len(scans) > 1 or sum(item.kind == "control" for item in own) >= 3
-        components.append(_Component(scans, own if usable else []))
+        used = own if usable else []
+        components.append(_Component(scans, used, *choose_world_pose(used, T_component_scan)))
     return components
 
 
@@ -213,92 +211,12 @@ def _optimise(
     return T, states, problem
 
 
-def _choose_world_pose(part: _Component, T_component_scan: Floats) -> None:
-    """Find the pose of a component in the world that most of its known items agree with."""
-    score, others = 0.0, list[tuple[float, Floats]]()
-    for T, near in _hypotheses(part.items, T_component_scan):
-        agreement = np.array([i.agreement(T @ T_component_scan[i.scan], near) for i in part.items])
-        others.append((float(agreement.sum()), agreement))
-        if agreement.sum() > score and _determined(part.items, agreement):
-            score, chosen, part.T_world_component = float(agreement.sum()), agreement, T
-    part.undecided = any(
-        other > score - _SEPARATE and np.abs(agreement - chosen).max() > _SEPARATE
-        for other, agreement in others
-        if part.T_world_component is not None
-    )
-
-
-def _hypotheses(items: Sequence[KnownItem], T: Floats) -> Iterator[tuple[Floats, Floats]]:
-    """Yield poses of a component in the world, and the world point (3,) that each is best known at."""
-    rng = np.random.default_rng(0)
-    poses = [item for item in items if item.kind == "pose"]
-    for (k,) in _subsets(len(poses), 1, rng):
-        item = poses[k]
-        yield item.T_world_scan @ inverse(T[item.scan]), item.world_point()
-    control = [item for item in items if item.kind == "control"]
-    if not control:
-        return
-    points = np.stack([transform(i.point[None], T[i.scan])[0] for i in control])  # (n, 3) in the component
-    world = np.stack([item.world_point() for item in control])
-    slack = 2 * KNOWN_OUTLIER * max(item.length for item in control)
-    for chosen in _subsets(len(control), 3, rng):
-        a, b = points[list(chosen)], world[list(chosen)]
-        sides = [np.linalg.norm(x - np.roll(x, 1, axis=0), axis=1) for x in (a, b)]
-        if np.all(np.abs(sides[0] - sides[1]) < slack + 0.1 + 0.02 * sides[1]):
-            yield _fit(a, b), b.mean(axis=0)
-    ups = [T[item.scan][:3, :3] @ item.point for item in items if item.kind == "up"]
-    if not ups:
-        return
-    up = _common_direction(np.stack(ups))
-    for i, j in _subsets(len(control), 2, rng):
-        length = float(np.linalg.norm(world[i] - world[j]))
-        a = np.stack([points[i], points[j], points[i] + length * up, points[j] + length * up])
-        b = np.stack([world[i], world[j], world[i] + length * _UP, world[j] + length * _UP])
-        yield _fit(a, b), b[:2].mean(axis=0)
-
-
-def _subsets(count: int, size: int, rng: np.random.Generator) -> list[tuple[int, ...]]:
-    """List the subsets of `count` numbers, or a random choice of them if there are many."""
-    if math.comb(count, size) <= _MAX_HYPOTHESES[size]:
-        return list(itertools.combinations(range(count), size))
-    return [tuple(rng.choice(count, size, replace=False).tolist()) for _ in range(_MAX_HYPOTHESES[size])]
-
-
-def _fit(a: Floats, b: Floats) -> Floats:
-    return np.asarray(fit_rigid(torch.from_numpy(a), torch.from_numpy(b)).numpy())
-
-
-def _common_direction(directions: Floats) -> Floats:
-    """Return the direction (3,) among unit vectors (n, 3) that most of the others are near to."""
-    nearness = np.clip(directions @ directions.T - 0.99, 0.0, None).sum(axis=1)
-    near = directions @ directions[nearness.argmax()] > 0.99
-    mean = directions[near].mean(axis=0)
-    return np.asarray(mean / np.linalg.norm(mean))
-
-
-def _determined(items: Sequence[KnownItem], agreement: Floats) -> bool:
-    """Return whether the items that agree determine all six degrees of freedom of a component."""
-    agreeing = [item for item, value in zip(items, agreement, strict=True) if value > 0]
-    if any(item.kind == "pose" for item in agreeing):
-        return True
-    control = [item for item in agreeing if item.kind == "control"]
-    if len(control) < 2:
-        return False
-    world = np.stack([item.world_point() for item in control])
-    sigma = max(item.length for item in control)
-    spread = np.linalg.svd(world - world.mean(axis=0), compute_uv=False)
-    if len(control) > 2 and spread[1] > max(KNOWN_OUTLIER * sigma, 0.02 * spread[0]):
-        return True
-    horizontal = np.linalg.norm(np.ptp(world[:, :2], axis=0))
-    return any(item.kind == "up" for item in agreeing) and bool(horizontal > KNOWN_OUTLIER * sigma)
-
-
 def _level(part: _Component, T: Floats, R_scan_local: Floats, reference: int | None) -> KnownItem:
     """Level a component of which only up is known; return the item that fixes position and heading."""
     root = reference if reference in part.scans else part.scans[0]
     ups = np.stack([T[item.scan][:3, :3] @ item.point for item in part.items if item.kind == "up"])
     T_root = np.eye(4)
-    up = R_scan_local[root] @ T[root][:3, :3].T @ _common_direction(ups)
-    T_root[:3, :3] = rotation_between(up, _UP) @ R_scan_local[root]
+    up = R_scan_local[root] @ T[root][:3, :3].T @ common_direction(ups)
+    T_root[:3, :3] = rotation_between(up, UP) @ R_scan_local[root]
     T[part.scans] = T_root @ inverse(T[root]) @ T[part.scans]
     return level_item(root, T_root)
