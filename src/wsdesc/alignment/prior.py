@@ -31,7 +31,8 @@ ROUNDING = 1e-7  # radians, of angles that are compared with limits
 FRAME_ANGLE = math.radians(45)  # local frames of a right match differ from the pose by less
 NARROW = 2.0  # limits up to so many times REACH and REACH_ANGLE: refined poses around the guess cover them
 # Log odds that a guess with narrow limits adds to each pose. Such limits exclude nearly all wrong poses, and
-# the scans hardly fit at the others. `benchmarks/guesses.py` fits 2.2; without one set of scans, 1.0 to 4.5.
+# the scans hardly fit at the others. `benchmarks/guesses.py` fits 3.2. Less is used, as no set of scans there
+# has guesses at an equal part of a place.
 GUESS_LOG_ODDS = 1.5
 WEAK = 1e-3  # share of the largest information below which levelling leaves a motion as it is
 
