@@ -98,6 +98,15 @@ def test_batch_equals_single_keypoints() -> None:
         assert torch.equal(single[0], batch[k])
 
 
+def test_dense_points_take_more_launches(monkeypatch: pytest.MonkeyPatch) -> None:
+    from wsdesc.descriptor.voxelize import cuda
+
+    scene = on_cuda(random_scene(3000, 20))
+    together = voxelize(*scene, 1.0, 8)
+    monkeypatch.setattr(cuda, "_LEAVES_PER_LAUNCH", 50)
+    assert torch.equal(voxelize(*scene, 1.0, 8), together)
+
+
 def test_gradient_of_a_batch_is_the_sum_of_single_gradients() -> None:
     scene = on_cuda(random_scene(500, 6))
     points = scene.points.clone().requires_grad_()

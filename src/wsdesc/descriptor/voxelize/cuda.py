@@ -1,26 +1,32 @@
 """Voxelization on CUDA (triton).
 
-As on the CPU, lengths are measured in cells, and each point acts on a window of w × w × w voxels. A program
-takes a share of the leaves near one keypoint. It adds the exponents −log(1 − p) of the points as integers, in
-steps of 2⁻²⁴: an integer sum does not depend on the order. The derivative in the support is summed beside
-them, in steps of 2⁻²⁰, so that the backward pass for the support is one multiply and sum. For the gradient of
-the points, a program owns a part of a leaf and visits the keypoints near it.
+As on the CPU, lengths are measured in cells, and each point acts on a window of w × w × w voxels. First the
+points near each keypoint are listed, in cells. Then each program takes a share of one list. It adds the
+exponents −log(1 − p) of the points as integers, in steps of 2⁻²⁴: an integer sum does not depend on the
+order. The derivative in the support is summed beside them, in steps of 2⁻²⁰, so that the backward pass for
+the support is one multiply and sum. For the gradient of the points, a program owns a part of a leaf and
+visits the keypoints near it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+from triton.language.extra.libdevice import fast_expf, fast_logf
 
 from wsdesc.cloud.neighbours import LEAF, NeighbourGrid
 from wsdesc.descriptor.voxelize.arguments import VoxelizeArguments
 
 _SHARES = 8  # programs per keypoint
 _KEYPOINTS_PER_LAUNCH = 512  # their sums fit into the L2 cache
+_LEAVES_PER_LAUNCH = 1 << 18  # the list of their points takes 96 MiB
+_TESTED = 256  # points that a program tests at once
 
 
 def voxelize(points: Tensor, support: Tensor, arguments: VoxelizeArguments) -> Tensor:
@@ -41,11 +47,16 @@ class _Voxelize(torch.autograd.Function):
         slope = torch.empty_like(values) if ctx.needs_input_grad[1] else None
         inputs = (grid.points, grid.centres, grid.radii, keypoints, frames, support)
         sizes = _sizes(min_support, resolution, band)
-        for first in range(0, len(keypoints), _KEYPOINTS_PER_LAUNCH):
-            count = min(_KEYPOINTS_PER_LAUNCH, len(keypoints) - first)
+        for first, count, room in _launches(start):
+            near = support.new_empty(3, room)
+            number = torch.empty(count, dtype=torch.int32, device=leaves.device)
+            _list_points[(count,)](
+                grid.points, keypoints, frames, support, leaves, start, len(grid.points), band, first,
+                near, near.stride(0), number, H=resolution, LEAF=LEAF, BLOCK=_TESTED, num_warps=4,
+            )  # fmt: skip
             sums = leaves.new_zeros(2 if slope is not None else 1, count, resolution**3, dtype=torch.int64)
             _sum_exponents[(count, _SHARES)](
-                *inputs, leaves, start, len(grid.points), 1 / sigma, band, first, sums, count,
+                near, near.stride(0), number, support, start, 1 / sigma, band, first, sums, count,
                 SLOPE=slope is not None, SHARES=_SHARES, num_warps=4, **sizes,
             )  # fmt: skip
             numbers = count * resolution**3
@@ -66,6 +77,19 @@ class _Voxelize(torch.autograd.Function):
         if ctx.needs_input_grad[0]:
             by_point = _points_gradient(ctx, (upstream * (1 - values)).contiguous(), leaves, start)
         return by_point, by_support, None
+
+
+def _launches(start: Tensor) -> Iterator[tuple[int, int, int]]:
+    """Divide keypoints among launches: the first one, their number, and the number of points in their leaves.
+
+    The leaves near keypoint k are start[k] to start[k + 1]. This waits for the GPU.
+    """
+    starts, first = start.cpu().numpy(), 0
+    while first < len(starts) - 1:
+        fitting = int(np.searchsorted(starts, starts[first] + _LEAVES_PER_LAUNCH, side="right")) - 1
+        end = min(max(fitting, first + 1), first + _KEYPOINTS_PER_LAUNCH, len(starts) - 1)
+        yield first, end - first, int(starts[end] - starts[first]) * LEAF
+        first = end
 
 
 def _sizes(min_support: float, resolution: int, band: float) -> dict[str, int]:
@@ -120,13 +144,12 @@ def _corner(place, radius, H: tl.constexpr, W: tl.constexpr):
 
 
 @triton.jit
-def _pairs(ex, ey, ez, cell, sharpness):
-    """Compute squared distance, its inverse root, d, w = d²/σ and exp(−w) from offsets in cells."""
-    squared = ex * ex + ey * ey + ez * ez
+def _pairs(squared, cell, sharpness):
+    """Compute inverse root, d, w = d²/σ and exp(−w) from squared distances in cells."""
     inverse = tl.math.rsqrt(tl.maximum(squared, 1e-20))
     outside = (squared * inverse - 0.5) * cell
     w = outside * outside * sharpness
-    return squared, inverse, outside, w, tl.exp(-w)
+    return inverse, outside, w, fast_expf(-w)
 
 
 @triton.jit
@@ -136,69 +159,81 @@ def _steepness(outside, tail, sharpness):
 
 
 @triton.jit
-def _log_one_plus(t):
-    """Compute log(1 + t) for t in [0, 1], with an error of 1e-7."""
-    value = -0.00600660505 * t + 0.0342646
-    value = value * t - 0.0922904174
-    value = value * t + 0.16499813
-    value = value * t - 0.239433371
-    value = value * t + 0.331446652
-    value = value * t - 0.499825499
-    value = value * t + 0.99999363
-    return value * t
+def _list_points(
+    points, keypoints, frames, support, leaves, start, n, band, first, near, room, number,
+    H: tl.constexpr, LEAF: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """List the points that act on the grid of a keypoint, in cells from voxel 0, and their number."""
+    row = tl.program_id(0)
+    k = first + row
+    x, y, z = tl.load(keypoints + 3 * k), tl.load(keypoints + 3 * k + 1), tl.load(keypoints + 3 * k + 2)
+    cell = tl.load(support + k) / H
+    shift = 0.5 * (H - 1)
+    wide = shift + 0.5 + band / cell
+    begin, stop = tl.load(start + k) * LEAF, tl.load(start + k + 1) * LEAF
+    near += begin - tl.load(start + first) * LEAF
+    total = 0
+    for slot in range(begin, stop, BLOCK):
+        place = slot + tl.arange(0, BLOCK)
+        leaf = tl.load(leaves + place // LEAF, place < stop, n)
+        px, py, pz, acts = _load_points(
+            leaf * LEAF + (place % LEAF).to(tl.int32), n, points, x, y, z, frames + 9 * k, 1 / cell, 0.0
+        )
+        acts = acts & (tl.abs(px) <= wide) & (tl.abs(py) <= wide) & (tl.abs(pz) <= wide)
+        at = near + total + tl.cumsum(acts.to(tl.int32), 0) - 1
+        tl.store(at, px + shift, acts)
+        tl.store(at + room, py + shift, acts)
+        tl.store(at + 2 * room, pz + shift, acts)
+        total += tl.sum(acts.to(tl.int32), 0)
+    tl.store(number + row, total)
 
 
 @triton.jit
 def _sum_exponents(
-    points, centres, radii, keypoints, frames, support, leaves, start, n, sharpness, band, first, sums, count,
+    near, room, number, support, start, sharpness, band, first, sums, count,
     SLOPE: tl.constexpr, SHARES: tl.constexpr,
     H: tl.constexpr, W: tl.constexpr, TILE: tl.constexpr, LEAF: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0)
     k = first + row
-    x, y, z = tl.load(keypoints + 3 * k), tl.load(keypoints + 3 * k + 1), tl.load(keypoints + 3 * k + 2)
     cell = tl.load(support + k) / H
     radius = 0.5 + band / cell  # in cells: a point acts on voxel centres within it
     shift = 0.5 * (H - 1)
-    frame = frames + 9 * k
-    stop = tl.load(start + k + 1)
+    near += (tl.load(start + k) - tl.load(start + first)) * LEAF
+    n = tl.load(number + row)
     lane = tl.arange(0, TILE)
     j = (tl.arange(0, W * W) // W)[None, :]
     l = (tl.arange(0, W * W) % W)[None, :]
-    for slot in range(tl.load(start + k) + tl.program_id(1), stop, SHARES):
-        leaf = tl.load(leaves + slot)
-        cx, cy, cz = _to_grid(
-            tl.load(centres + 3 * leaf) - x, tl.load(centres + 3 * leaf + 1) - y,
-            tl.load(centres + 3 * leaf + 2) - z, frame, 1 / cell,
-        )  # fmt: skip
-        wide = shift + radius + tl.load(radii + leaf) / cell
-        if (tl.abs(cx) <= wide) & (tl.abs(cy) <= wide) & (tl.abs(cz) <= wide):
-            for part in range(0, LEAF, TILE):
-                px, py, pz, exists = _load_points(
-                    leaf * LEAF + part + lane, n, points, x, y, z, frame, 1 / cell, shift
-                )
-                i0, j0, l0 = (
-                    _corner(px, radius, H, W),
-                    _corner(py, radius, H, W),
-                    _corner(pz, radius, H, W),
-                )
-                jj, ll = j0[:, None] + j, l0[:, None] + l  # (TILE, W²)
-                ey, ez = py[:, None] - jj, pz[:, None] - ll
-                inside = exists[:, None] & (jj < H) & (ll < H)
-                for i in range(W):
-                    ii = (i0 + i)[:, None]
-                    ex = px[:, None] - ii
-                    squared, inverse, outside, w, tail = _pairs(ex, ey, ez, cell, sharpness)
-                    acts = inside & (ii < H) & (squared <= radius * radius)
-                    at = sums + ((row * H + ii) * H + jj) * H + ll
-                    exponent = tl.where(outside < 0, tl.minimum(w, 64.0), 0.0) + _log_one_plus(tail)
-                    whole = (exponent * 16777216.0 + 0.5).to(tl.int32)
-                    tl.atomic_add(at, whole.to(tl.int64), acts, sem="relaxed")
-                    if SLOPE:
-                        along = (ex * (ii - shift) + ey * (jj - shift) + ez * (ll - shift)) * inverse
-                        change = _steepness(outside, tail, sharpness) * (along + 0.5) * (1048576.0 / H)
-                        whole = tl.floor(change + 0.5).to(tl.int64)
-                        tl.atomic_add(at + count * H * H * H, whole, acts, sem="relaxed")
+    sums += row.to(tl.int64) * (H * H * H)
+    for part in range(tl.program_id(1) * TILE, n, SHARES * TILE):
+        p = part + lane
+        exists = p < n
+        px = tl.load(near + p, exists, 0.0)
+        py = tl.load(near + room + p, exists, 0.0)
+        pz = tl.load(near + 2 * room + p, exists, 0.0)
+        i0, j0, l0 = _corner(px, radius, H, W), _corner(py, radius, H, W), _corner(pz, radius, H, W)
+        jj, ll = j0[:, None] + j, l0[:, None] + l  # (TILE, W²)
+        ey, ez = py[:, None] - jj, pz[:, None] - ll
+        across = tl.where(exists[:, None] & (jj < H) & (ll < H), ey * ey + ez * ez, float("inf"))
+        at = sums + ((i0[:, None] * H + jj) * H + ll)
+        px -= i0
+        for i in range(W):
+            ex = (px - i)[:, None]
+            squared = ex * ex + across
+            inverse, outside, w, tail = _pairs(squared, cell, sharpness)
+            acts = squared <= radius * radius
+            if W > H:
+                acts = acts & (i0 + i < H)[:, None]
+            exponent = tl.where(outside < 0, tl.minimum(w, 64.0), 0.0) + fast_logf(1 + tail)
+            whole = (exponent * 16777216.0 + 0.5).to(tl.int32)
+            tl.atomic_add(at, whole.to(tl.int64), acts, sem="relaxed")
+            if SLOPE:
+                ii = (i0 + i)[:, None]
+                along = (ex * (ii - shift) + ey * (jj - shift) + ez * (ll - shift)) * inverse
+                change = _steepness(outside, tail, sharpness) * (along + 0.5) * (1048576.0 / H)
+                whole = tl.floor(change + 0.5).to(tl.int64)
+                tl.atomic_add(at + count * H * H * H, whole, acts, sem="relaxed")
+            at += H * H
 
 
 @triton.jit
@@ -245,7 +280,8 @@ def _differentiate_points(
         for i in range(W):
             ii = (i0 + i)[:, None]
             ex = px[:, None] - ii
-            squared, inverse, outside, _w, tail = _pairs(ex, ey, ez, cell, sharpness)
+            squared = ex * ex + ey * ey + ez * ez
+            inverse, outside, _w, tail = _pairs(squared, cell, sharpness)
             acts = inside & (ii < H) & (squared <= radius * radius)
             above = tl.load(upstream + ((k * H + ii) * H + jj) * H + ll, acts, 0.0)
             pull = -above * _steepness(outside, tail, sharpness) * inverse
