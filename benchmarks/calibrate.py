@@ -3,12 +3,14 @@
     python -m benchmarks.label_poses -o poses.npz
     python -m benchmarks.calibrate poses.npz -o src/wsdesc/alignment/confidence.json
     python -m benchmarks.calibrate poses.npz --base old.json -o src/wsdesc/alignment/confidence.json
+    python -m benchmarks.calibrate poses.npz --shipped
 
 Prints a table with one row per domain, whose confidences come from a model fitted to all other domains:
 successes, their precision and recall by overlap, the expected calibration error, and the wrong successes of
 twins (pairs of one place without overlap) and of strangers (pairs of two places). Writes the model of all
 domains, and with `--plot` one reliability diagram per domain. With `--base`, the functions of a model of the
-first features are kept, and only those of the other features are fitted.
+first features are kept, and only those of the other features are fitted. `--shipped` prints the table of the
+package's model, and fits nothing.
 """
 
 from __future__ import annotations
@@ -315,6 +317,9 @@ def plot(answers: list[Answer], path: Path) -> None:
 
 def main(arguments: argparse.Namespace) -> None:
     groups = [group for path in arguments.poses for group in read_groups(path)]
+    if arguments.shipped:
+        print_rows(table(answer(groups, ConfidenceModel.load())))
+        return
     base = read_base(arguments.base) if arguments.base else None
     answers = leave_one_domain_out(groups, base=base)
     poses = sum(len(g.right) for g in groups)
@@ -333,6 +338,7 @@ def parser() -> argparse.ArgumentParser:
         "-o", "--out", type=Path, default=CONFIDENCE_FILE, help="model (default: the package's)"
     )
     parser.add_argument("--base", type=Path, help="model of the first features, whose functions are kept")
+    parser.add_argument("--shipped", action="store_true", help="judge the package's model; fit nothing")
     parser.add_argument("--plot", type=Path, help="picture with one reliability diagram per domain")
     return parser
 

@@ -20,7 +20,7 @@ import multiprocessing
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache, partial
 from pathlib import Path
@@ -32,7 +32,17 @@ from benchmarks.common import make_parser, print_machine, run_command
 from wsdesc.core.errors import InputError
 from wsdesc.core.geometry import inverse
 
-ROUNDS = ((300, 12, 4), (1200, 12, 4), (4000, 60, 12))  # keypoints, hypotheses, refined
+
+class Round(NamedTuple):
+    """A round of `wsdesc.register`."""
+
+    keypoints: int
+    hypotheses: int
+    refined: int
+
+
+ROUNDS = {0: Round(300, 12, 4), 1: Round(1200, 12, 4), 2: Round(4000, 60, 36)}
+LAST = max(ROUNDS)
 SCANS, STRANGERS = 5, 2  # per site
 MAX_SYMMETRY_ERROR = 5.0, 2.0  # degrees and metres by which a pose may differ from a symmetry of the site
 MIN_POINTS = 1500  # of a scan that is used
@@ -114,13 +124,16 @@ class Settings(NamedTuple):
 
     device: str
     network: str  # device of the descriptors
-    rounds: Sequence[int]
+    rounds: Mapping[int, Round]  # by number
     viewpoints: bool  # are detected; otherwise no free space is known
 
     @classmethod
     def of(cls, arguments: argparse.Namespace) -> Settings:
         network = arguments.network or arguments.device
-        return cls(arguments.device, network, arguments.rounds, arguments.viewpoints == "detected")
+        rounds = {number: ROUNDS[number] for number in arguments.rounds}
+        if arguments.refined and LAST in rounds:
+            rounds[LAST] = ROUNDS[LAST]._replace(refined=arguments.refined)
+        return cls(arguments.device, network, rounds, arguments.viewpoints == "detected")
 
 
 def label_unit(unit: Unit, settings: Settings) -> list[Row]:
@@ -133,7 +146,7 @@ def label_unit(unit: Unit, settings: Settings) -> list[Row]:
     if len(scans) < 2:
         return []
     device, network, rounds, viewpoints = settings
-    described = describe_scans(scans, device, network, keypoints=ROUNDS[max(rounds)][0])
+    described = describe_scans(scans, device, network, keypoints=rounds[max(rounds)].keypoints)
     if not viewpoints:
         described = [replace(description, range_image=None) for description in described]
     surfaces = [make_surface(d.points) for d in described]
@@ -152,7 +165,7 @@ def describe_scans(
     device: str,
     network: str,
     viewpoint: tuple[float, float, float] | None = None,
-    keypoints: int = ROUNDS[-1][0],
+    keypoints: int = ROUNDS[LAST].keypoints,
 ) -> list[Any]:
     """Describe scans for all rounds; the viewpoints are detected if none is given."""
     from wsdesc.cloud.units import working_resolution
@@ -171,7 +184,7 @@ def label_pair(
     a: int,
     b: int,
     overlaps: tuple[float, float] = (-1.0, 2.0),
-    rounds: Sequence[int] = range(len(ROUNDS)),
+    rounds: Mapping[int, Round] = ROUNDS,
 ) -> Iterator[Row]:
     """Register scans a and b in some rounds and label the candidates, if their true overlap is in a range."""
     from wsdesc.datasets.synthetic import overlap
@@ -192,14 +205,13 @@ def label_pair(
         return
     structural = cache(partial(structural_poses, p, q, (surfaces[a], surfaces[b])))
     symmetries = _symmetries(scans[a].place) if same and unit.folder is None else []
-    for number in rounds:
-        keypoints, hypotheses, refined = ROUNDS[number]
+    for number, schedule in rounds.items():
         candidates = find_candidates(
-            first_keypoints(p, keypoints),
-            first_keypoints(q, keypoints),
+            first_keypoints(p, schedule.keypoints),
+            first_keypoints(q, schedule.keypoints),
             (surfaces[a], surfaces[b]),
-            hypotheses=hypotheses,
-            refined=refined,
+            hypotheses=schedule.hypotheses,
+            refined=schedule.refined,
             structural=structural,
         )
         for rank, candidate in enumerate(candidates.ranked):
@@ -333,8 +345,12 @@ def parser() -> argparse.ArgumentParser:
         "--rounds",
         type=int,
         nargs="*",
-        default=range(len(ROUNDS)),
-        help="numbers of rounds, 0 to 2 (default: all)",
+        choices=list(ROUNDS),
+        default=list(ROUNDS),
+        help="numbers of rounds (default: all)",
+    )
+    parser.add_argument(
+        "--refined", type=int, help=f"refined hypotheses of the last round (default: {ROUNDS[LAST].refined})"
     )
     parser.add_argument(
         "--viewpoints", choices=("detected", "none"), default="detected", help="none: without free space"

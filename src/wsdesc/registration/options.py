@@ -60,7 +60,7 @@ class RegisterOptions(PriorOptions):
         12, ge=1, description="Hypotheses that the solver proposes; 5 times as many in the last round."
     )
     refined: int = Field(
-        4, ge=1, description="Hypotheses that are refined, the best fits; 3 times as many in the last round."
+        4, ge=1, description="Hypotheses that are refined, the best fits; 9 times as many in the last round."
     )
     refine: bool = Field(True, description="Refinement of the pose on the surfaces of both scans.")
     device: str = Field("auto", description="Device: cpu, cuda, or auto.")

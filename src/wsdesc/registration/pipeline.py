@@ -105,7 +105,7 @@ def register(
         hypotheses: Number of hypotheses that the solver proposes. The last of several rounds considers five
             times as many.
         refined: Number of hypotheses that are refined, those that fit the surfaces best. The last of several
-            rounds refines three times as many.
+            rounds refines nine times as many.
         refine: Refine poses on the surfaces; False leaves them as the matches gave them.
         device: Device of the computation: "cpu", "cuda", or "auto" (CUDA where available).
         seed: Seed of every random choice.

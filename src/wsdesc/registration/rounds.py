@@ -23,7 +23,7 @@ from wsdesc.registration.prior import contradictions, name_priors
 from wsdesc.registration.result import PLAUSIBLE, SUCCESS, AlternativePose, Pose, Registration, Viewpoints
 
 # Factors of the last of several rounds: the right pose was perhaps not among the hypotheses before.
-MORE_HYPOTHESES, MORE_REFINED = 5, 3
+MORE_HYPOTHESES, MORE_REFINED = 5, 9
 
 _WORTH_NAMING = 0.5  # confidence of a pose that contradicts what is known
 
