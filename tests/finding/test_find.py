@@ -108,6 +108,13 @@ def test_flat_object_gives_a_warning_and_no_instance():
     assert "Is the object flat?" in result.warnings[-1]
 
 
+def test_points_that_are_not_finite_are_counted():
+    plate = np.random.default_rng(0).uniform((-0.07, -0.05, 0), (0.07, 0.05, 0), (3000, 3))
+    plate[:3] = np.nan
+    result = wsdesc.find(plate, scene(pose(0, -0.1)))
+    assert result.warnings[-1] == "the object: 3 points that are not finite were ignored."
+
+
 def test_object_without_a_surface_gives_a_warning_and_no_instance():
     cloud = np.random.default_rng(0).uniform(-0.05, 0.05, (3000, 3))
     assert not wsdesc.find(cloud, scene(pose(0, -0.1))).success

@@ -79,6 +79,12 @@ def test_the_same_scan_gives_the_same_bits(site, survey):
     assert first.confidence == second.confidence
 
 
+def test_points_that_are_not_finite_are_counted(site, survey):
+    points = survey[1][0][0].copy()
+    points[:3] = np.nan
+    assert site.locate(points, **FAST).warnings[-1] == "the scan: 3 points that are not finite were ignored."
+
+
 @pytest.mark.slow
 def test_a_place_that_exists_twice_is_ambiguous(survey, tmp_path):
     scans = [points for points, _ in room(3, 3, np.zeros(3))]

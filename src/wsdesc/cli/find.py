@@ -63,9 +63,6 @@ def find(
         from wsdesc.finding.pipeline import find as run
 
         result = run(*clouds, progress=progress, **options)
-        for path, cloud in zip((object, scene), clouds, strict=True):
-            if cloud.dropped:
-                result.warnings.append(f"{path}: {cloud.dropped} points that are not finite were ignored.")
         written = []
         with progress("write", 0):
             if out is not None:

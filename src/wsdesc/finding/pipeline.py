@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from wsdesc.cloud.clean import Cleaned
+from wsdesc.cloud.cloud import dropped_warnings
 from wsdesc.cloud.convert import Scan, scan_name
 from wsdesc.cloud.local_frame import in_scan_frames
 from wsdesc.cloud.units import INDOOR_RESOLUTION
@@ -100,6 +101,8 @@ def find(
     others = [i for i in possible if PLAUSIBLE <= i.confidence < SUCCESS]
     if not accepted:
         warnings.append(_advice(candidates, length))
+    for cloud, name in zip(clouds, names, strict=True):
+        warnings += dropped_warnings(name, cloud.dropped)
     return Finding(accepted, others, sizes[0], length, clouds[1].viewpoint, warnings, timer.seconds)
 
 

@@ -19,6 +19,8 @@ import torch
 from wsdesc.alignment.consensus import consensus
 from wsdesc.alignment.hypotheses import Hypothesis
 from wsdesc.alignment.surface import Surface, make_surface
+from wsdesc.cloud.clean import Cleaned
+from wsdesc.cloud.cloud import dropped_warnings
 from wsdesc.cloud.convert import Scan, scan_name
 from wsdesc.cloud.units import working_resolution
 from wsdesc.core import kernels
@@ -71,7 +73,11 @@ def locate(site: StoredMap, scan: Scan, o: LocateOptions, progress: ProgressHook
         if result.success:
             break
     assert result is not None  # there is at least one round
-    warnings = [*result.warnings, *_unit_warning(result, searched.points, site.resolution)]
+    warnings = [
+        *result.warnings,
+        *_unit_warning(result, searched.scan.points, site.resolution),
+        *dropped_warnings(scan_name(scan, "the scan"), searched.scan.dropped),
+    ]
     values = {f.name: getattr(result, f.name) for f in fields(result)}
     return Location(**values | {"warnings": warnings, "files": (_file(scan), site.path)})
 
@@ -79,7 +85,7 @@ def locate(site: StoredMap, scan: Scan, o: LocateOptions, progress: ProgressHook
 class MapSearch(NamedTuple):
     """A scan, and the candidates of a round and of all rounds before it, best fit first."""
 
-    points: np.ndarray  # (N, 3) of the cleaned scan
+    scan: Cleaned
     description: Description  # of the scan
     evidence: dict[Candidate, MapEvidence]
     places: dict[Candidate, _MatchedPlace]  # whose matches proposed the candidates
@@ -102,7 +108,7 @@ def search(site: StoredMap, scan: Scan, o: LocateOptions, timer: StepTimer) -> I
         device = choose_device(o.device)
         p = prepare_scan(cleaned, site.resolution, name, o.seed, o.keypoints[0], device, file)
         surface = make_surface(p.points.cpu())
-    searched = MapSearch(cleaned.points, p, {}, {})
+    searched = MapSearch(cleaned, p, {}, {})
     for count in o.keypoints:
         p = p.with_keypoints(count, o.seed)
         with timer("describe", p.missing(count)) as advance:
