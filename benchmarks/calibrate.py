@@ -10,7 +10,7 @@ successes, their precision and recall by overlap, the expected calibration error
 twins (pairs of one place without overlap) and of strangers (pairs of two places). Writes the model of all
 domains, and with `--plot` one reliability diagram per domain. With `--base`, the functions of a model of the
 first features are kept, and only those of the other features are fitted. `--shipped` prints the table of the
-package's model, and fits nothing.
+package's model, and how often the last round proposes the right pose; it fits nothing.
 """
 
 from __future__ import annotations
@@ -264,6 +264,16 @@ def summarise(answers: list[Answer]) -> list[str]:
     ]
 
 
+def proposed(groups: list[Group]) -> list[list[str]]:
+    """Summarise by overlap how often the right pose is among the candidates of the last round."""
+    last = [g for g in groups if g.round == SCHEDULE[-1]]
+    rows = [["the last round proposes the right pose", "pairs", "%"]]
+    for name, low, high in (("R ≥ 0.3", HIGH_OVERLAP, 2.0), ("R 0.1–0.3", MIN_OVERLAP, HIGH_OVERLAP)):
+        own = [g.right.any() for g in last if low <= g.overlap < high]
+        rows.append([name, str(len(own)), percent(float(np.mean(own))) if own else "–"])
+    return rows
+
+
 def leave_one_domain_out(
     groups: list[Group], schedule: tuple[int, ...] = SCHEDULE, base: ConfidenceModel | None = None
 ) -> list[Answer]:
@@ -319,6 +329,7 @@ def main(arguments: argparse.Namespace) -> None:
     groups = [group for path in arguments.poses for group in read_groups(path)]
     if arguments.shipped:
         print_rows(table(answer(groups, ConfidenceModel.load())))
+        print_rows(proposed(groups))
         return
     base = read_base(arguments.base) if arguments.base else None
     answers = leave_one_domain_out(groups, base=base)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from wsdesc.registration.result import AlternativePose, Registration
     from wsdesc.view.show import show
 
-__version__ = "0.12.0"
+__version__ = "0.13.0"
 
 _MODULE_OF = {
     "Adaptation": "adaptation.result",
