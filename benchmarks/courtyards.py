@@ -43,7 +43,7 @@ def label_site(seed: int, device: str) -> list[Row]:
     from wsdesc.alignment.surface import make_surface
     from wsdesc.datasets.synthetic import site_scans
     from wsdesc.datasets.synthetic.sites import build_site
-    from wsdesc.descriptor.preparation import cleaned_points
+    from wsdesc.descriptor.preparation import clean_scan
 
     site = build_site("courtyard", seed)
     if site.fold != FOLD:
@@ -52,7 +52,7 @@ def label_site(seed: int, device: str) -> list[Row]:
     scans = [Scan(f"courtyard {seed}", s.sensor, s.points, s.T_world_scan) for s in made]
     given = describe_scans(scans, device, device, viewpoint=(0.0, 0.0, 0.0))
     none = [replace(description, range_image=None) for description in given]
-    has_viewpoint = [cleaned_points(scan.points).viewpoint is not None for scan in scans]
+    has_viewpoint = [clean_scan(scan.points).viewpoint is not None for scan in scans]
     detected = [a if is_detected else b for is_detected, a, b in zip(has_viewpoint, given, none, strict=True)]
     surfaces = [make_surface(description.points) for description in given]
     rows: list[Row] = []

@@ -43,7 +43,7 @@ from wsdesc.datasets.synthetic.object_scenes import ObjectScene, diameter, objec
 from wsdesc.datasets.synthetic.shapes import Triangles
 from wsdesc.datasets.synthetic.sites.objects import objects
 from wsdesc.evaluation.provenance import machine
-from wsdesc.finding.candidates import find_candidates, overlapping_places
+from wsdesc.finding.candidates import find_candidates, overlapping_poses
 from wsdesc.finding.evidence import Evidence, confidences
 from wsdesc.finding.options import FindOptions
 from wsdesc.finding.prepare import choose_resolution, prepare_object, prepare_scene
@@ -220,7 +220,7 @@ def answer(query: Query) -> Search:
     poses = np.reshape([c.refined.T_target_source for c in candidates], (-1, 4, 4))
     if query.present and candidates:
         errors = _errors(poses, query.scene.poses, thing, scene, unit, p.points) / p.diameter
-    covers = overlapping_places(p, poses) if candidates else np.empty((0, 0), bool)
+    covers = overlapping_poses(p, poses) if candidates else np.empty((0, 0), bool)
     rows = [
         Pose(float(error), c.probability, c.evidence._asdict(), k, np.flatnonzero(covers[k]).tolist())
         for k, (c, error) in enumerate(zip(candidates, errors, strict=True))

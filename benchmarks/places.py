@@ -44,8 +44,9 @@ from wsdesc.core.atomic import atomic_write
 from wsdesc.core.geometry import transform
 from wsdesc.descriptor.describe import load_model
 from wsdesc.descriptor.preparation import prepare_scan
-from wsdesc.reconstruction.pair_selection import SHORTLIST, Pair, best_pairs, first_pairs
+from wsdesc.reconstruction.pair_selection import SHORTLIST, best_pairs, first_pairs
 from wsdesc.reconstruction.places import Places
+from wsdesc.reconstruction.pose_graph import Pair
 from wsdesc.reconstruction.signature import aggregate, codebook, similar_pairs
 
 MIN_OVERLAP = 0.2  # share of the points of both scans

@@ -39,7 +39,7 @@ from wsdesc.cloud.units import measure
 from wsdesc.core.devices import choose_device
 from wsdesc.core.errors import InputError
 from wsdesc.descriptor.description import Description
-from wsdesc.descriptor.preparation import cleaned_points, prepare_scan
+from wsdesc.descriptor.preparation import clean_scan, prepare_scan
 from wsdesc.evaluation import rotation_error_deg
 from wsdesc.matching import mutual_matches
 from wsdesc.registration.propose import propose
@@ -114,7 +114,7 @@ def prepare(files: Sequence[Path], model: str, keypoints: int) -> tuple[Descript
     clouds = []
     for file in files:
         points = read_points(file, nonfinite="drop")
-        cleaned = cleaned_points(points)
+        cleaned = clean_scan(points)
         exact = to_local(points[cleaned.index], cleaned.T_scan_local, np.float64)
         clouds.append(replace(cleaned, points=exact))
     resolution = measure(*(cloud.points for cloud in clouds)).resolution

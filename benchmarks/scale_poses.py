@@ -42,7 +42,7 @@ from wsdesc.datasets.scans import natural_order
 from wsdesc.datasets.synthetic import SITES, overlap, room_scans, site_scans
 from wsdesc.datasets.synthetic.floor import floor_scans
 from wsdesc.datasets.threedmatch import read_pose
-from wsdesc.descriptor.preparation import cleaned_points
+from wsdesc.descriptor.preparation import clean_scan
 from wsdesc.evaluation.metrics import rotation_error_deg, translation_error
 from wsdesc.registration.result import SUCCESS
 
@@ -125,7 +125,7 @@ def estimate_at(
 
 def measure_group(scans: list[Scan], pairs: list[tuple[int, int]], rng: np.random.Generator) -> Iterator[Row]:
     """Estimate the scale of all pairs at all factors."""
-    clouds = [cleaned_points(scan.points) for scan in scans]
+    clouds = [clean_scan(scan.points) for scan in scans]
     for a, b in pairs:
         resolution = working_resolution(scans[a].points, scans[b].points)
         T = inverse(scans[b].T_world_scan) @ scans[a].T_world_scan

@@ -109,6 +109,7 @@ def test_info_names_the_install_command_of_a_missing_extra(monkeypatch):
         (["demo", "--out"], "Option '--out' requires an argument. Help: wsdesc"),
         (["register", "a.ply"], "Missing argument 'TARGET'. Help: wsdesc register --help"),
         (["register", "a.ply", "b.ply", "--keypoints", "2"], "--keypoints: "),
+        (["register", "a.ply", "b.ply", "--keypoints", "300,many"], "--keypoints: "),
         (["register", "a.ply", "b.ply", "--solver", "best"], "--solver: 'best' is not one of"),
         (["benchmark", "3dmatch"], "Missing argument 'ROOT'. Help: wsdesc benchmark 3dmatch --help"),
     ],

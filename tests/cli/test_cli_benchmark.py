@@ -118,7 +118,7 @@ def test_errors_are_one_line(data: Path, tmp_path: Path) -> None:
         (("3dmatch", data), "--model, --register or --peer"),
         (("3dmatch", data, "--peer", "nobody"), "unknown peer 'nobody'"),
         (("3dmatch", data, *model, "--keypoints", "5,x"), "separated by commas"),
-        (("3dmatch", data, *model, "--keypoints", "0"), "above 0"),
+        (("3dmatch", data, *model, "--keypoints", "0"), "from 1 on"),
         (("3dmatch", data, *model, "--solver", "magic"), "solver"),
         (("pairs", tmp_path / "nowhere", *model), "no such file or folder"),
         (("pairs", tmp_path / "empty", *model), "no scene found"),

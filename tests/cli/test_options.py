@@ -14,7 +14,7 @@ from wsdesc.reconstruction.options import ReconstructOptions
 from wsdesc.registration.options import RegisterOptions
 
 MODELS = [
-    ("register", RegisterOptions, {"keypoints", "scale"}),  # the command takes one number, and a text
+    ("register", RegisterOptions, {"keypoints", "scale"}),  # texts in the command
     ("describe", DescribeOptions, set()),
     ("reconstruct", ReconstructOptions, set()),
 ]

@@ -10,7 +10,7 @@ from wsdesc.cloud.scan_files import find_scan_files
 from wsdesc.cloud.stations import count_stations, expand_stations
 from wsdesc.core.errors import FileFormatError
 from wsdesc.core.file_parts import split_part
-from wsdesc.core.journal import content_of
+from wsdesc.core.journal import file_key
 from wsdesc.reconstruction.inputs import as_files, find_scans
 
 POINTS = [np.arange(12.0).reshape(4, 3) + 1, np.arange(15.0).reshape(5, 3) - 20]
@@ -66,7 +66,7 @@ def test_a_reconstruction_takes_every_station_as_a_scan(survey, tmp_path):
 
 
 def test_stations_have_different_content(survey):
-    keys = {content_of(path) for path in [survey, *expand_stations(survey)]}
+    keys = {file_key(path) for path in [survey, *expand_stations(survey)]}
     assert len(keys) == 3
     assert not any(key.startswith("unreadable") for key in keys)
 

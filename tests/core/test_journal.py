@@ -7,7 +7,7 @@ import pytest
 
 from wsdesc.core.errors import FileFormatError
 from wsdesc.core.executors import Serial
-from wsdesc.core.journal import Journal, content_key, content_of
+from wsdesc.core.journal import Journal, content_key, file_key
 
 
 def square(job):
@@ -152,9 +152,9 @@ def test_an_unreadable_journal_is_reported(tmp_path):
 def test_content_hashes_depend_on_bytes_and_extension(tmp_path):
     for name in ("a.ply", "b.ply", "c.xyz", "d.ply"):
         (tmp_path / name).write_text("1" if name != "d.ply" else "2")
-    a, b, c, d = (content_of(tmp_path / name) for name in ("a.ply", "b.ply", "c.xyz", "d.ply"))
+    a, b, c, d = (file_key(tmp_path / name) for name in ("a.ply", "b.ply", "c.xyz", "d.ply"))
     assert a == b
-    assert len({a, c, d, content_of(tmp_path / "missing.ply")}) == 4
+    assert len({a, c, d, file_key(tmp_path / "missing.ply")}) == 4
 
 
 def test_content_keys_do_not_depend_on_the_order_of_names():

@@ -15,7 +15,7 @@ from wsdesc.core.executors import Serial
 from wsdesc.core.folders import locked
 from wsdesc.core.geometry import inverse, transform
 from wsdesc.datasets.synthetic import room_scans
-from wsdesc.descriptor.preparation import cleaned_points
+from wsdesc.descriptor.preparation import clean_scan
 from wsdesc.reconstruction.control import ControlPoint
 from wsdesc.reconstruction.inputs import as_files, find_scans
 from wsdesc.reconstruction.options import KnownOptions, ReconstructOptions
@@ -132,7 +132,7 @@ def test_control_points_move_a_finished_model_into_the_world(folder, paths, file
 
 
 def test_resolution_is_that_of_all_scans(done, paths):
-    assert done[0].resolution == measure(*(cleaned_points(path).points for path in paths)).resolution
+    assert done[0].resolution == measure(*(clean_scan(path).points for path in paths)).resolution
 
 
 @pytest.mark.slow

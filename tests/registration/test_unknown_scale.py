@@ -16,7 +16,7 @@ from wsdesc.core.geometry import transform
 from wsdesc.datasets.synthetic import RoomPair
 from wsdesc.registration.result import Registration
 from wsdesc.registration.scale_search import ScaleHypothesis, Sizes
-from wsdesc.registration.unknown_scale import COMPETING, _checked, _compete, _plausible
+from wsdesc.registration.unknown_scale import COMPETING, _most_probable, _plausible, _refused_if_undetermined
 
 FAST = {"keypoints": 300, "device": "cpu"}
 
@@ -29,14 +29,14 @@ def result_at(factor: float, confidence: float) -> Registration:
 
 
 def test_the_only_scale_keeps_its_confidence():
-    result = _compete([result_at(2.0, 0.95)])
+    result = _most_probable([result_at(2.0, 0.95)])
     assert result.success
     assert result.confidence == pytest.approx(0.95)
     assert not result.alternatives
 
 
 def test_two_plausible_scales_are_no_success():
-    result = _compete([result_at(2.0, 0.93), result_at(3.0, 0.95)])
+    result = _most_probable([result_at(2.0, 0.93), result_at(3.0, 0.95)])
     assert not result.success
     assert result.factor == pytest.approx(3.0)
     assert result.confidence + result.alternatives[0].probability < 1
@@ -45,12 +45,12 @@ def test_two_plausible_scales_are_no_success():
 
 
 def test_an_implausible_scale_changes_little():
-    assert _compete([result_at(2.0, 0.98), result_at(3.0, 0.1)]).success
+    assert _most_probable([result_at(2.0, 0.98), result_at(3.0, 0.1)]).success
 
 
 @pytest.mark.parametrize("deviation", [0.2, math.inf])
 def test_undetermined_scale_is_no_success(deviation):
-    result = _checked(replace(result_at(2.0, 0.99), scale_deviation=deviation))
+    result = _refused_if_undetermined(replace(result_at(2.0, 0.99), scale_deviation=deviation))
     assert (result.success, result.confidence) == (False, 0.0)
     assert "does not determine the scale" in result.warnings[0]
 

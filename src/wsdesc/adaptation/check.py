@@ -104,12 +104,12 @@ def measure(
             p, q = described[pair.p], described[pair.q]
             ratio, T = _match(p, q, pair.T_q_p, seed + number)
             overlapping = _overlap_points(scans[pair.p], scans[pair.q], pair.T_q_p)
-            base = PairFigures(
+            row = PairFigures(
                 pair.p, pair.q, pair.overlap, ratio, _agree(T, pair.T_q_p, overlapping), number in chosen
             )
-            if base.registered:
-                base = _register(base, p, q, (surfaces[pair.p], surfaces[pair.q]), pair.T_q_p, overlapping)
-            figures.append(base)
+            if row.registered:
+                row = _register(row, p, q, (surfaces[pair.p], surfaces[pair.q]), pair.T_q_p, overlapping)
+            figures.append(row)
             advance(1)
     return figures
 
@@ -152,19 +152,20 @@ def _agree(T: Floats, T_true: Floats, points: Floats) -> bool:
 
 
 def _register(
-    base: PairFigures,
+    row: PairFigures,
     p: Description,
     q: Description,
     surfaces: tuple[Surface, Surface],
     T_q_p: Floats,
     points: Floats,
 ) -> PairFigures:
+    """Register a pair, and add the result to its figures."""
     candidates = find_candidates(p, q, surfaces)
     if not candidates.ranked:
-        return base
+        return row
     best = candidates.ranked[0]
     right = _agree(best.refined.T_target_source, T_q_p, points)
-    return replace(base, right=right, success=best.confidence >= SUCCESS, confidence=best.confidence)
+    return replace(row, right=right, success=best.confidence >= SUCCESS, confidence=best.confidence)
 
 
 def summarise(figures: Iterable[PairFigures]) -> Summary:

@@ -26,7 +26,7 @@ from wsdesc.core.errors import FileFormatError, InputError
 from wsdesc.core.executors import check_jobs
 from wsdesc.core.file_parts import as_path, split_part
 from wsdesc.core.folders import locked, make_folder
-from wsdesc.core.journal import content_of
+from wsdesc.core.journal import file_key
 from wsdesc.core.progress import ProgressHook, StepTimer
 from wsdesc.descriptor.pretrained import RUN_WEIGHTS
 from wsdesc.reconstruction.inputs import Scans, as_files
@@ -196,7 +196,7 @@ def _scan_files(scans: Scans, folder: Path) -> dict[str, Path]:
     for path in paths.values():
         if not split_part(path)[0].exists():
             raise FileFormatError(f"{path}: no such file or folder")
-    distinct = {content_of(path): path for path in paths.values()}
+    distinct = {file_key(path): path for path in paths.values()}
     if len(distinct) < MIN_PLACED:
         equal = f"; all {len(paths)} scans are equal" if len(distinct) == 1 < len(paths) else ""
         reasons = "".join(f"; {name}: {reason}" for name, reason in list(failed.items())[:3])

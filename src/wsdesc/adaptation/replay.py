@@ -91,7 +91,7 @@ class ReplayPool:
         self._processes = []
 
     def _path(self, index: int) -> Path:
-        return self.folder / f"scene_{index:03d}.safetensors"
+        return _scene_path(self.folder, index)
 
     def _load(self, index: int) -> list[SceneScan]:
         process = self._processes[index % self.workers] if self._processes else None
@@ -100,6 +100,10 @@ class ReplayPool:
         if not self._path(index).is_file():
             save_scene(self._path(index), make_scene(self.seed, index))
         return load_scene(self._path(index))
+
+
+def _scene_path(folder: Path, index: int) -> Path:
+    return folder / f"scene_{index:03d}.safetensors"
 
 
 def save_scene(path: Path, scans: list[SceneScan]) -> None:
@@ -134,7 +138,7 @@ def main(arguments: list[str]) -> None:
     folder = Path(arguments[0])
     seed, count, first, step = map(int, arguments[1:])
     for index in range(first, count, step):
-        path = folder / f"scene_{index:03d}.safetensors"
+        path = _scene_path(folder, index)
         if not path.is_file():
             save_scene(path, make_scene(seed, index))
 

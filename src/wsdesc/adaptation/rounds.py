@@ -96,8 +96,8 @@ class RoundRunner:
             len(part.pairs), len(part.neighbours), len(kept_out),
         )  # fmt: skip
         radius = self.options.orientation_radius
-        begin = start if radius is None else with_orientation(start, radius, self.folder)
-        old, first = (files.to_teach(self.plan.distill_steps > 0) for files in (start, begin))
+        oriented = start if radius is None else with_orientation(start, radius, self.folder)
+        old, first = (files.to_teach(self.plan.distill_steps > 0) for files in (start, oriented))
         teaching = Teaching(self.folder, self.setup, self.scans)
         plan = teaching.limit_steps(part, first)
         steps = round(KEPT_OUT_SHARE * plan.steps)
@@ -106,7 +106,7 @@ class RoundRunner:
         outcome = _Outcome(rejection=compare(check.before, check.after))
         if outcome.rejection is None:
             complete = teaching.teach("teach on all scans", self.teachers, taught, max(1, plan.steps - steps))
-            outcome = self._mix(start, begin, teaching.distil(plan, self.teachers, complete, begin))
+            outcome = self._mix(start, oriented, teaching.distil(plan, self.teachers, complete, oriented))
         adapted = outcome.weights
         used = taught if adapted is None else adapted.full or adapted.fast
         done = Round(
@@ -127,9 +127,9 @@ class RoundRunner:
         )
         return done, None if outcome.rejection else adapted
 
-    def _mix(self, start: WeightFiles, begin: WeightFiles, taught: WeightFiles) -> _Outcome:
-        """Mix taught weights with those before (`begin`), and compare them with those of the start."""
-        weights, share, synthetic = choose_mixture(begin, taught, self.folder, self._measure_synthetic)
+    def _mix(self, start: WeightFiles, oriented: WeightFiles, taught: WeightFiles) -> _Outcome:
+        """Mix the weights before (`oriented`) and after the teaching, and compare them with the start."""
+        weights, share, synthetic = choose_mixture(oriented, taught, self.folder, self._measure_synthetic)
         final = self.compare(start.fast, weights.fast)
         rejection = compare(final.before, final.after)
         if rejection is None and synthetic[1] < synthetic[0] - MAX_FORGOTTEN:

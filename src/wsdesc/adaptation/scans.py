@@ -18,7 +18,7 @@ from wsdesc.cloud.units import INDOOR_RESOLUTION
 from wsdesc.core.errors import WSDescError
 from wsdesc.core.geometry import Floats, inverse
 from wsdesc.core.kernels import run_each
-from wsdesc.descriptor.preparation import cleaned_points, prepare_scan
+from wsdesc.descriptor.preparation import clean_scan, prepare_scan
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +77,7 @@ def load_scans(paths: dict[str, Path], resolution: float) -> list[TaughtScan]:
 
     def load(item: tuple[str, Path]) -> TaughtScan | None:
         try:
-            cleaned = cleaned_points(item[1])
+            cleaned = clean_scan(item[1])
             description = prepare_scan(cleaned, resolution, "", 0, 3)
         except WSDescError:
             return None

@@ -17,6 +17,7 @@ from wsdesc.learning.self_training import MatchProposer
 from wsdesc.learning.sources import CloudPair
 
 MIN_WEIGHTED_OVERLAP = 0.1  # pairs are drawn in inverse proportion to their overlap, down to this one
+_MIN_UNMATCHED_OVERLAP = 0.3  # of pairs that are also given without matches
 _MATCHED_POINTS = 4000  # points of a scan that are matched
 _NO_MATCHES = torch.empty(0, 2, dtype=torch.int64)
 
@@ -56,7 +57,9 @@ class TaughtPairs:
                 self.matches.append(matches)
         if not self.pairs:
             raise InputError("no pair of scans overlaps enough at the found poses to learn from")
-        self.unmatched = teachers.neighbours + [(pair.p, pair.q) for pair in self.pairs if pair.overlap > 0.3]
+        self.unmatched = teachers.neighbours + [
+            (pair.p, pair.q) for pair in self.pairs if pair.overlap > _MIN_UNMATCHED_OVERLAP
+        ]
         self.synthetic, self.rigidity = synthetic, rigidity if self.unmatched else 0.0
         weights = [1 / max(pair.overlap, MIN_WEIGHTED_OVERLAP) for pair in self.pairs]
         self._bounds = torch.tensor(weights, dtype=torch.float64).cumsum(0) / sum(weights)

@@ -52,9 +52,8 @@ class Teaching:
         if plan.minutes is not None:
             with self.timer("measure a step"):
                 seconds = self._probe(teachers, start)
-            total = plan.steps + 0.5 * plan.distill_steps + plan.fast_steps
-            plan = plan.limited(60 * plan.minutes / max(seconds * total, 1e-9))
-            expected = seconds * (plan.steps + 0.5 * plan.distill_steps + plan.fast_steps) / 60
+            plan = plan.limited(60 * plan.minutes / max(seconds * _teaching_steps(plan), 1e-9))
+            expected = seconds * _teaching_steps(plan) / 60
             logger.info("expected time: %d steps, about %.0f minutes", sum(plan[:3]), max(expected, 1))
         write_step(file, list(plan))
         return plan
@@ -109,12 +108,12 @@ class Teaching:
 
     def _source(self, teachers: Teachers, start: Path, synthetic: float | None = None) -> TaughtPairs:
         o = self.options
-        proposer = WSDesc.from_pretrained(start, self.device).accelerate("bf16", compile=False)
+        model = WSDesc.from_pretrained(start, self.device).accelerate("bf16", compile=False)
         return TaughtPairs(
             self.scans,
             teachers,
             self.pool,
-            MatchProposer(proposer),
+            MatchProposer(model),
             synthetic=o.synthetic if synthetic is None else synthetic,
             rigidity=o.rigidity,
             seed=o.seed,
@@ -150,6 +149,11 @@ class Teaching:
         if plan.fast_steps:
             fast = self.teach("teach the fast network", teachers, fast, plan.fast_steps)
         return WeightFiles(fast, taught)
+
+
+def _teaching_steps(plan: Plan) -> float:
+    """Return how many teaching steps take the time of a plan; a distillation step takes half of one."""
+    return plan.steps + 0.5 * plan.distill_steps + plan.fast_steps
 
 
 def _advance_to(advance: Callable[[int], None]) -> StepHook:

@@ -62,7 +62,7 @@ def with_orientation(files: WeightFiles, radius: float, folder: Path) -> WeightF
     return WeightFiles(copy(files.fast, "start.safetensors"), full)
 
 
-def copy_weights(source: Path, target: Path) -> Path:
+def copy_weights(source: Path, target: Path) -> None:
     """Copy a file of weights atomically."""
     try:
         content = source.read_bytes()
@@ -70,4 +70,3 @@ def copy_weights(source: Path, target: Path) -> Path:
         raise FileFormatError(f"{source}: cannot be read: {error.strerror or error}") from error
     with atomic_write(target) as temporary:
         temporary.write_bytes(content)
-    return target

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from wsdesc.core.errors import InputError
+from wsdesc.alignment.correspondences import check_matched, cost_shares
 
 _FLAT = 1e-8  # relative variance below which source points are flat: a thickness of 1e-4 of the extent
 _RIDGE = 1e-6  # share of the variance added in all directions where the points are flat
@@ -39,13 +39,10 @@ def fit_affine(source: Tensor, target: Tensor, weights: Tensor | None = None) ->
         source, target: Matched points (..., K, 3).
         weights: (..., K), None for equal ones; only their ratios matter.
     """
-    if source.shape != target.shape or source.shape[-1] != 3:
-        raise InputError(
-            "matched points must both have the shape (..., K, 3), "
-            f"not {tuple(source.shape)} and {tuple(target.shape)}"
-        )
+    check_matched(source, target)
     source, target = source.double(), target.double()
-    share = _shares(torch.ones_like(source[..., 0]) if weights is None else weights.double())  # (..., K, 1)
+    weights = torch.ones_like(source[..., 0]) if weights is None else weights.double()
+    share = cost_shares(weights)[..., None]  # (..., K, 1)
     mean_source = (share * source).sum(-2, keepdim=True)  # (..., 1, 3)
     mean_target = (share * target).sum(-2, keepdim=True)
     x, y = source - mean_source, target - mean_target
@@ -71,15 +68,3 @@ def _adjugate(matrix: Tensor) -> tuple[Tensor, Tensor]:
     a, b, c = matrix.unbind(-1)
     rows = torch.stack([torch.linalg.cross(b, c), torch.linalg.cross(c, a), torch.linalg.cross(a, b)], -2)
     return rows, (rows[..., 0, :] * a).sum(-1)
-
-
-def _shares(weights: Tensor) -> Tensor:
-    """Normalise squared weights to the sum 1, or return zeros: (..., K, 1)."""
-    if weights.shape[-1] == 0:
-        return weights[..., None]
-    largest = weights.detach().abs().amax(-1, keepdim=True)
-    squared = (
-        weights / torch.where(largest > 0, largest, 1)
-    ).square()  # so that squares do not all underflow
-    total = squared.sum(-1, keepdim=True)
-    return (squared / torch.where(total > 0, total, 1))[..., None]

@@ -49,7 +49,7 @@ class ConfidenceModel:
     def probabilities(self, x: Floats, prior: float = 0.0) -> Floats:
         """Return the probabilities (K,) of all poses of one pair with features (K, F).
 
-        `prior` are log odds that are added to each pose, because something is known beforehand.
+        `prior` are log odds that are added to each pose; see `PosePrior.log_odds`.
         """
         score = self.score(x) + prior
         top = max(0.0, score.max(initial=0.0))
@@ -80,7 +80,7 @@ def confidences(candidates: Sequence[Evidence], prior: float = 0.0) -> Floats:
 
     Args:
         candidates: Evidence of the poses.
-        prior: Log odds by what is known beforehand, see `PosePrior.log_odds`.
+        prior: Log odds that are added to each pose; see `PosePrior.log_odds`.
     """
     return _shipped().probabilities(features(candidates), prior)
 

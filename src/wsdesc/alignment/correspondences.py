@@ -1,4 +1,4 @@
-"""Matched points as arrays (3, M) for the pose solvers."""
+"""Matched points and their weights: checks for the fits, and arrays (3, M) for the pose solvers."""
 
 from __future__ import annotations
 
@@ -9,6 +9,25 @@ from torch import Tensor
 
 from wsdesc.core.errors import InputError
 from wsdesc.core.geometry import Floats
+
+
+def check_matched(source: Tensor, target: Tensor) -> None:
+    """Raise an InputError unless the matched points have one shape (..., K, 3)."""
+    if source.shape != target.shape or source.shape[-1] != 3:
+        raise InputError(
+            "matched points must both have the shape (..., K, 3), "
+            f"not {tuple(source.shape)} and {tuple(target.shape)}"
+        )
+
+
+def cost_shares(weights: Tensor) -> Tensor:
+    """Return the share of each match in the cost: squared weights (..., K) with the sum 1, or zeros."""
+    if weights.shape[-1] == 0:
+        return weights
+    largest = weights.detach().abs().amax(-1, keepdim=True)
+    squared = (weights / torch.where(largest > 0, largest, 1)).square()  # scaled, so that not all underflow
+    total = squared.sum(-1, keepdim=True)
+    return squared / torch.where(total > 0, total, 1)
 
 
 def matched_points(source: Tensor, target: Tensor) -> tuple[Floats, Floats]:

@@ -144,9 +144,10 @@ def linearise(source: Surface, target: Surface, refined: RefinedPose, resolution
         _power(terms, arms, FAR * extent),
         (weights * gaps.square()).sum(),
     )
-    flat = torch.cat([x.double().flatten() for x in sums]).cpu().numpy()
-    hessian, noise, near, far = (flat[k : k + 36].reshape(6, 6) for k in (0, 42, 78, 114))
-    return LinearProblem(hessian, flat[36:42], noise, near, far, float(flat[150]))
+    flat = torch.cat([x.double().flatten() for x in sums]).cpu().numpy()  # one transfer
+    parts = np.split(flat, np.cumsum([x.numel() for x in sums[:-1]]))
+    hessian, noise, near, far = (parts[k].reshape(6, 6) for k in (0, 2, 3, 4))
+    return LinearProblem(hessian, parts[1], noise, near, far, float(parts[5][0]))
 
 
 def covariance_of(

@@ -88,8 +88,8 @@ class Evidence(NamedTuple):
         )
 
 
-# Name of each feature, and whether a larger value raises (1) or lowers (−1) the confidence. Opposite
-# effects in a sample of poses are accidental.
+# Name of each feature, in the order of `_features`, and whether a larger value raises (1) or lowers (−1) the
+# confidence. The fit keeps these signs: an opposite effect in a sample of poses is chance.
 FEATURES = {
     "overlap": 1,
     "weighted_overlap": 1,
@@ -127,8 +127,8 @@ def _features(k: int, candidates: Sequence[Evidence]) -> list[float]:
     others = [other for j, other in enumerate(candidates) if j != k]
     comparable = [other.misfit for other in others if other.score > COMPARABLE * own.score]
     return [
-        *map(_log_odds, (own.overlap_min, own.weighted_overlap, own.not_hovering)),
-        *map(_log_odds, (own.curvature_similarity, own.detail_similarity, own.tightness)),
+        *map(share_log_odds, (own.overlap_min, own.weighted_overlap, own.not_hovering)),
+        *map(share_log_odds, (own.curvature_similarity, own.detail_similarity, own.tightness)),
         math.log10(max(own.conditioning, 1e-4)),
         math.log1p(own.inliers),
         _log_ratio(own.score, [other.score for other in others]),
@@ -175,7 +175,8 @@ def _relative_gap(own: float | None, others: Sequence[float | None]) -> float:
     return _relative(own, others, _LEAST_GAP) if measured and min(measured) <= _EXPLAINED_GAP else math.nan
 
 
-def _log_odds(share: float) -> float:
+def share_log_odds(share: float) -> float:
+    """Return the log odds of a share, which is kept away from 0 and 1."""
     share = min(max(share, _MARGIN), 1 - _MARGIN)
     return math.log(share / (1 - share))
 

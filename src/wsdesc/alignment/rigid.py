@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from wsdesc.alignment.correspondences import check_matched, cost_shares
 from wsdesc.core.errors import InputError
 
 
@@ -24,11 +25,7 @@ def fit_rigid(source: Tensor, target: Tensor, weights: Tensor | None = None) -> 
     Returns:
         T_target_source (..., 4, 4), float64, on the device of the points.
     """
-    if source.shape != target.shape or source.shape[-1] != 3:
-        raise InputError(
-            "matched points must both have the shape (..., K, 3), "
-            f"not {tuple(source.shape)} and {tuple(target.shape)}"
-        )
+    check_matched(source, target)
     source, target = source.double(), target.double()
     weights = torch.ones_like(source[..., 0]) if weights is None else weights.double()
     if not bool(source.isfinite().all() & target.isfinite().all() & weights.isfinite().all()):
@@ -36,9 +33,7 @@ def fit_rigid(source: Tensor, target: Tensor, weights: Tensor | None = None) -> 
 
     if source.shape[-2] == 0:
         return torch.eye(4, dtype=torch.float64, device=source.device).repeat(*source.shape[:-2], 1, 1)
-    weights = weights / _or_one(weights.abs().amax(-1, keepdim=True))  # so that squares do not all underflow
-    share = weights.square() / _or_one(weights.square().sum(-1, keepdim=True))  # (..., K)
-    share = share[..., None]
+    share = cost_shares(weights)[..., None]  # (..., K, 1)
     mean_source = (share * source).sum(-2, keepdim=True)  # (..., 1, 3)
     mean_target = (share * target).sum(-2, keepdim=True)
     cross = (share * (target - mean_target)).mT @ (source - mean_source)  # (..., 3, 3)
@@ -65,7 +60,8 @@ def _identity_bias(mean_source: Tensor, mean_target: Tensor, cross: Tensor) -> T
     eps = torch.finfo(torch.float64).eps
     rounding = (eps * mean_source.abs().amax(-1)) * (eps * mean_target.abs().amax(-1))
     size = 1e-13 * torch.linalg.matrix_norm(cross) + 1e6 * rounding
-    return _or_one(size)[..., None, None] * torch.eye(3, dtype=torch.float64, device=cross.device)
+    size = torch.where(size > 0, size, 1)
+    return size[..., None, None] * torch.eye(3, dtype=torch.float64, device=cross.device)
 
 
 def _nearest_rotation(matrix: Tensor) -> Tensor:
@@ -75,7 +71,3 @@ def _nearest_rotation(matrix: Tensor) -> Tensor:
     flip[..., 2] = torch.where(torch.linalg.det(U @ Vt) < 0, -1.0, 1.0)
     R: Tensor = U @ (flip[..., None] * Vt)
     return R
-
-
-def _or_one(x: Tensor) -> Tensor:
-    return torch.where(x > 0, x, 1)

@@ -164,6 +164,7 @@ app.add_typer(benchmark, name="benchmark")
 
 
 def main() -> None:
+    """Run the command line."""
     signal.signal(signal.SIGTERM, _exit_on_signal)
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # the caller closed it: >&-

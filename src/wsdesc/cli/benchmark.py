@@ -10,14 +10,13 @@ from typing import Annotated, Any
 import typer
 
 from wsdesc.cli.benchmark_options import (
+    MethodArguments,
     check_arguments,
     evaluate_and_print,
     find_methods,
-    join_counts,
     open_executor,
-    read_counts,
 )
-from wsdesc.cli.options import Jobs, Scheduler, field_option
+from wsdesc.cli.options import Jobs, Scheduler, field_option, join_counts, read_counts
 from wsdesc.cli.output import CommandsWithExamples, CommandWithExamples
 from wsdesc.evaluation.options import EthOptions, PairwiseOptions, ShapeOptions, TimingOptions
 
@@ -92,14 +91,14 @@ def _run_pairwise(
     run: Callable[..., Any],
     root: Path,
     options: PairwiseOptions,
-    methods: tuple[list[str] | None, list[str] | None, list[str] | None, str, Path | None],
+    methods: MethodArguments,
     out: Path,
     fresh: bool,
     jobs: int,
     scheduler: str | None,
 ) -> None:
-    with open_executor(jobs, scheduler, methods[3]) as executor:
-        evaluate_and_print(run, root, options, find_methods(*methods), out, fresh=fresh, executor=executor)
+    with open_executor(jobs, scheduler, methods.device) as executor:
+        evaluate_and_print(run, root, options, find_methods(methods), out, fresh=fresh, executor=executor)
 
 
 def _pairwise_command(module: str, runner: str, default_unit: float | None, text: str) -> Callable[..., None]:
@@ -137,7 +136,7 @@ def _pairwise_command(module: str, runner: str, default_unit: float | None, text
             }
         )
         run = getattr(import_module(f"wsdesc.evaluation.{module}"), runner)
-        methods = (model, register, peer, device, peer_weights)
+        methods = MethodArguments(model, register, peer, device, peer_weights)
         _run_pairwise(run, root, options, methods, out, fresh, jobs, scheduler)
 
     command.__doc__ = text
@@ -195,7 +194,7 @@ def eth(
     )
     from wsdesc.evaluation.eth import run_eth
 
-    methods = (model, register, peer, device, peer_weights)
+    methods = MethodArguments(model, register, peer, device, peer_weights)
     _run_pairwise(run_eth, root, options, methods, out, fresh, jobs, scheduler)
 
 
@@ -220,7 +219,7 @@ def modelnet40(
     options = ShapeOptions.read({"limit": limit, "unit": unit, "seed": seed, **given})
     from wsdesc.evaluation.modelnet40 import run_modelnet40
 
-    methods = find_methods(model, register, peer, device, peer_weights)
+    methods = find_methods(MethodArguments(model, register, peer, device, peer_weights))
     evaluate_and_print(run_modelnet40, root, options, methods, out, fresh=fresh)
 
 
@@ -259,5 +258,5 @@ def timing(
 
     names = ("cpu", "auto") if device == "all" else (device,)
     devices = list(dict.fromkeys(map(choose_device, names)))
-    methods = find_methods(model, register, peer, "cpu", peer_weights)
+    methods = find_methods(MethodArguments(model, register, peer, "cpu", peer_weights))
     evaluate_and_print(run_timing, root, options, methods, out, devices=devices)

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from wsdesc.evaluation.options import UNTRAINED, split_model
 
@@ -18,9 +18,14 @@ if TYPE_CHECKING:
     from wsdesc.evaluation.results import BenchmarkResults
 
 
-def join_counts(counts: tuple[int, ...]) -> str:
-    """Join numbers by commas, the inverse of `read_counts`."""
-    return ",".join(map(str, counts))
+class MethodArguments(NamedTuple):
+    """Arguments of a command that name the methods to evaluate."""
+
+    models: list[str] | None
+    pipelines: list[str] | None
+    peers: list[str] | None
+    device: str
+    peer_weights: Path | None
 
 
 def evaluate_and_print(
@@ -45,13 +50,7 @@ def open_executor(jobs: int, scheduler: str | None, device: str) -> closing[Exec
     return closing(choose_executor(jobs, scheduler, device))
 
 
-def find_methods(
-    models: list[str] | None,
-    pipelines: list[str] | None,
-    peers: list[str] | None,
-    device: str,
-    peer_weights: Path | None,
-) -> list[Method]:
+def find_methods(arguments: MethodArguments) -> list[Method]:
     """Load the methods; peers without their package or weights are skipped with a line on stderr."""
     from wsdesc.core.devices import choose_device
     from wsdesc.evaluation.methods import load_methods
@@ -59,34 +58,27 @@ def find_methods(
     def skip(line: str) -> None:
         print(line, file=sys.stderr)
 
-    return load_methods(models or [], peers or [], choose_device(device), pipelines or [], skip, peer_weights)
+    return load_methods(
+        arguments.models or [],
+        arguments.peers or [],
+        choose_device(arguments.device),
+        arguments.pipelines or [],
+        skip,
+        arguments.peer_weights,
+    )
 
 
 def check_arguments(root: Path, models: list[str] | None, pipelines: list[str] | None, device: str) -> None:
     """Refuse a missing folder, unknown weights and devices before torch is imported."""
+    from wsdesc.cli.checks import check_exist
     from wsdesc.core.devices import check_device
-    from wsdesc.core.errors import FileFormatError
     from wsdesc.descriptor import pretrained
 
-    if not root.exists():
-        raise FileFormatError(f"{root}: no such file or folder")
+    check_exist([root])
     check_device(device)
     sources = [split_model(model)[1] for model in models or []]
     for source in [*(source for source in sources if source not in UNTRAINED), *(pipelines or [])]:
         pretrained.find(source)
-
-
-def read_counts(text: str, option: str) -> tuple[int, ...]:
-    """Parse the value of an option: positive whole numbers separated by commas."""
-    from wsdesc.core.errors import InputError
-
-    try:
-        counts = tuple(int(word) for word in text.split(","))
-    except ValueError:
-        counts = ()
-    if not counts or min(counts) < 1:
-        raise InputError(f"{option} must be whole numbers above 0, separated by commas, not {text!r}")
-    return counts
 
 
 def shown_command() -> str:

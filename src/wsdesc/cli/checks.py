@@ -25,6 +25,13 @@ def check_inputs(paths: Iterable[Path], what: str = "file") -> None:
             raise FileFormatError(f"{path}: is a folder, not a file")
 
 
+def check_exist(paths: Iterable[Path]) -> None:
+    """Refuse files and folders that do not exist."""
+    for path in paths:
+        if not path.exists():
+            raise FileFormatError(f"{path}: no such file or folder")
+
+
 def check_outputs(outputs: Mapping[Path | None, tuple[str, ...] | None], inputs: Iterable[Path]) -> None:
     """Refuse output files that cannot be written or that would replace an input or another output.
 

@@ -10,7 +10,15 @@ import typer
 
 from wsdesc.cli.checks import check_inputs, check_outputs, read_viewpoint
 from wsdesc.cli.options import AsJson, ScanFile, field_option
-from wsdesc.cli.output import exit_unless, print_table, print_warnings, print_written, progress_bars
+from wsdesc.cli.output import (
+    exit_unless,
+    matrix_rows,
+    print_table,
+    print_warnings,
+    print_written,
+    progress_bars,
+    seconds_text,
+)
 from wsdesc.finding.options import FindOptions
 
 if TYPE_CHECKING:
@@ -95,9 +103,7 @@ def _numbered(path: Path, count: int) -> list[Path]:
 
 def _print_result(result: Finding, object: Path, scene: Path) -> None:
     for number, instance in enumerate(result.instances, 1):
-        rows = "\n".join(" ".join(f"{value:12.6f}" for value in row) for row in instance.T_scene_object)
-        print(f"T_scene_object of instance {number}\n{rows}\n")
-    steps = ", ".join(f"{name} {seconds:.2f}" for name, seconds in result.timings.items())
+        print(f"T_scene_object of instance {number}\n{matrix_rows(instance.T_scene_object)}\n")
     print_table(
         "finding",
         [
@@ -108,7 +114,7 @@ def _print_result(result: Finding, object: Path, scene: Path) -> None:
             *((f"alternative {k}", _line(instance)) for k, instance in enumerate(result.alternatives, 1)),
             ("resolution", f"{result.resolution:.4g}"),
             ("viewpoint", "unknown" if result.viewpoint is None else str(result.viewpoint)),
-            ("seconds", f"{sum(result.timings.values()):.2f}: {steps}"),
+            ("seconds", seconds_text(result.timings)),
         ],
     )
 

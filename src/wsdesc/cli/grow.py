@@ -101,9 +101,9 @@ def _print_table(result: Reconstruction) -> None:
 def _warn(result: Reconstruction) -> None:
     """Print a warning for each scan or known item that was not used."""
     print_warnings(f"{name} was not placed: {reason}" for name, reason in result.not_placed.items())
-    left = result.may_repeat
-    if left and not (result.state and result.state.options.distinct):
-        number = "1 scan was" if len(left) == 1 else f"{len(left)} scans were"
+    left_out = result.may_repeat
+    if left_out and not (result.state and result.state.options.distinct):
+        number = "1 scan was" if len(left_out) == 1 else f"{len(left_out)} scans were"
         advice = "If you know that none are, reconstruct again with --distinct."
         print_warnings([f"{number} left out because parts of the place may be equal. {advice}"])
     print_warnings(f"{name} was left out: it equals {other}" for name, other in result.duplicates.items())

@@ -9,9 +9,27 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from wsdesc.cli.checks import check_inputs, check_outputs, read_viewpoint
-from wsdesc.cli.options import AsJson, Device, PoseFile, ScanFile, ScanViewpoint, Seed, field_option
-from wsdesc.cli.output import exit_unless, print_table, print_warnings, print_written, progress_bars
-from wsdesc.cli.register import matrix_rows, print_alternatives
+from wsdesc.cli.options import (
+    AsJson,
+    Device,
+    PoseFile,
+    ScanFile,
+    ScanViewpoint,
+    Seed,
+    field_option,
+    join_counts,
+    read_counts,
+)
+from wsdesc.cli.output import (
+    exit_unless,
+    matrix_rows,
+    print_table,
+    print_warnings,
+    print_written,
+    progress_bars,
+    seconds_text,
+)
+from wsdesc.cli.register import print_alternatives
 from wsdesc.core.devices import check_device
 from wsdesc.mapping.options import LocateOptions
 
@@ -19,7 +37,6 @@ if TYPE_CHECKING:
     from wsdesc.mapping.result import Location
 
 _DEFAULTS = LocateOptions()
-_ROUNDS = ", then ".join(map(str, _DEFAULTS.keypoints))
 
 
 def locate(
@@ -30,10 +47,7 @@ def locate(
     all_poses: Annotated[
         bool, typer.Option("--all", help="Other plausible poses too, with their matrices and probabilities.")
     ] = False,
-    keypoints: Annotated[
-        int | None,
-        typer.Option(min=3, help=f"Keypoints of the scan (default: {_ROUNDS} if there is no success)."),
-    ] = None,
+    keypoints: Annotated[str, field_option(LocateOptions, "keypoints")] = join_counts(_DEFAULTS.keypoints),
     neighbours: Annotated[int, field_option(LocateOptions, "neighbours")] = _DEFAULTS.neighbours,
     places: Annotated[int, field_option(LocateOptions, "places")] = _DEFAULTS.places,
     viewpoint: ScanViewpoint = None,
@@ -46,8 +60,7 @@ def locate(
     """
     options: dict[str, Any] = {"neighbours": neighbours, "places": places, "device": device, "seed": seed}
     options["viewpoint"] = read_viewpoint(viewpoint)
-    if keypoints is not None:
-        options["keypoints"] = (keypoints,)
+    options["keypoints"] = read_counts(keypoints, "--keypoints", least=3)
     LocateOptions.read(options)
     check_inputs((scan,))
     check_outputs({out: (".txt", ".json")}, (scan,))
@@ -82,7 +95,6 @@ def _print_result(result: Location, scan: Path, site: Path) -> None:
         return
     print(f"T_map_scan\n{matrix_rows(result.T_map_scan)}\n")
     verdict = "success" if result.success else "NO success"
-    steps = ", ".join(f"{name} {seconds:.2f}" for name, seconds in result.timings.items())
     rows += [
         ("confidence", f"{result.confidence:.3f} ({verdict})"),
         ("origin", ", ".join(f"{value:.3f}" for value in result.translation) + " in the map"),
@@ -90,6 +102,6 @@ def _print_result(result: Location, scan: Path, site: Path) -> None:
         ("overlap", f"{result.overlap:.0%} of the scan, rmse {result.rmse:.3g}"),
         ("matches", f"{result.matches}, {result.inliers} of them inliers"),
         ("alternatives", result.alternatives_text),
-        ("seconds", f"{sum(result.timings.values()):.2f}: {steps}"),
+        ("seconds", seconds_text(result.timings)),
     ]
     print_table("location", rows)

@@ -8,10 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
-from wsdesc.cli.checks import check_model_and_device
+from wsdesc.cli.checks import check_exist, check_model_and_device
 from wsdesc.cli.options import AsJson, Device, Model, Seed, field_option
 from wsdesc.cli.output import continue_hint, print_table, print_warnings, progress_bars
-from wsdesc.core.errors import FileFormatError
 from wsdesc.mapping.options import MapOptions
 
 _DEFAULTS = MapOptions()
@@ -42,9 +41,7 @@ def build_map(
     options: dict[str, Any] = {"model": model, "resolution": resolution, "device": device, "seed": seed}
     options["points_per_keypoint"] = points_per_keypoint
     MapOptions.read(options)
-    for path in scans:
-        if not path.exists():
-            raise FileFormatError(f"{path}: no such file or folder")
+    check_exist(scans)
     check_model_and_device(model, device)
     with continue_hint(), progress_bars() as progress:
         from wsdesc.mapping.site_map import Map

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 from annotated_types import Ge, Le
 
+from wsdesc.core.errors import InputError
 from wsdesc.core.options import Options
 from wsdesc.descriptor.options import DescribeOptions
 from wsdesc.registration.options import RegisterOptions, Solver
@@ -26,6 +27,22 @@ def field_option(model: type[Options], name: str, *flags: str, **settings: Any) 
         if isinstance(bound, Le):
             settings["max"] = bound.le
     return typer.Option(*flags, help=field.description, **settings)
+
+
+def read_counts(text: str, option: str, least: int = 1) -> tuple[int, ...]:
+    """Parse the value of an option: whole numbers of at least `least`, separated by commas."""
+    try:
+        counts = tuple(int(word) for word in text.split(","))
+    except ValueError:
+        counts = ()
+    if not counts or min(counts) < least:
+        raise InputError(f"{option}: expected numbers from {least} on, separated by commas, not {text!r}")
+    return counts
+
+
+def join_counts(counts: tuple[int, ...]) -> str:
+    """Join numbers by commas, the inverse of `read_counts`."""
+    return ",".join(map(str, counts))
 
 
 ScanFile = Annotated[

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -16,6 +16,7 @@ from wsdesc.core.errors import one_line
 
 if TYPE_CHECKING:
     from wsdesc.core.progress import Advance, ProgressHook
+    from wsdesc.registration.result import Pose
 
 NO_SUCCESS = 1  # exit code: the command ran, but the result is not a success
 BAD_INPUT = 2  # exit code: a file, an option or the machine does not allow the work
@@ -101,6 +102,17 @@ def print_table(title: str, rows: Rows) -> None:
     for name, value in rows:
         table.add_row(Text(name), Text(value))
     Console().print(table)
+
+
+def matrix_rows(T: Pose) -> str:
+    """Format a pose (4, 4), one line for each row."""
+    return "\n".join(" ".join(f"{value:12.6f}" for value in row) for row in T)
+
+
+def seconds_text(timings: Mapping[str, float]) -> str:
+    """Format the total time, and the time of each step."""
+    steps = ", ".join(f"{name} {seconds:.2f}" for name, seconds in timings.items())
+    return f"{sum(timings.values()):.2f}: {steps}"
 
 
 def print_written(paths: Iterable[Path | None]) -> None:

@@ -28,8 +28,13 @@ def pairs(
     with training_display() as display:
         from wsdesc.learning.pairs import pairs as find_pairs
 
-        pair_mode = mode  # checked by the options
-        overlapping = find_pairs(scans, mode=pair_mode, window=window, out=out, progress=display.progress)  # type: ignore[arg-type]
+        overlapping = find_pairs(
+            scans,
+            mode=mode,  # type: ignore[arg-type]  # checked by the options
+            window=window,
+            out=out,
+            progress=display.progress,
+        )
     for pair in overlapping:
         overlap = "not checked" if pair.overlap is None else f"{pair.overlap:.2f}"
         print(f"{pair.source} {pair.target} overlap {overlap}")

@@ -39,8 +39,19 @@ from wsdesc.cli.options import (
     Seed,
     Up,
     View,
+    field_option,
+    join_counts,
+    read_counts,
 )
-from wsdesc.cli.output import exit_unless, print_table, print_warnings, print_written, progress_bars
+from wsdesc.cli.output import (
+    exit_unless,
+    matrix_rows,
+    print_table,
+    print_warnings,
+    print_written,
+    progress_bars,
+    seconds_text,
+)
 from wsdesc.core.startup import frozen_imports, preload_torch
 from wsdesc.descriptor.options import DEFAULT_MODEL
 from wsdesc.registration.compile_ahead import start_helpers
@@ -48,11 +59,10 @@ from wsdesc.registration.options import RegisterOptions
 
 if TYPE_CHECKING:
     from wsdesc.cloud.cloud import Cloud
-    from wsdesc.registration.result import Pose, Registration
+    from wsdesc.registration.result import Registration
     from wsdesc.view.scene import SceneView
 
 _DEFAULTS = RegisterOptions()
-_ROUNDS = ", then ".join(map(str, _DEFAULTS.keypoints))
 
 
 def register(
@@ -76,10 +86,7 @@ def register(
     ] = False,
     model: Model = _DEFAULTS.model,
     resolution: Resolution = _DEFAULTS.resolution,
-    keypoints: Annotated[
-        int | None,
-        typer.Option(min=3, help=f"Keypoints per scan (default: {_ROUNDS} if there is no success)."),
-    ] = None,
+    keypoints: Annotated[str, field_option(RegisterOptions, "keypoints")] = join_counts(_DEFAULTS.keypoints),
     scale: RelativeScale = "1",
     viewpoint: Annotated[
         list[str] | None,
@@ -107,8 +114,7 @@ def register(
     """
     options: dict[str, Any] = {"model": model, "resolution": resolution, "solver": solver}
     options |= {"scale": scale, "refine": refine, "device": device, "seed": seed}
-    if keypoints is not None:
-        options["keypoints"] = (keypoints,)
+    options["keypoints"] = read_counts(keypoints, "--keypoints", least=3)
     options |= read_viewpoints(viewpoint)
     if initial is not None:
         from wsdesc.registration.pose_file import read_pose
@@ -161,7 +167,7 @@ def register(
                 scene = _draw(shown, clouds, (source, target), save)
     print_registration(result, (source, target), [out, aligned, picture, save], as_json, all_poses)
     if not result.success and result.matches:
-        print(_suggestion(result, model, keypoints or max(_DEFAULTS.keypoints)), file=sys.stderr)
+        print(_suggestion(result, model, options["keypoints"]), file=sys.stderr)
     if view and scene is not None:
         from wsdesc.cli.view import serve_page
 
@@ -200,7 +206,6 @@ def _print_table(result: Registration, files: tuple[Path, Path]) -> None:
     degrees = float(np.degrees(rotation_angle(result.rotation)))
     print(f"T_target_source\n{matrix_rows(T)}\n")
     verdict = "success" if result.success else "NO success"
-    steps = ", ".join(f"{name} {seconds:.2f}" for name, seconds in result.timings.items())
     rows += [
         ("confidence", f"{result.confidence:.3f} ({verdict})"),
         (
@@ -215,7 +220,7 @@ def _print_table(result: Registration, files: tuple[Path, Path]) -> None:
         *([("tilt", f"{result.tilt:.2f}° between the known directions")] if result.tilt is not None else []),
         ("viewpoints", result.viewpoints_text),
         ("alternatives", result.alternatives_text),
-        ("seconds", f"{sum(result.timings.values()):.2f}: {steps}"),
+        ("seconds", seconds_text(result.timings)),
     ]
     print_table("registration", rows)
 
@@ -229,15 +234,12 @@ def print_alternatives(result: Registration) -> None:
         )
 
 
-def matrix_rows(T: Pose) -> str:
-    return "\n".join(" ".join(f"{value:12.6f}" for value in row) for row in T)
-
-
-def _suggestion(result: Registration, model: str, keypoints: int) -> str:
+def _suggestion(result: Registration, model: str, keypoints: tuple[int, ...]) -> str:
     """Say which options to try after a result without success."""
+    more = (*(keypoints[:-1] or keypoints), 2 * keypoints[-1])  # the last of several rounds searches more
     options = [
         f"--resolution {result.resolution / 2:.2g} (was {result.resolution:.2g})",
-        f"--keypoints {2 * keypoints}",
+        f"--keypoints {join_counts(more)}",
     ]
     if model == DEFAULT_MODEL:
         options.append("--model indoor, which is slower")

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 import typer
 
 from wsdesc.cli.options import field_option
-from wsdesc.core.errors import FileFormatError
 from wsdesc.learning.options import DataOptions, TrainOptions
 
 if TYPE_CHECKING:
@@ -44,14 +43,12 @@ def check_arguments(
     device: str, scans: Sequence[Path], weights: Sequence[str | None] = (), out: Path | None = None
 ) -> None:
     """Check device, scans, weights and the folder for results before torch is imported."""
-    from wsdesc.cli.checks import check_new_folder
+    from wsdesc.cli.checks import check_exist, check_new_folder
     from wsdesc.core.devices import check_device
     from wsdesc.descriptor.pretrained import find
 
     check_device(device)
-    for path in scans:
-        if not path.exists():
-            raise FileFormatError(f"{path}: no such file or folder")
+    check_exist(scans)
     for name in weights:
         if name is not None:
             find(name)

@@ -9,14 +9,12 @@ from typing import Any
 import numpy as np
 
 from wsdesc.cloud.cloud import Cloud, wrong_shape
-from wsdesc.cloud.convert import Scan, as_cloud, is_array, is_table, to_numpy
+from wsdesc.cloud.convert import MAX_COLUMNS, Scan, as_cloud, is_array, is_table, to_numpy
 from wsdesc.cloud.files import read_cloud
 from wsdesc.cloud.formats.columns import xyz_names
 from wsdesc.core.errors import InputError
 from wsdesc.core.geometry import Floats, transform
 from wsdesc.core.similarity import check_similarity, factor_of
-
-_MAX_COLUMNS = 100  # an array with more is probably transposed
 
 
 def apply_pose(scan: Scan, T: Any) -> Any:
@@ -56,7 +54,8 @@ def _move_array(array: np.ndarray, T: Floats) -> np.ndarray:
     if array.dtype.kind not in "iuf":
         raise InputError(f"points must be real numbers, not {array.dtype}")
     moved = array.astype(array.dtype.newbyteorder("=") if array.dtype.kind == "f" else np.float64)
-    moved[..., :3] = transform(_rows(array[..., :3].astype(np.float64)), T).reshape(array[..., :3].shape)
+    points = array[..., :3].astype(np.float64)
+    moved[..., :3] = transform(points.reshape(-1, 3), T).reshape(points.shape)
     return moved
 
 
@@ -108,9 +107,5 @@ def _move_object(scan: Any, T: Floats) -> Any:
 
 
 def _check_shape(shape: tuple[int, ...]) -> None:
-    if not shape or not 3 <= shape[-1] <= _MAX_COLUMNS:
+    if not shape or not 3 <= shape[-1] <= MAX_COLUMNS:
         raise InputError(wrong_shape(shape))
-
-
-def _rows(points: Floats) -> Floats:
-    return points.reshape(-1, 3)

@@ -104,12 +104,12 @@ def clean_cloud(
     cleaned = clean(cloud.points)
     if viewpoint is None and cloud.sampled:
         viewpoint = "none"
-    position = find_viewpoint(cleaned.points, cleaned.T_scan_local, viewpoint, cloud.viewpoint, name)
-    if position is None and viewpoint is None and search:
-        place = search_viewpoint(cleaned.points)
-        if place is not None:
-            position = Viewpoint(transform(place[None], cleaned.T_scan_local)[0], "detected")
-    return replace(cleaned, viewpoint=position, dropped=cloud.dropped + cleaned.dropped)
+    result = find_viewpoint(cleaned.points, cleaned.T_scan_local, viewpoint, cloud.viewpoint, name)
+    if result is None and viewpoint is None and search:
+        local = search_viewpoint(cleaned.points)  # (3,)
+        if local is not None:
+            result = Viewpoint(transform(local[None], cleaned.T_scan_local)[0], "detected")
+    return replace(cleaned, viewpoint=result, dropped=cloud.dropped + cleaned.dropped)
 
 
 def first_occurrences(points: np.ndarray) -> np.ndarray:

@@ -36,7 +36,7 @@ _FORMS = (
     "pass an array or tensor (N, 3), the path of a file, a wsdesc.Cloud, a table with columns x, y and z, a "
     "point cloud or mesh of Open3D, trimesh or PyVista, laspy data, or a PointCloud2 message"
 )
-_MAX_COLUMNS = 100  # an array with more is probably transposed
+MAX_COLUMNS = 100  # an array with more is probably transposed
 _ATTRIBUTES = ("colors", "normals")  # names in point clouds of Open3D and trimesh
 
 
@@ -149,7 +149,7 @@ def _from_array(scan: Any) -> FileContent:
         )
     if array.ndim != 2 or array.shape[1] < 3:
         raise InputError(wrong_shape(array.shape))
-    if array.shape[1] > _MAX_COLUMNS:
+    if array.shape[1] > MAX_COLUMNS:
         raise InputError(f"points must have the shape (N, 3), not {array.shape}: pass the transposed array")
     further = {f"column_{k}": array[:, k] for k in range(3, array.shape[1])}
     return FileContent(array[:, :3], further)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 import struct
 
+from wsdesc.cloud.formats.las_header import CRS_WKT
 from wsdesc.cloud.storage import Record
 from wsdesc.core.errors import FileFormatError, InputError
 from wsdesc.core.file_parts import expand_home
 
-_GEO_KEYS, _WKT = 34735, 2112  # numbers of the records
+_GEO_KEYS = 34735  # number of the record with GeoTIFF keys
 _MODEL, _GEOGRAPHIC, _PROJECTED = 1024, 2048, 3072  # GeoTIFF keys
 _MAX_WKT = 65_000  # bytes of a record
 _GEOGRAPHIC_CODES = range(4000, 5000)  # EPSG codes of systems in degrees
@@ -44,7 +45,7 @@ def read_crs_option(text: str) -> tuple[Record, ...]:
         raise InputError(
             f"crs: {text[:40]!r} is not a coordinate system: give EPSG:25832, for example, or a .wkt file"
         )
-    return (Record(_WKT, "OGC coordinate system", text.encode() + b"\0"),)
+    return (Record(CRS_WKT, "OGC coordinate system", text.encode() + b"\0"),)
 
 
 def _epsg_record(code: int) -> Record:

@@ -1,7 +1,8 @@
 """Reading and writing of point clouds. The extension of the file selects the format.
 
-Readable: ply, pcd, xyz, txt, csv, pts, asc, npy, npz, obj, off, stl, las, laz, e57 (with the extra `e57`),
-ptx, bin (KITTI, nuScenes), vtk, vtp, gltf, glb. Writable: all of these except stl, ptx, vtk, vtp, gltf, glb.
+Readable: ply, pcd, xyz, xyzn, xyzrgb, txt, csv, pts, asc, npy, npz, obj, off, stl, las, laz, e57 (with the
+extra `e57`), ptx, bin (KITTI, nuScenes), vtk, vtp, gltf, glb. Writable: all of these except xyzn, xyzrgb,
+stl, ptx, vtk, vtp, gltf, glb.
 """
 
 from __future__ import annotations
@@ -239,14 +240,14 @@ def _finite(path: Path, content: FileContent, nonfinite: NonFinite) -> tuple[Fil
         return content, 0
     finite = content.finite()
     count = len(content.points)
-    bad = count - len(finite.points)
-    if bad == count:
-        raise FileFormatError(f"{path}: none of its {bad} points is finite; export the scan again")
+    dropped = count - len(finite.points)
+    if dropped == count:
+        raise FileFormatError(f"{path}: none of its {count} points is finite; export the scan again")
     if nonfinite == "raise":
         raise FileFormatError(
-            f'{path}: {bad} of {count} points are not finite; nonfinite="drop" reads the others'
+            f'{path}: {dropped} of {count} points are not finite; nonfinite="drop" reads the others'
         )
-    return finite, bad
+    return finite, dropped
 
 
 def _attribute(name: str, values: Any, count: int) -> np.ndarray:

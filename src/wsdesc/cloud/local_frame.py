@@ -33,7 +33,7 @@ _SMALLEST = 1e-150  # variance; cubes of smaller lengths are no longer exact in 
 _FLAT = 1e-12  # share of the largest variance below which an axis has no skewness: its points are rounded
 _CHUNK = 1 << 16  # points whose sums are one row; sums do not depend on the number of threads
 
-# By 60° about (9, 10, 11): no axis is near a former one.
+# Rotation by 60° about (9, 10, 11), after which no axis is near one of the axes before.
 _TILT = rotation_matrix(2 * math.atan2(math.sqrt(302), 30) / math.sqrt(302) * np.array([9.0, 10.0, 11.0]))
 
 # Entries of symmetric moments that are summed, as indices of their axes.

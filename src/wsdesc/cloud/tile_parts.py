@@ -17,10 +17,11 @@ from wsdesc.cloud.cloud import Cloud
 from wsdesc.cloud.formats.attributes import narrow_colors
 from wsdesc.core.atomic import atomic_write
 from wsdesc.core.geometry import Floats, check_rigid
-from wsdesc.core.journal import content_of
+from wsdesc.core.journal import file_key
 
 _VERSION = 1  # version of the files
 _MAX_POINTS = 1_000_000  # read at a time
+_AXES = ("x", "y", "z")  # fields of a record before the attributes
 
 Spans = list[tuple[int, int]]  # first record and number of records, each
 
@@ -30,7 +31,7 @@ class Part(NamedTuple):
 
     file: Path
     kind: np.dtype[Any]  # type of a record: x, y, z and the attributes
-    ranges: dict[tuple[int, int], Spans]  # by column and row of the tile
+    spans: dict[tuple[int, int], Spans]  # by column and row of the tile
 
 
 def sort_by_tile(path: Path, T_world_scan: Floats, folder: Path, voxel: float, side: int) -> Part:
@@ -45,12 +46,12 @@ def sort_by_tile(path: Path, T_world_scan: Floats, folder: Path, voxel: float, s
     """
     T = check_rigid(T_world_scan, str(path))
     name = hashlib.sha256(
-        f"{_VERSION} {content_of(path)} {path.name} {T.tolist()} {voxel} {side}".encode()
+        f"{_VERSION} {file_key(path)} {path.name} {T.tolist()} {voxel} {side}".encode()
     ).hexdigest()[:32]
     part = _read_part(folder / f"{name}.json")
     if part is not None:
         return part
-    ranges: dict[tuple[int, int], Spans] = {}
+    spans: dict[tuple[int, int], Spans] = {}
     written, kind = 0, None
     with atomic_write(folder / f"{name}.bin") as temporary, temporary.open("wb") as file:
         for cloud in read_cloud_chunks(path):
@@ -58,18 +59,18 @@ def sort_by_tile(path: Path, T_world_scan: Floats, folder: Path, voxel: float, s
                 records = _records(_slice(cloud, slice(start, start + _MAX_POINTS)).transformed(T), kind)
                 kind = records.dtype
                 for tile, first, count in _group(records, voxel, side):
-                    ranges.setdefault(tile, []).append((written + first, count))
+                    spans.setdefault(tile, []).append((written + first, count))
                 file.write(records.data)
                 written += len(records)
     assert kind is not None
     index = {
         "kind": [[field, str(kind[field])] for field in kind.names or ()],
-        "ranges": [[*tile, spans] for tile, spans in ranges.items()],
+        "ranges": [[*tile, of_tile] for tile, of_tile in spans.items()],
         "records": written,
     }
     with atomic_write(folder / f"{name}.json") as temporary:
         temporary.write_text(json.dumps(index), encoding="utf-8")
-    return Part(folder / f"{name}.bin", kind, ranges)
+    return Part(folder / f"{name}.bin", kind, spans)
 
 
 def _read_part(path: Path) -> Part | None:
@@ -80,8 +81,8 @@ def _read_part(path: Path) -> Part | None:
         file = path.with_suffix(".bin")
         if file.stat().st_size != kind.itemsize * index["records"]:
             return None
-        ranges = {(x, y): [(first, count) for first, count in spans] for x, y, spans in index["ranges"]}
-        return Part(file, kind, ranges)
+        spans = {(x, y): [(first, count) for first, count in of_tile] for x, y, of_tile in index["ranges"]}
+        return Part(file, kind, spans)
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -99,10 +100,11 @@ def _records(cloud: Cloud, kind: np.dtype[Any] | None) -> np.ndarray:
     columns = {name: v for name, v in attributes.items() if v.ndim == 1 and v.dtype.kind in "iuf"}
     if kind is None:
         fields = [(name, values.dtype.newbyteorder("=")) for name, values in columns.items()]
-        kind = np.dtype([(axis, np.float64) for axis in "xyz"] + [f for f in fields if f[0] not in "xyz"])
+        others = [(name, kind) for name, kind in fields if name not in _AXES]
+        kind = np.dtype([(axis, np.float64) for axis in _AXES] + others)
     records = np.empty(len(cloud), kind)
-    for axis in range(3):
-        records["xyz"[axis]] = cloud.points[:, axis]
+    for axis, name in enumerate(_AXES):
+        records[name] = cloud.points[:, axis]
     for name in (kind.names or ())[3:]:
         records[name] = columns[name]
     return records
@@ -119,10 +121,10 @@ def _group(records: np.ndarray, voxel: float, side: int) -> Iterator[tuple[tuple
         yield (int(column[first]), int(row[first])), first, last - first
 
 
-def read_spans(spans: Sequence[tuple[Part, Spans]]) -> Iterator[np.ndarray]:
-    """Read the records of a tile from several parts."""
-    for part, ranges in spans:
+def read_spans(parts: Sequence[tuple[Part, Spans]]) -> Iterator[np.ndarray]:
+    """Yield the records of a tile from several parts, each with the tile's spans in it."""
+    for part, spans in parts:
         with part.file.open("rb") as file:
-            for first, count in ranges:
+            for first, count in spans:
                 file.seek(first * part.kind.itemsize)
                 yield np.frombuffer(file.read(count * part.kind.itemsize), part.kind)

@@ -1,7 +1,7 @@
 """Merge scans into square tiles on disk. Memory depends on one scan's part and one tile, not on the total.
 
 1. Each scan is read part by part, moved, and sorted by tile into a file of its own below `parts`.
-2. Each tile is merged from its ranges in these files, by voxel averages, and written.
+2. Each tile is merged from its spans in these files, by voxel averages, and written.
 
 Every file is written completely or not at all. A stopped run continues: finished parts and tiles are found by
 the content of the scans, their poses and the sizes. `parts` is removed at the end.
@@ -118,11 +118,11 @@ def _merge_parts(
     done = _read_done(journal, folder)
     kinds = _common_kinds(parts)
     tiles: list[dict[str, Any]] = []
-    numbers = sorted({number for part in parts for number in part.ranges})
+    numbers = sorted({number for part in parts for number in part.spans})
     with progress("merge tiles", len(numbers)) as advance:
         for column, row in numbers:
             if (column, row) not in done:
-                spans = [(part, part.ranges[column, row]) for part in parts if (column, row) in part.ranges]
+                spans = [(part, part.spans[column, row]) for part in parts if (column, row) in part.spans]
                 done[column, row] = []
                 for (x, y, n), merged in _merge_tile((column, row, side), spans, kinds, voxel):
                     name = f"tile_{x}_{y}{extension}" if n == side else f"tile_{n}_{x}_{y}{extension}"

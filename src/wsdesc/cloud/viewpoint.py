@@ -106,10 +106,10 @@ def find_viewpoint(
             )
         return Viewpoint(position, "given")
     origin = np.zeros(3)
-    places: list[tuple[NDArray[np.float64], ViewpointSource]] = [(origin, "detected")]
+    positions: list[tuple[NDArray[np.float64], ViewpointSource]] = [(origin, "detected")]
     if in_file is not None:
-        places.insert(0, (np.asarray(in_file, np.float64), "file"))
-    for position, source in places:
+        positions.insert(0, (np.asarray(in_file, np.float64), "file"))
+    for position, source in positions:
         if detect_viewpoint(points, transform(position[None], T_local_scan)[0]):
             return Viewpoint(position, source)
     return None

@@ -124,7 +124,8 @@ def _cell_keys(points: Array, low: Floats, size: float) -> NDArray[np.int64]:
 def _gather(cell, columns, points, keys, starts, x, y, z, index):  # type: ignore[no-untyped-def]
     """Copy the points of the block around a cell; return how many.
 
-    `columns` (9,) remembers where the columns of the cell before begin, as cells come in ascending order.
+    `columns` (9,) holds where the columns of the previous cell begin: cells come in ascending order, so the
+    search continues there.
     """
     n = 0
     for column in range(9):

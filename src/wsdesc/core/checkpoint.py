@@ -50,7 +50,10 @@ def read_checkpoint(path: Path, key: str, options: Options, may_change: Collecti
     current = options.model_dump(mode="json")
     differ = [name for name in current if name not in may_change and saved.get(name) != current[name]]
     if differ:
-        raise InputError(f"{path}: saved with other options: {', '.join(differ)} differ")
+        raise InputError(
+            f"{path}: saved with other options: {', '.join(differ)} differ; continue with the same options, "
+            "or start a new training in another folder"
+        )
     return Checkpoint(step, header, tensors)
 
 
@@ -78,6 +81,6 @@ def restore_optimizer(optimizer: Optimizer, tensors: dict[str, Tensor]) -> None:
         values |= {k: torch.empty_like(parameter).copy_(v) for k, v in values.items() if v.ndim}
 
 
-def below(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Return the tensors whose names start with `prefix.`, without it."""
+def tensors_below(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return the tensors whose names start with `prefix.`, under the rest of their names."""
     return {k.removeprefix(f"{prefix}."): t for k, t in tensors.items() if k.startswith(f"{prefix}.")}

@@ -43,14 +43,14 @@ class GpuSharing:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self.environment = {_FOLDER: str(folder), "CUDA_MPS_LOG_DIRECTORY": str(folder)}
-        everything = {**os.environ, **self.environment}
-        _run([_CONTROL, "-d"], everything)  # returns when the service is ready
+        environment = {**os.environ, **self.environment}
+        _run([_CONTROL, "-d"], environment)  # returns when the service is ready
         self._watcher = subprocess.Popen(
-            ["sh", "-c", _QUIT_AT_END], env=everything, stdin=subprocess.PIPE, start_new_session=True,
+            ["sh", "-c", _QUIT_AT_END], env=environment, stdin=subprocess.PIPE, start_new_session=True,
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
         try:
-            _run([sys.executable, "-c", _PROBE], everything)
+            _run([sys.executable, "-c", _PROBE], environment)
         except (OSError, subprocess.SubprocessError):
             self.close()
             raise

@@ -105,10 +105,10 @@ def content_key(*parts: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def content_of(path: str | Path) -> str:
+def file_key(path: str | Path) -> str:
     """Hash a file's bytes and append its extension, which selects the reader, and the part of the file.
 
-    Files that cannot be read get a text that no hash equals.
+    A file that cannot be read gets a text that no hash equals.
     """
     whole, _ = split_part(path)
     try:

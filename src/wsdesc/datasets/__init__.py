@@ -1,0 +1,1 @@
+"""Data sets: benchmarks, folders of scans, and synthetic scans."""

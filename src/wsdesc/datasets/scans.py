@@ -90,7 +90,7 @@ def find_sequences(paths: str | Path | Iterable[str | Path]) -> list[ScanSequenc
     seen: set[Path] = set()  # real paths
     for folder, name, files in groups:
         unique = str(folder) if name in sequences else name
-        sequence = _sequence(unique, [file for file in files if _is_new(file, seen)])
+        sequence = _sequence(unique, [file for file in files if _add_new(file, seen)])
         if sequence.scans:
             sequences[unique] = sequence
     if not sequences:
@@ -177,7 +177,7 @@ def number_scans(files: Iterable[Path]) -> dict[int, Path]:
     return dict(enumerate(files))
 
 
-def _is_new(path: Path, seen: set[Path]) -> bool:
+def _add_new(path: Path, seen: set[Path]) -> bool:
     """Add the real path to `seen`; return whether it is new."""
     before = len(seen)
     seen.add(path.resolve())

@@ -17,7 +17,7 @@ from wsdesc.descriptor import pretrained
 from wsdesc.descriptor.description import Description
 from wsdesc.descriptor.model import WSDesc
 from wsdesc.descriptor.options import DEFAULT_MODEL, DescribeOptions
-from wsdesc.descriptor.preparation import check_count, cleaned_points, prepare_scan
+from wsdesc.descriptor.preparation import check_count, clean_scan, prepare_scan
 
 _DEFAULTS = DescribeOptions()
 
@@ -68,7 +68,7 @@ def describe(
     )
     step = StepTimer(progress)
     with step("read"):
-        cleaned = cleaned_points(scan, o.viewpoint)
+        cleaned = clean_scan(scan, o.viewpoint)
         file = scan_name(scan, "the scan")
         check_count(cleaned, file)
     with step("prepare"):

@@ -123,8 +123,8 @@ class Description:
         """
         return extend_each([self], model, count, advance)[0]
 
-    def _with(self, new: list[tuple[Tensor, Tensor]]) -> Description:
-        """Append descriptors (M, C) and frames (M, 3, 3)."""
+    def _appended(self, new: list[tuple[Tensor, Tensor]]) -> Description:
+        """Return a copy with further descriptors (M, C) and frames (M, 3, 3)."""
         before = [(self.descriptors, self.frames)] if len(self.frames) else []
         device = self.points.device
         columns = zip(*before, *new, strict=True)
@@ -200,5 +200,5 @@ def extend_each(
         for part in parts:
             new.append(next(described))
             advance(len(part.keypoints))
-        extended.append(description._with(new) if new else description)
+        extended.append(description._appended(new) if new else description)
     return extended

@@ -30,7 +30,7 @@ def save(path: str | Path, description: Description) -> None:
         arrays["viewpoint"], arrays["viewpoint_source"] = viewpoint.position, viewpoint.source
         arrays["local_viewpoint"], arrays["free_ranges"] = image.viewpoint, image.free
     if as_path(path, "path").suffix.lower() != ".npz":
-        raise FileFormatError(f"{path}: a description is saved as .npz")
+        raise FileFormatError(f"{path}: a description is saved as .npz: choose a name that ends in .npz")
     with atomic_write(path) as temporary, temporary.open("wb") as file:
         np.savez_compressed(file, **arrays, resolution=description.resolution, model=description.model)
 
@@ -43,7 +43,7 @@ def load(path: str | Path) -> dict[str, Any]:
     """
     path = as_path(path, "path")
     try:
-        with path.open("rb"):
+        with path.open("rb"):  # a file that is missing is not a damaged one
             pass
     except OSError as error:
         raise FileFormatError(f"{path}: cannot be read: {error.strerror or error}") from error
@@ -63,7 +63,9 @@ def load(path: str | Path) -> dict[str, Any]:
             f"{path}: not a description written by `wsdesc describe`; `register` takes scans"
         ) from error
     if not _is_consistent(fields):
-        raise FileFormatError(f"{path}: the arrays of this description do not fit each other")
+        raise FileFormatError(
+            f"{path}: the arrays of this description do not fit each other: describe the scan again"
+        )
     return fields
 
 
@@ -72,11 +74,12 @@ def _is_consistent(fields: dict[str, Any]) -> bool:
     points, order, descriptors, frames, T_scan_local = (fields[name] for name in _ARRAYS)
     if points.ndim == 0 or descriptors.ndim != 2:
         return False
-    count, keys = len(points), len(descriptors)
-    shapes = points.shape == (count, 3) and count > 0 and order.ndim == 1 and frames.shape == (keys, 3, 3)
+    count, described = len(points), len(descriptors)
+    shapes = points.shape == (count, 3) and count > 0 and order.ndim == 1
     return (
         shapes
-        and keys <= len(order)
+        and frames.shape == (described, 3, 3)
+        and described <= len(order)
         and T_scan_local.shape == (4, 4)
         and bool(is_rigid(T_scan_local))
         and 0 < fields["resolution"] < float("inf")

@@ -78,7 +78,7 @@ def _convolve(convolution: nn.Module, x: Tensor) -> Tensor:
         return features
     assert isinstance(convolution, nn.Conv3d)
     y = conv3d(x, convolution.weight, None, convolution.stride, convolution.padding)  # type: ignore[arg-type]
-    return y.contiguous(memory_format=torch.channels_last_3d)  # mostly it is
+    return y.contiguous(memory_format=torch.channels_last_3d)  # a copy only if torch chose another layout
 
 
 def _instance_norm_relu(x: Tensor) -> Tensor:

@@ -21,13 +21,10 @@ from wsdesc.descriptor.description import Description
 MIN_POINTS = 50  # at the working resolution; fewer cannot be described
 
 
-def cleaned_points(
+def clean_scan(
     scan: Scan, viewpoint: ViewpointOption = None, name: str = "viewpoint", *, search: bool = False
 ) -> Cleaned:
-    """Read the scan, in any form that `as_cloud` takes; drop duplicates and points that are not finite.
-
-    The viewpoint is found as in `clean_cloud`.
-    """
+    """Read and clean a scan in any form that `as_cloud` takes; see `clean_cloud` for the other arguments."""
     return clean_cloud(as_cloud(scan), viewpoint, name, search=search)
 
 

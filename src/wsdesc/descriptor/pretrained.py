@@ -103,7 +103,10 @@ def load(path: str | Path) -> tuple[DescriptorOptions, dict[str, Tensor]]:
         # RuntimeError and AttributeError: number types that this version of torch does not have.
         raise FileFormatError(f"{path}: not a safetensors file ({error}); pickles are not loaded") from error
     if header is None:
-        raise FileFormatError(f"{path}: its header does not describe a WSDesc model")
+        raise FileFormatError(
+            f"{path}: its header does not describe a WSDesc model; name weights that wsdesc train or "
+            "WSDesc.save wrote"
+        )
     try:
         options = DescriptorOptions.read(json.loads(header))
     except (ValueError, TypeError, InputError, RecursionError) as error:

@@ -23,7 +23,7 @@ from wsdesc.evaluation.options import UNTRAINED, split_model
 
 Kind = Literal["model", "untrained", "pipeline", "peer"]
 _PIPELINE = "register "  # prefix of the fingerprint of a pipeline
-_PEER = "peer "  # prefix of the fingerprint of a peer with weights
+PEER_PREFIX = "peer "  # of the fingerprint of a peer with weights
 
 
 class MethodFailure(WSDescError):
@@ -71,7 +71,7 @@ class Method:
             return "untrained"
         if self.fingerprint.startswith(_PIPELINE):
             return "pipeline"
-        if self.fingerprint.startswith(_PEER):
+        if self.fingerprint.startswith(PEER_PREFIX):
             return "peer"
         return "model" if self.describer and self.fingerprint else "peer"
 
@@ -225,7 +225,7 @@ def _peer(name: str, device: str, weights: str | None) -> Method:
     origin = peers.origin(name, weights=weights)
     if origin is None:
         return method
-    return replace(method, fingerprint=_PEER + origin.fingerprint, source=origin.source, device=device)
+    return replace(method, fingerprint=PEER_PREFIX + origin.fingerprint, source=origin.source, device=device)
 
 
 def as_pose(estimate: Any) -> Floats | None:

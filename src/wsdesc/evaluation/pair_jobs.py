@@ -20,7 +20,7 @@ import torch
 from wsdesc.core.atomic import atomic_write
 from wsdesc.core.errors import InputError
 from wsdesc.core.executors import Executor, Serial
-from wsdesc.core.journal import content_of
+from wsdesc.core.journal import file_key
 from wsdesc.evaluation.methods import Method, from_recipe
 from wsdesc.evaluation.options import PairwiseOptions
 from wsdesc.evaluation.records import Record
@@ -116,9 +116,9 @@ def _score_with_jobs(
         numbers = sorted({number for pair, _ in requests for number in (pair.i, pair.j)})
         scans = {}
         for number in numbers:
-            file = setup.scan_job(number)
+            scan_job = setup.scan_job(number)
             exchange = {"descriptors": f"{shared}/{number}.npy", "label": setup.label(number)}
-            scans[number] = file | exchange | {"content": content_of(file["path"])}
+            scans[number] = scan_job | exchange | {"content": file_key(scan_job["path"])}
         jobs = [common | {"scan": scans[number]} for number in numbers]
         for k, result in executor.run(describe_scan_job, jobs):
             scans[numbers[k]] |= {"failure": result["failure"], "seconds": result["seconds"]}
@@ -143,12 +143,12 @@ def _score_with_jobs(
 
 def describe_scan_job(job: Job) -> Result:
     """Describe a scan, write its descriptors, and return why they are unusable, if they are, and the time."""
-    file, method = job["scan"], _method(job)
-    if content_of(file["path"]) != file["content"]:
-        raise InputError(f"{file['path']}: the file differs on a worker; give all workers the same files")
-    described = describe_scan(method, _load(file), job["unit"], file["label"])
+    scan_job, method = job["scan"], _method(job)
+    if file_key(scan_job["path"]) != scan_job["content"]:
+        raise InputError(f"{scan_job['path']}: the file differs on a worker; give all workers the same files")
+    described = describe_scan(method, _load(scan_job), job["unit"], scan_job["label"])
     if described.descriptors is not None:
-        with atomic_write(file["descriptors"]) as temporary:
+        with atomic_write(scan_job["descriptors"]) as temporary:
             np.save(temporary, described.descriptors.cpu().numpy())
     return {"failure": described.failure, "seconds": described.seconds}
 
@@ -180,16 +180,18 @@ def _load_method(recipe: str) -> Method:
 
 
 @lru_cache(maxsize=64)
-def _read_described(file: str, has_descriptors: bool) -> DescribedScan:
-    job = json.loads(file)
-    readable = has_descriptors and Path(job["descriptors"]).is_file()  # missing where the peer has failed
-    arrays = torch.from_numpy(np.load(job["descriptors"], allow_pickle=False)) if readable else None
-    return DescribedScan(_load(job), arrays, job["failure"], job["seconds"])
+def _read_described(text: str, has_descriptors: bool) -> DescribedScan:
+    """Read a scan, whose job is given as JSON, and its descriptors."""
+    scan_job = json.loads(text)
+    file = Path(scan_job["descriptors"])
+    readable = has_descriptors and file.is_file()  # missing where the peer has failed
+    descriptors = torch.from_numpy(np.load(file, allow_pickle=False)) if readable else None
+    return DescribedScan(_load(scan_job), descriptors, scan_job["failure"], scan_job["seconds"])
 
 
-def _load(file: Job) -> EvaluationScan:
-    number = file["number"]
-    indices = {number: Path(file["indices"])} if file["indices"] else {}
-    scene = EvaluationScene(file["scene"], {number: Path(file["path"])}, [], indices)
-    settings = {name: file[name] for name in ("keypoints", "voxel", "full_cloud", "rotated", "seed")}
+def _load(scan_job: Job) -> EvaluationScan:
+    number = scan_job["number"]
+    indices = {number: Path(scan_job["indices"])} if scan_job["indices"] else {}
+    scene = EvaluationScene(scan_job["scene"], {number: Path(scan_job["path"])}, [], indices)
+    settings = {name: scan_job[name] for name in ("keypoints", "voxel", "full_cloud", "rotated", "seed")}
     return load_scan(scene, number, **settings)

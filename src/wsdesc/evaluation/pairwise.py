@@ -70,7 +70,7 @@ def run_benchmark(
 
 
 def evaluate_pairs(
-    benchmark: str,
+    protocol: str,
     scenes: Sequence[EvaluationScene],
     methods: Sequence[Method],
     options: PairwiseOptions,
@@ -94,7 +94,7 @@ def evaluate_pairs(
     - seconds: time of the method on this pair.
 
     Args:
-        benchmark: Name of the benchmark, part of the settings of the records.
+        protocol: "3dmatch", "eth" or "pairs"; part of the settings of the records.
         scenes: Scans and ground truth.
         methods: Methods to score.
         options: Options of the protocol.
@@ -112,7 +112,7 @@ def evaluate_pairs(
     results = {}
     for method in methods:
         settings = {
-            "benchmark": benchmark,
+            "benchmark": protocol,
             "method": method.name,
             "weights": method.fingerprint,
             "truth": truth,

@@ -12,7 +12,7 @@ from typing import Any, Self
 from wsdesc.core.atomic import atomic_write
 from wsdesc.core.errors import FileFormatError
 from wsdesc.core.folders import make_folder
-from wsdesc.evaluation.methods import Kind, Method
+from wsdesc.evaluation.methods import PEER_PREFIX, Kind, Method
 from wsdesc.evaluation.provenance import Run
 from wsdesc.evaluation.records import Record, read_records
 from wsdesc.evaluation.tables import Table
@@ -33,7 +33,9 @@ class EvaluatedMethod:
     @classmethod
     def of(cls, method: Method) -> Self:
         """Describe a method."""
-        weights = f"{method.fingerprint.removeprefix('peer ')} ({method.source})" if method.source else ""
+        weights = ""
+        if method.source:
+            weights = f"{method.fingerprint.removeprefix(PEER_PREFIX)} ({method.source})"
         return cls(method.name, method.kind, f"{method.file_stem}.jsonl", weights, method.device)
 
 

@@ -90,7 +90,7 @@ def failure_notes(results: dict[str, list[Record]]) -> list[str]:
     """Write one line for each method with failed pairs."""
     failed = {name: [r["failure"] for r in records if r["failure"]] for name, records in results.items()}
     return [
-        f"{name}: {len(all_)} pairs failed; the first: {shorten(all_[0], 160, placeholder=' …')}"
-        for name, all_ in failed.items()
-        if all_
+        f"{name}: {len(reasons)} pairs failed; the first: {shorten(reasons[0], 160, placeholder=' …')}"
+        for name, reasons in failed.items()
+        if reasons
     ]

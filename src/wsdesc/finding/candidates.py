@@ -11,7 +11,6 @@ from scipy.spatial import cKDTree
 from wsdesc.alignment.information import find_degeneracy
 from wsdesc.alignment.refine import OVERLAP_DISTANCE, RefinedPose, evaluate
 from wsdesc.alignment.surface import make_surface
-from wsdesc.alignment.verify import PoseScore
 from wsdesc.cloud.units import INDOOR_RESOLUTION
 from wsdesc.core.geometry import Floats, transform
 from wsdesc.finding.evidence import Evidence, confidences
@@ -206,7 +205,7 @@ def _with_evidence(
     evidence, visible = [], []
     for k, result in enumerate(results):
         measured = measure(obj, scene, part, view, result.T_target_source)
-        score: PoseScore = result.score
+        score = result.score
         evidence.append(
             Evidence(
                 contact=float(quick.contact[k]),
@@ -237,7 +236,7 @@ def _conditioning(result: RefinedPose) -> float:
     return find_degeneracy(result.information, OVERLAP_DISTANCE * INDOOR_RESOLUTION).conditioning
 
 
-def overlapping_places(obj: SearchObject, poses: Floats) -> NDArray[np.bool_]:
+def overlapping_poses(obj: SearchObject, poses: Floats) -> NDArray[np.bool_]:
     """Return (K, K): whether an object in one pose covers much of the same object in the other."""
     points = obj.points[_sample(obj, 2 * _QUICK_POINTS)]
     shares = np.zeros((len(poses), len(poses)))
@@ -253,7 +252,7 @@ def distinct(obj: SearchObject, candidates: list[Candidate]) -> list[Candidate]:
     """Keep the candidates that do not overlap a more probable one."""
     if not candidates:
         return []
-    overlapping = overlapping_places(obj, np.stack([c.refined.T_target_source for c in candidates]))
+    overlapping = overlapping_poses(obj, np.stack([c.refined.T_target_source for c in candidates]))
     kept: list[int] = []
     for k in range(len(candidates)):
         if not overlapping[k, kept].any():

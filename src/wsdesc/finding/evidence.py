@@ -14,11 +14,11 @@ from typing import NamedTuple
 import numpy as np
 
 from wsdesc.alignment.confidence import ConfidenceModel
+from wsdesc.alignment.evidence import share_log_odds
 from wsdesc.core.geometry import Floats
 
 CONFIDENCE_FILE = Path(__file__).with_name("confidence.json")
 MAX_VIOLATION = 0.25  # share of the visible points in free space
-_MARGIN = 0.005  # shares closer to 0 or 1 do not change the log odds
 
 
 class Evidence(NamedTuple):
@@ -67,14 +67,14 @@ def features(poses: Sequence[Evidence]) -> Floats:
     """Return the features (K, F) of poses; NaN where a figure is unknown."""
     rows = [
         [
-            *map(_log_odds, pose[:9]),
+            *map(share_log_odds, pose[:9]),
             math.log10(max(pose.conditioning, 1e-4)),
             math.log10(max(pose.votes, 1e-3)),
             pose.score,
             pose.lead,
             math.log10(max(pose.continued, 0.01)),
             math.nan if pose.violation is None else math.log10(max(pose.violation, 1e-3)),
-            math.nan if pose.shown is None else _log_odds(pose.shown),
+            math.nan if pose.shown is None else share_log_odds(pose.shown),
         ]
         for pose in poses
     ]
@@ -91,11 +91,6 @@ def confidences(poses: Sequence[Evidence]) -> Floats:
 def contradicted(pose: Evidence) -> bool:
     """Return whether free space excludes a pose."""
     return pose.violation is not None and pose.violation > MAX_VIOLATION
-
-
-def _log_odds(share: float) -> float:
-    share = min(max(share, _MARGIN), 1 - _MARGIN)
-    return math.log(share / (1 - share))
 
 
 @lru_cache(maxsize=1)

@@ -18,7 +18,7 @@ from wsdesc.cloud.viewpoint import ViewpointOption
 from wsdesc.core.errors import InputError
 from wsdesc.core.kernels import run_each
 from wsdesc.core.progress import ProgressHook, StepTimer
-from wsdesc.descriptor.preparation import cleaned_points
+from wsdesc.descriptor.preparation import clean_scan
 from wsdesc.finding.candidates import Candidate, distinct, find_candidates
 from wsdesc.finding.options import FindOptions
 from wsdesc.finding.prepare import choose_resolution, diameter, prepare_object, prepare_scene
@@ -81,7 +81,7 @@ def find(
     timer = StepTimer(progress)
     with timer("read"):
         scans: list[tuple[Scan, ViewpointOption]] = [(object, "none"), (scene, o.viewpoint)]
-        clouds = run_each(lambda scan: cleaned_points(*scan), scans)
+        clouds = run_each(lambda scan: clean_scan(*scan), scans)
         names = (_name("the object", object), _name("the scene", scene))
     with timer("prepare"):
         sizes = [diameter(cloud.points) for cloud in clouds]

@@ -24,7 +24,7 @@ from wsdesc.learning.data import TrainingData, load_training_data
 from wsdesc.learning.options import ABLATION_STEPS, TrainOptions
 from wsdesc.learning.run import StepHook, TrainingRun, TrainingSource, run_training
 from wsdesc.learning.run_folder import OPTIONS_FILE, WEIGHTS_FILE
-from wsdesc.learning.training import Scans, change
+from wsdesc.learning.training import Scans, change, time_limit
 
 FULL, ORACLE, SMOOTHNET = "full", "oracle", "3DSmoothNet"
 
@@ -73,7 +73,8 @@ def ablate(
     Args:
         scans: Folders or files of scans, in the order of their names; None: synthetic rooms.
         out: Folder of the runs.
-        rows: Names of rows, for example "full", "w/o LRF", "oracle" or "3DSmoothNet"; None: all but the last.
+        rows: Names of rows, for example "full", "w/o LRF", "oracle" or "3DSmoothNet"; None: all but
+            "3DSmoothNet".
         options: Options that all rows share, or a YAML file of them.
         steps: Number of training steps per row.
         seed: Seed of all random choices.
@@ -103,8 +104,7 @@ def ablate(
         return {row: _finished_run(out / folder_name(row)) for row in names}
     chosen = choose_device(device)
     data = load_training_data(base.scans, base, progress=progress or no_progress)
-    seconds = float("inf") if minutes is None else 60 * minutes
-    return train_rows(names, base, data, out, device=chosen, stop_after=seconds, on_row=on_row)
+    return train_rows(names, base, data, out, device=chosen, stop_after=time_limit(minutes), on_row=on_row)
 
 
 def train_rows(

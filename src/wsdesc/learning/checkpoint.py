@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from wsdesc.core.checkpoint import below, optimizer_tensors, read_checkpoint, restore_optimizer
+from wsdesc.core.checkpoint import optimizer_tensors, read_checkpoint, restore_optimizer, tensors_below
 from wsdesc.core.errors import FileFormatError
 from wsdesc.descriptor.pretrained import save_tensors
 from wsdesc.learning.trainer import Trainer
@@ -35,9 +35,9 @@ def load_checkpoint(path: Path, trainer: Trainer) -> int:
     """
     saved = read_checkpoint(path, _HEADER, trainer.options, _MAY_CHANGE)
     try:
-        trainer.model.load_state_dict(below("model", saved.tensors))
+        trainer.model.load_state_dict(tensors_below("model", saved.tensors))
         for name, optimizer in trainer.optimizers.items():
-            restore_optimizer(optimizer, below(name, saved.tensors))
+            restore_optimizer(optimizer, tensors_below(name, saved.tensors))
     except (RuntimeError, KeyError, ValueError) as error:
         raise FileFormatError(f"{path}: does not fit this training: {error}") from error
     return saved.step

@@ -25,6 +25,7 @@ from wsdesc.learning.options import DataOptions, TrainOptions
 from wsdesc.learning.overlap import Describe, OverlapOptions
 from wsdesc.learning.pair_graph import PairGraph, find_pairs
 from wsdesc.learning.sources import (
+    COVERAGE_RADIUS,
     CloudPair,
     MixedPairs,
     PairSource,
@@ -37,7 +38,6 @@ from wsdesc.learning.sources import (
 IndexPair = tuple[int, int]
 """Indices of two clouds."""
 
-_FRAME_RADIUS = 0.3  # metres
 _MIN_PAIRS_TO_HOLD_OUT = 10  # with fewer pairs, none is held out
 _MIN_SCANS_TO_HOLD_OUT = 20  # from this number on, whole scans are held out instead of pairs
 
@@ -213,7 +213,7 @@ def _prepare(
             T_scan_cloud = cleaned.T_scan_local.copy()
             mean = points.mean(0, keepdim=True).double().numpy()  # `drop_sparse` subtracts the mean
             T_scan_cloud[:3, 3] = transform(mean, cleaned.T_scan_local)[0]
-            prepared[-1][index] = drop_sparse(points, _FRAME_RADIUS, data.min_coverage)
+            prepared[-1][index] = drop_sparse(points, COVERAGE_RADIUS, data.min_coverage)
             origins.append(CloudOrigin(sequence.scans[index].path, unit, T_scan_cloud))
     return prepared, origins
 

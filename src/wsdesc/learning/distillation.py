@@ -25,7 +25,7 @@ from wsdesc.learning.run_folder import OPTIONS_FILE
 from wsdesc.learning.sources import PairSource
 from wsdesc.learning.student_pairs import student_source
 from wsdesc.learning.trainer import Trainer
-from wsdesc.learning.training import Scans, change, resolve_options
+from wsdesc.learning.training import Scans, change, resolve_options, time_limit
 from wsdesc.learning.validation import compare_with_teacher
 
 
@@ -95,7 +95,7 @@ def distill(
         held_out=held_out,
         device=chosen,
         resume=resume,
-        stop_after=float("inf") if minutes is None else 60 * minutes,
+        stop_after=time_limit(minutes),
         on_step=on_step or (lambda progress: None),
         tensorboard=tensorboard,
     )

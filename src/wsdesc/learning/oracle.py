@@ -20,6 +20,7 @@ from wsdesc.learning.identity_cache import IdentityCache
 from wsdesc.learning.match_trainer import MIN_MATCHES, MatchedPair, matches_by_pose
 from wsdesc.learning.options import TrainOptions
 from wsdesc.learning.sources import (
+    COVERAGE_RADIUS,
     MIN_SCAN_POINTS,
     MixedPairs,
     PairSource,
@@ -169,7 +170,7 @@ def make_posed_room(seed: int, index: int, min_coverage: float) -> list[Tensor]:
 
 def _posed_points(points: Tensor, T_world_scan: Pose, min_coverage: float) -> Tensor:
     """Return the remaining points (N, 6) in the centred cloud's frame and in the world frame."""
-    cloud = drop_sparse(points, 0.3, min_coverage)  # centred
+    cloud = drop_sparse(points, COVERAGE_RADIUS, min_coverage)  # centred
     T = torch.from_numpy(T_world_scan)
     world = transform((cloud + points.mean(0)).double(), T)
     return torch.cat([cloud, world.float()], dim=1)

@@ -62,6 +62,7 @@ class RunFolder:
         return step
 
     def close(self) -> None:
+        """Close the log for TensorBoard."""
         if self.tensorboard is not None:
             self.tensorboard.close()
 
@@ -75,6 +76,7 @@ class RunFolder:
         return rows
 
     def log(self, row: dict[str, Any]) -> None:
+        """Append a row to the log."""
         path = self.path / LOG_FILE
         try:
             if self.writes:
@@ -86,10 +88,12 @@ class RunFolder:
             self.tensorboard.add(row)
 
     def save_checkpoint(self, trainer: Trainer, step: int) -> None:
+        """Write the state after a step; see `load_checkpoint`."""
         if self.writes:
             save_checkpoint(self.path / CHECKPOINT_FILE, trainer, step)
 
     def save_weights(self, trainer: Trainer) -> Path:
+        """Write the trained weights; return the file."""
         path = self.path / WEIGHTS_FILE
         if self.writes:
             trainer.model.save(path)

@@ -22,9 +22,8 @@ from wsdesc.learning.options import TrainOptions
 from wsdesc.learning.overlap import OverlapOptions, estimate_overlap
 from wsdesc.learning.sources import PairSource
 
-ACCEPTANCE = OverlapOptions(
-    min_inliers=20, min_overlap=0.15
-)  # more inliers: a wrong pose gives wrong matches
+# More inliers than by default, since a wrong pose gives wrong matches.
+ACCEPTANCE = OverlapOptions(min_inliers=20, min_overlap=0.15)
 _SAMPLED_POINTS = 4000  # points of a scan to match
 _MAX_ATTEMPTS = 50  # rejected pairs before the training gives up
 _CACHED_PAIRS = 4096

@@ -32,6 +32,7 @@ MakeRoom = Callable[[int, int, float], list[Tensor]]
 
 _FIRST_ROOMS = 24  # synthetic rooms to draw from at the start
 MIN_SCAN_POINTS = 2000  # smaller synthetic scans are left out
+COVERAGE_RADIUS = 0.3  # metres; argument `radius` of `drop_sparse` for scans
 
 
 class PairSource(Protocol):
@@ -151,9 +152,9 @@ def make_room(seed: int, index: int, min_coverage: float) -> list[Tensor]:
 
     for attempt in range(100):
         scans = room_scans(room_seed(seed, index, attempt), 4)
-        large = [torch.from_numpy(f.points) for f in scans if len(f.points) >= MIN_SCAN_POINTS]
+        large = [torch.from_numpy(scan.points) for scan in scans if len(scan.points) >= MIN_SCAN_POINTS]
         if len(large) >= 2:
-            return [drop_sparse(points, 0.3, min_coverage) for points in large]
+            return [drop_sparse(points, COVERAGE_RADIUS, min_coverage) for points in large]
     raise RuntimeError(f"no room could be made from seed {seed}, index {index}")
 
 

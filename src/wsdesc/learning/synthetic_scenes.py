@@ -18,7 +18,7 @@ from wsdesc.core.geometry import Floats
 from wsdesc.core.rng import generator_of
 from wsdesc.datasets.synthetic import SITES, room_scans, site_scans
 from wsdesc.descriptor.preparation import prepare_scan
-from wsdesc.learning.sources import drop_sparse, make_room
+from wsdesc.learning.sources import COVERAGE_RADIUS, drop_sparse, make_room
 
 _SCANS = 3  # scans per scene
 _MIN_POINTS = 1500
@@ -55,7 +55,8 @@ def make_room_or_site(seed: int, index: int, min_coverage: float, *, sites: floa
     """Make the scans (N, 3) of a room or, with the probability `sites`, of a site; see `make_room`."""
     if float(torch.rand(1, generator=generator_of(seed, 26, index))) >= sites:
         return make_room(seed, index, min_coverage)
-    return [drop_sparse(scan.points, 0.3, min_coverage) for scan in make_scene(seed, 2 * index + 1)]
+    scans = make_scene(seed, 2 * index + 1)
+    return [drop_sparse(scan.points, COVERAGE_RADIUS, min_coverage) for scan in scans]
 
 
 def _prepare(points: np.ndarray, T_world_scan: Floats, unit: float) -> SceneScan:

@@ -115,7 +115,7 @@ def train(
         out,
         device=chosen,
         resume=resume,
-        stop_after=float("inf") if minutes is None else 60 * minutes,
+        stop_after=time_limit(minutes),
         validate=validator,
         on_step=on_step or (lambda progress: None),
         tensorboard=tensorboard,
@@ -123,6 +123,11 @@ def train(
     if validator is None or run.weights is None or not distributed.is_main_process():
         return run
     return validator.complete(run, chosen)
+
+
+def time_limit(minutes: float | None) -> float:
+    """Return the seconds after which a training stops; None: never."""
+    return float("inf") if minutes is None else 60 * minutes
 
 
 def resolve_options(

@@ -28,7 +28,16 @@ from wsdesc.mapping.index import DescriptorIndex, load_library
 from wsdesc.mapping.inputs import MapInputs, MapScan, derive_resolution
 from wsdesc.mapping.options import MapOptions
 from wsdesc.mapping.pieces import Describer, Piece
-from wsdesc.mapping.store import ARRAYS, INDEX, VERSION, Manifest, data_folder, digest_of
+from wsdesc.mapping.store import (
+    ARRAYS,
+    DATA_PREFIX,
+    INDEX,
+    MANIFEST,
+    VERSION,
+    Manifest,
+    data_folder,
+    digest_of,
+)
 from wsdesc.mapping.tiles import TileGrid
 
 _PIECES = "pieces"  # folder of finished pieces, removed at the end
@@ -44,6 +53,7 @@ def build(inputs: MapInputs, out: Path, o: MapOptions, progress: ProgressHook | 
     """
     load_library()
     _check_folder(out)
+    warnings = list(inputs.warnings)
     timer = StepTimer(progress)
     with timer("resolution"):  # first, so that unreadable scans leave no folder
         resolution = o.resolution or derive_resolution(inputs)
@@ -53,20 +63,21 @@ def build(inputs: MapInputs, out: Path, o: MapOptions, progress: ProgressHook | 
         keys = [scan.key for scan in inputs.scans]
         data = data_folder(out, content_key(VERSION, options, resolution, weights, keys, inputs.cut))
         if _is_complete(out, data):
-            return inputs.warnings
+            return warnings
         (data / _PIECES).mkdir(parents=True, exist_ok=True)
         network, name = load_model(o.model, o.device)
         describer = Describer(
             network, name, resolution, o.points_per_keypoint, o.seed, choose_device(o.device)
         )
         if inputs.cut:
-            grid = TileGrid(_origin(inputs.scans[0], resolution), resolution)
+            grid = TileGrid(_round_position(_first_point(inputs.scans[0]), resolution), resolution)
             _cut(inputs.scans[0], grid, data, timer)
             _check_points(inputs.scans[0], data, resolution)
-            pieces, warnings = _describe_tiles(grid, data, describer, timer)
+            pieces = _describe_tiles(grid, data, describer, timer)
         else:
-            pieces, warnings = _describe_scans(inputs.scans, data, describer, timer)
-            grid = TileGrid(_corner(Piece.load(pieces[0]).origin, resolution), resolution)
+            pieces, failed = _describe_scans(inputs.scans, data, describer, timer)
+            warnings += failed
+            grid = TileGrid(_round_position(Piece.load(pieces[0]).origin, resolution), resolution)
             _merge(pieces, grid, data, timer)
         shapes = _write_keypoints(pieces, grid, data)
         _write_index(data, timer)
@@ -83,7 +94,7 @@ def build(inputs: MapInputs, out: Path, o: MapOptions, progress: ProgressHook | 
             index_digest=digest_of(data / INDEX),
         ).write(out)
         shutil.rmtree(data / _PIECES, ignore_errors=True)
-    return [*inputs.warnings, *warnings]
+    return warnings
 
 
 def _check_folder(out: Path) -> None:
@@ -92,7 +103,7 @@ def _check_folder(out: Path) -> None:
         raise FileFormatError(f"{out}: cannot be written: it is a file, and a map is a folder")
     if out.is_dir():
         others = [
-            p.name for p in out.iterdir() if not p.name.startswith((".", "data-")) and p.name != "map.json"
+            p.name for p in out.iterdir() if not p.name.startswith((".", DATA_PREFIX)) and p.name != MANIFEST
         ]
         if others:
             raise InputError(f"{out}: the folder holds other files ({others[0]}): choose another one")
@@ -106,14 +117,15 @@ def _is_complete(out: Path, data: Path) -> bool:
         return False
 
 
-def _origin(scan: MapScan, resolution: float) -> Floats:
+def _first_point(scan: MapScan) -> Floats:
+    """Return the first point (3,) of a cloud, in map coordinates."""
     for chunk in scan.chunks():
-        return _corner(chunk[0], resolution)
+        return np.asarray(chunk[0])
     raise InputError(f"{scan.source.file}: has no points")
 
 
-def _corner(position: Floats, resolution: float) -> Floats:
-    """Return a position with few digits near this one: geographic coordinates then stay exact."""
+def _round_position(position: Floats, resolution: float) -> Floats:
+    """Round a position (3,) to few digits: differences of geographic coordinates from it are then exact."""
     return np.asarray(np.round(position, -int(np.floor(np.log10(100 * resolution)))))
 
 
@@ -139,6 +151,11 @@ def _cut(scan: MapScan, grid: TileGrid, data: Path, timer: StepTimer) -> None:
         for chunk in scan.chunks():
             grid.add(chunk)
             advance(len(chunk))
+    _save_tiles(grid, data)
+
+
+def _save_tiles(grid: TileGrid, data: Path) -> None:
+    """Write the merged points of all tiles."""
     for name, array in grid.arrays().items():
         _save(data, name, array)
 
@@ -163,8 +180,7 @@ def _merge(pieces: Sequence[Path], grid: TileGrid, data: Path, timer: StepTimer)
             piece = Piece.load(path)
             grid.add(piece.origin + piece.points)
             advance(1)
-    for name, array in grid.arrays().items():
-        _save(data, name, array)
+    _save_tiles(grid, data)
 
 
 def _describe_scans(
@@ -187,9 +203,7 @@ def _describe_scans(
     return pieces, failed
 
 
-def _describe_tiles(
-    grid: TileGrid, data: Path, describer: Describer, timer: StepTimer
-) -> tuple[list[Path], list[str]]:
+def _describe_tiles(grid: TileGrid, data: Path, describer: Describer, timer: StepTimer) -> list[Path]:
     """Describe each tile of a large cloud; return the files of the pieces."""
     cells, starts, points = (_load(data, name) for name in _TILE_ARRAYS)
     row_of = {tuple(cell): row for row, cell in enumerate(cells.tolist())}
@@ -210,7 +224,7 @@ def _describe_tiles(
                 describer.describe_tile(np.concatenate(around), np.concatenate(inside), corner).save(path)
             pieces.append(path)
             advance(1)
-    return pieces, []
+    return pieces
 
 
 def _write_keypoints(pieces: Sequence[Path], grid: TileGrid, data: Path) -> dict[str, tuple[int, ...]]:

@@ -16,13 +16,12 @@ from typing import NamedTuple
 import numpy as np
 
 from wsdesc.alignment.confidence import ConfidenceModel, log_odds
-from wsdesc.alignment.evidence import Evidence
+from wsdesc.alignment.evidence import Evidence, share_log_odds
 from wsdesc.alignment.patch_gaps import measure_large_gaps
 from wsdesc.core.geometry import Floats
 from wsdesc.registration.candidate import Candidate
 
 CONFIDENCE_FILE = Path(__file__).with_name("confidence.json")
-_MARGIN = 0.005  # shares closer to 0 or 1 do not change the log odds
 _LEAST_GAP = 0.5  # standard errors: smaller gaps are equal
 
 
@@ -50,7 +49,7 @@ def features(candidates: Sequence[MapEvidence]) -> Floats:
     fits = np.array([own.explained * own.pair.tightness for own in candidates])
     columns = [
         log_odds([own.pair for own in candidates]),
-        np.array([_log_odds(own.explained) for own in candidates]),
+        np.array([share_log_odds(own.explained) for own in candidates]),
         np.array([_log10(own.large_gaps) for own in candidates]),
         np.array([fit - np.delete(fits, k).max(initial=0.0) for k, fit in enumerate(fits)]),
     ]
@@ -60,11 +59,6 @@ def features(candidates: Sequence[MapEvidence]) -> Floats:
 def confidences(candidates: Sequence[MapEvidence]) -> Floats:
     """Return the probability (K,) of each pose of one scan; their sum is at most 1."""
     return _shipped().probabilities(features(candidates))
-
-
-def _log_odds(share: float) -> float:
-    share = min(max(share, _MARGIN), 1 - _MARGIN)
-    return math.log(share / (1 - share))
 
 
 def _log10(gap: float | None) -> float:

@@ -19,7 +19,7 @@ from wsdesc.core.errors import InputError, WSDescError
 from wsdesc.core.file_parts import as_list, expand_home, split_part
 from wsdesc.core.geometry import Floats, check_rigid
 from wsdesc.mapping.store import MANIFEST, Source
-from wsdesc.reconstruction.export import POSES
+from wsdesc.reconstruction.options import POSES
 from wsdesc.reconstruction.result import Reconstruction
 
 MapScans = str | Path | Reconstruction | Sequence[Scan] | Any
@@ -99,25 +99,25 @@ def collect(scans: MapScans, out: Path, poses: Sequence[Any] | None = None) -> M
         folder = scans
         if (folder / POSES).exists():
             return _reconstructed(Reconstruction.load(folder), folder, poses)
-        files: list[Any] = [file for file in find_scan_files(folder) if not _is_in_map(file, out)]
-        if not files:
+        members: list[Any] = [file for file in find_scan_files(folder) if not _is_in_map(file, out)]
+        if not members:
             own = folder.resolve() == out.resolve()
             what = "the map needs a folder of its own" if own else "no scans in this folder, only maps"
             raise InputError(f"{folder}: {what}; choose another folder")
     elif isinstance(scans, Path):
-        files = list(find_scan_files([scans]))
+        members = list(find_scan_files([scans]))
     elif isinstance(scans, list | tuple) and not _is_points(scans):
-        files = list(scans)
+        members = list(scans)
     else:
-        files = [scans]
-    if not files:
+        members = [scans]
+    if not members:
         raise InputError("a map needs at least one scan, found 0")
-    if poses is not None and len(as_list(poses, "poses")) != len(files):
-        raise InputError(f"{len(poses)} poses were given for {len(files)} scans: give one for each")
-    given = [None] * len(files) if poses is None else [check_rigid(T, "poses") for T in poses]
+    if poses is not None and len(as_list(poses, "poses")) != len(members):
+        raise InputError(f"{len(poses)} poses were given for {len(members)} scans: give one for each")
+    given = [None] * len(members) if poses is None else [check_rigid(T, "poses") for T in poses]
     inputs = [
         MapScan(scan, T, _source(scan, number))
-        for number, (scan, T) in enumerate(zip(files, given, strict=True))
+        for number, (scan, T) in enumerate(zip(members, given, strict=True))
     ]
     return MapInputs(inputs, cut=len(inputs) == 1 and poses is None, warnings=[])
 

@@ -31,7 +31,7 @@ from wsdesc.core.progress import ProgressHook, StepTimer
 from wsdesc.descriptor import pretrained
 from wsdesc.descriptor.describe import load_model
 from wsdesc.descriptor.description import Description
-from wsdesc.descriptor.preparation import check_count, cleaned_points, prepare_scan
+from wsdesc.descriptor.preparation import check_count, clean_scan, prepare_scan
 from wsdesc.mapping.evidence import MapEvidence, confidences
 from wsdesc.mapping.options import LocateOptions
 from wsdesc.mapping.places import Place, centre_and_radius, vote
@@ -99,7 +99,7 @@ class MapSearch(NamedTuple):
 def search(site: StoredMap, scan: Scan, o: LocateOptions, timer: StepTimer) -> Iterator[MapSearch]:
     """Search for a scan in a map, in rounds with more and more keypoints."""
     with timer("read"):
-        cleaned = cleaned_points(scan, o.viewpoint)
+        cleaned = clean_scan(scan, o.viewpoint)
         file = scan_name(scan, "the scan")
         check_count(cleaned, file)
     with timer("prepare"):
@@ -140,8 +140,8 @@ def _search_round(
         for (place, hypothesis), part in zip(best, parts, strict=True):
             if part is not None:
                 images = (p.range_image, None)
-                new = verify_hypotheses([hypothesis], (surface, part), images, len(place.pairs))
-                places_of |= dict.fromkeys(new, place)
+                refined = verify_hypotheses([hypothesis], (surface, part), images, len(place.pairs))
+                places_of |= dict.fromkeys(refined, place)
         candidates = distinct_candidates(list(places_of))
         new = [candidate for candidate in candidates if candidate not in searched.evidence]
         measured = searched.evidence | dict(zip(new, kernels.run_each(MapEvidence.of, new), strict=True))

@@ -87,7 +87,7 @@ class Describer:
             prepared = prepare_scan(cleaned, self.resolution, self.model, self.seed, 1, self.device)
         except InputError as error:
             raise InputError(f"{scan.source.file}: {error}") from error
-        prepared = prepared.with_keypoints(self._count(len(prepared.points)), self.seed)
+        prepared = prepared.with_keypoints(self._keypoint_count(len(prepared.points)), self.seed)
         T_map_local = cleaned.T_scan_local
         if scan.T_map_scan is not None:
             T_map_local = scan.T_map_scan @ T_map_local
@@ -106,12 +106,12 @@ class Describer:
         local = torch.from_numpy(points).to(self.device) / self.unit
         own = torch.from_numpy(np.flatnonzero(inside)).to(self.device)
         generator = torch.Generator().manual_seed(self.seed)
-        order = own[farthest_points(local[own], self._count(len(own)), generator)]
+        order = own[farthest_points(local[own], self._keypoint_count(len(own)), generator)]
         empty = local.new_empty(0, 0), local.new_empty(0, 3, 3)
         prepared = Description(local, order, *empty, self.resolution, T_map_local, self.model)
         return self._piece(prepared, T_map_local, local[:0])
 
-    def _count(self, points: int) -> int:
+    def _keypoint_count(self, points: int) -> int:
         return math.ceil(points / self.points_per_keypoint)
 
     def _piece(self, prepared: Description, T_map_local: Floats, points: Tensor) -> Piece:

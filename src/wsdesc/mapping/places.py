@@ -18,7 +18,7 @@ from wsdesc.core.kernels import kernel, run_in_chunks
 
 _SAME_HALF_COSINE = math.cos(math.radians(30.0) / 2)  # between unit quaternions of rotations that agree
 _MAX_CELL = (1 << 21) - 2
-_SAME_CENTRE, _MIN_SAME_CENTRE = 0.25, 0.5  # radii of the scan, metres: centres closer than either agree
+_SAME_CENTRE, _MIN_SAME_CENTRE = 0.25, 0.5  # radii of the scan, metres: centres closer than the larger agree
 
 
 class Place(NamedTuple):
@@ -47,7 +47,7 @@ def vote(
         count: Largest number of places.
 
     Returns:
-        Places, most votes first. They are at least `_SAME_CENTRE` radii apart, or differ in rotation.
+        Places, most votes first; their centres do not agree with each other.
     """
     centre, radius = centre_and_radius(keypoints)
     source = np.repeat(np.arange(len(keypoints)), matched.shape[1])  # (M,)

@@ -24,7 +24,7 @@ from wsdesc.mapping.index import DescriptorIndex
 VERSION = 1
 MANIFEST, INDEX = "map.json", "index.voyager"
 _LARGEST_MANIFEST = 1 << 28  # bytes
-_DATA = "data-"  # prefix of the folder with the arrays
+DATA_PREFIX = "data-"  # of the folder with the arrays
 _KIND = "wsdesc map"
 
 # Type and columns of the arrays. Rows are tiles (T), points (N) or keypoints (K). The model has C columns.
@@ -105,7 +105,7 @@ class Manifest:
         """Write map.json, and remove the arrays of earlier maps in this folder."""
         with atomic_write(folder / MANIFEST) as temporary:
             temporary.write_text(json.dumps({"format": _KIND, **asdict(self)}, indent=1) + "\n", "utf-8")
-        for old in folder.glob(f"{_DATA}*"):
+        for old in folder.glob(f"{DATA_PREFIX}*"):
             if old.name != self.data:
                 shutil.rmtree(old, ignore_errors=True)
 
@@ -151,7 +151,7 @@ def _read_json(folder: Path) -> dict[str, Any]:
                 f"{folder}: no such map; build one with: wsdesc map scans/ -o {folder.name}"
             )
         if not path.exists():
-            unfinished = any(folder.glob(f"{_DATA}*"))
+            unfinished = any(folder.glob(f"{DATA_PREFIX}*"))
             reason = (
                 "the map is not finished: run `wsdesc map` again" if unfinished else f"no {MANIFEST} in it"
             )
@@ -164,7 +164,7 @@ def _read_json(folder: Path) -> dict[str, Any]:
 
 def data_folder(out: Path, key: str) -> Path:
     """Return the folder for the arrays of the map with this key."""
-    return out / f"{_DATA}{key[:16]}"
+    return out / f"{DATA_PREFIX}{key[:16]}"
 
 
 def read_arrays(folder: Path, manifest: Manifest) -> dict[str, NDArray[Any]]:

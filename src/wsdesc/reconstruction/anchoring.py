@@ -1,4 +1,4 @@
-"""Anchor a pose graph in the world by what is known, and find what of it is wrong.
+"""Anchor a pose graph in the world by known items, and find the items and edges that are wrong.
 
 Each component gets the world pose that most of its known items agree with. From there, edges and known items
 are optimised together. Known items that do not agree with the result are left out and reported; edges that
@@ -14,10 +14,10 @@ from typing import NamedTuple
 import numpy as np
 
 from wsdesc.core.geometry import Floats, inverse
-from wsdesc.reconstruction.known_items import KNOWN_OUTLIER, KnownItem, level_item, rotation_between
+from wsdesc.reconstruction.known_items import KNOWN_OUTLIER, UP, KnownItem, level_item, rotation_between
 from wsdesc.reconstruction.least_squares import Factor, Problem
 from wsdesc.reconstruction.pose_graph import MAX_STEPS, OUTLIER, Edge, connected_scans, edge_factor
-from wsdesc.reconstruction.world_pose import UP, choose_world_pose, common_direction
+from wsdesc.reconstruction.world_pose import choose_world_pose, common_direction
 
 _ROUNDS = 8  # of rejection
 
@@ -89,6 +89,10 @@ class _Component:
     T_world_component: Floats | None  # (4, 4); None if too little is known
     undecided: bool  # see `WorldPose`
 
+    def root(self, reference: int | None) -> int:
+        """Return the reference scan if it is in the component, else the first scan."""
+        return reference if reference is not None and reference in self.scans else self.scans[0]
+
 
 def _anchor(
     count: int,
@@ -98,38 +102,39 @@ def _anchor(
     R_scan_local: Floats,
     reference: int | None,
 ) -> Anchored:
+    """Anchor the edges without rejecting any; the arguments are those of `anchor`."""
     components = _find_components(count, edges, items, T_component_scan)
     world, T = count, np.concatenate([T_component_scan, np.eye(4)[None]])
     level: list[KnownItem] = []
-    for part in components:
-        if part.T_world_component is None:
-            if any(item.kind == "up" for item in part.items):
-                level.append(_level(part, T, R_scan_local, reference))
-            else:
-                first = reference if reference in part.scans else part.scans[0]
-                T[part.scans] = inverse(T_component_scan[first]) @ T_component_scan[part.scans]
+    for component in components:
+        scans = component.scans
+        if component.T_world_component is not None:
+            T[scans] = component.T_world_component @ T_component_scan[scans]
+        elif any(item.kind == "up" for item in component.items):
+            level.append(_level(component, T, R_scan_local, reference))
         else:
-            T[part.scans] = part.T_world_component @ T_component_scan[part.scans]
+            T[scans] = inverse(T_component_scan[component.root(reference)]) @ T_component_scan[scans]
 
-    in_world = [part for part in components if part.T_world_component is not None]
+    in_world = [c for c in components if c.T_world_component is not None]
+    elsewhere = [c for c in components if c.T_world_component is None]
     levelled = {item.scan for item in level}
-    free = [part for part in components if part not in in_world and not levelled & set(part.scans)]
-    fixed = np.array([world, *(reference if reference in c.scans else c.scans[0] for c in free)])
+    free = [c for c in elsewhere if not levelled & set(c.scans)]
+    fixed = np.array([world, *(c.root(reference) for c in free)])
     edge_factors = [edge_factor(edge) for edge in edges]
-    active = [i for part in components if part not in free for i in part.items if _counts(i, part)]
+    active = [item for c in components if c not in free for item in c.items if _is_usable(item, c)]
     T, states, problem = _optimise(T, edge_factors, active, level, fixed, in_world)
     by_item = {id(state.item): state for state in states}
     deviations = np.zeros(0)
     if problem is not None:
         deviations = np.sqrt(problem.squared_errors(T))[: len(edges)]
 
-    merged = sorted(scan for part in in_world for scan in part.scans)
-    rest = sorted((part for part in components if part not in in_world), key=lambda p: -len(p.scans))
+    merged = sorted(scan for c in in_world for scan in c.scans)
+    elsewhere.sort(key=lambda c: -len(c.scans))
     return Anchored(
         T_world_scan=T[:count],
-        components=([merged] if merged else []) + [part.scans for part in rest],
+        components=([merged] if merged else []) + [c.scans for c in elsewhere],
         in_world=bool(merged),
-        levelled=([False] if merged else []) + [bool(levelled & set(part.scans)) for part in rest],
+        levelled=([False] if merged else []) + [bool(levelled & set(c.scans)) for c in elsewhere],
         rejected_edges={},
         deviations=deviations,
         items=[by_item.get(id(item)) or _unused(item, components) for item in items],
@@ -152,13 +157,14 @@ def _find_components(
     return components
 
 
-def _counts(item: KnownItem, part: _Component) -> bool:
+def _is_usable(item: KnownItem, component: _Component) -> bool:
     """Return whether an item can be used: outside of the world, only up can."""
-    return part.T_world_component is not None or item.kind == "up"
+    return component.T_world_component is not None or item.kind == "up"
 
 
 def _unused(item: KnownItem, components: Sequence[_Component]) -> ItemState:
-    scans = next(part.scans for part in components if item.scan in part.scans)
+    """Return the state of an item that was not used, and why."""
+    scans = next(c.scans for c in components if item.scan in c.scans)
     reason = "no edge confirms it: the scan was not registered with any other"
     if len(scans) > 1:
         reason = (
@@ -178,7 +184,7 @@ def _optimise(
 ) -> tuple[Floats, list[ItemState], Problem | None]:
     """Minimize over all poses, and leave out known items until all others agree."""
     world, used = len(T) - 1, list(range(len(active)))
-    undecided = {scan for part in in_world if part.undecided for scan in part.scans}
+    undecided = {scan for c in in_world if c.undecided for scan in c.scans}
 
     def build(chosen: Sequence[int]) -> Problem | None:
         factors = [item.factor(world, T[item.scan]) for item in level]
@@ -191,9 +197,9 @@ def _optimise(
         if problem is None:
             break
         T = problem.solve(T, MAX_STEPS) if active or level else T  # the edges alone are satisfied already
-        everything = build(range(len(active)))
-        assert everything is not None
-        squared = everything.squared_errors(T)[len(edge_factors) + len(level) :]
+        with_all_items = build(range(len(active)))
+        assert with_all_items is not None
+        squared = with_all_items.squared_errors(T)[len(edge_factors) + len(level) :]
         deviations = np.sqrt(squared)
         agreeing = [k for k, d in enumerate(deviations) if d <= KNOWN_OUTLIER or active[k].exact]
         if agreeing == used:
@@ -211,12 +217,12 @@ def _optimise(
     return T, states, problem
 
 
-def _level(part: _Component, T: Floats, R_scan_local: Floats, reference: int | None) -> KnownItem:
+def _level(component: _Component, T: Floats, R_scan_local: Floats, reference: int | None) -> KnownItem:
     """Level a component of which only up is known; return the item that fixes position and heading."""
-    root = reference if reference in part.scans else part.scans[0]
-    ups = np.stack([T[item.scan][:3, :3] @ item.point for item in part.items if item.kind == "up"])
+    root = component.root(reference)
+    ups = np.stack([T[item.scan][:3, :3] @ item.point for item in component.items if item.kind == "up"])
     T_root = np.eye(4)
     up = R_scan_local[root] @ T[root][:3, :3].T @ common_direction(ups)
     T_root[:3, :3] = rotation_between(up, UP) @ R_scan_local[root]
-    T[part.scans] = T_root @ inverse(T[root]) @ T[part.scans]
+    T[component.scans] = T_root @ inverse(T[root]) @ T[component.scans]
     return level_item(root, T_root)

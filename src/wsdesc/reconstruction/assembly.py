@@ -1,6 +1,6 @@
 """Assemble a model: register the new pairs of its scans, and place the scans.
 
-A model has described scans and registered pairs. Some come from earlier models: their pairs are known, and
+A model has described scans and registered pairs. Some come from earlier models: their pairs are kept, and
 only pairs with other scans are registered. All pairs together place the scans.
 """
 
@@ -23,7 +23,6 @@ from wsdesc.reconstruction.model_file import ModelPair, ModelScan, ModelState
 from wsdesc.reconstruction.options import ReconstructOptions
 from wsdesc.reconstruction.pair_selection import (
     ALL_PAIRS,
-    Pair,
     RegisteredPair,
     connecting_pairs,
     first_pairs,
@@ -31,6 +30,7 @@ from wsdesc.reconstruction.pair_selection import (
 )
 from wsdesc.reconstruction.placement import KeptEdge, Placement, place_scans
 from wsdesc.reconstruction.places import SavedPlaces, find_places, predicted_overlaps
+from wsdesc.reconstruction.pose_graph import Pair
 from wsdesc.reconstruction.result import Reconstruction
 from wsdesc.reconstruction.rigid_frames import RigidFrame
 from wsdesc.reconstruction.runner import Runner
@@ -64,12 +64,12 @@ class Assembly:
         members: All described scans.
         settings: Settings of the descriptions.
         options: Options of the model.
-        known: Registered pairs of earlier models, by indices of members.
+        earlier_pairs: Registered pairs of earlier models, by indices of members.
         places: Signatures of earlier models.
         bases: Earlier models, in terms of the names of the members. Frames keep the pose of their first scan.
         fixed: Keep all relative poses inside the frames of earlier models.
         paths: File of each scan, by name, with scans that are no members.
-        given: What is known about poses beforehand.
+        known: What is known about poses beforehand.
         failed: Scans that cannot be used, with reasons.
         duplicates: Scans that equal another one, with its name.
     """
@@ -77,27 +77,32 @@ class Assembly:
     members: list[Member]
     settings: DescribeSettings
     options: ReconstructOptions
-    known: dict[Pair, RegisteredPair] = field(default_factory=dict)
+    earlier_pairs: dict[Pair, RegisteredPair] = field(default_factory=dict)
     places: SavedPlaces | None = None
     bases: Sequence[Reconstruction] = ()
     fixed: bool = False
     paths: dict[str, Path] = field(default_factory=dict)
-    given: Known = field(default_factory=Known)
+    known: Known = field(default_factory=Known)
     failed: dict[str, str] = field(default_factory=dict)
     duplicates: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def radii(self) -> Floats:
+        """Root mean square radius (N,) of each member, in model metres."""
+        return np.array([member.scan.radius for member in self.members])
 
     def register(self, runner: Runner) -> tuple[dict[Pair, RegisteredPair], SavedPlaces | None]:
         """Register new pairs; return all pairs, and the signatures of the scans."""
         o, jobs = self.options, [member.job for member in self.members]
         origins = [member.origin for member in self.members]
-        registered = dict(self.known)
+        registered = dict(self.earlier_pairs)
         if len(set(origins)) == 1 and origins[0] is not None:
             return update_confidences(registered), self.places  # all scans are of one earlier model
         names = [member.name for member in self.members]
         with runner.progress("select pairs", 0):
             places = find_places(names, jobs, o.seed, self.places)
             pairs = first_pairs(places.signatures, o.neighbours, origins, places.score_pairs)
-        registered |= runner.register([pair for pair in pairs if pair not in self.known], jobs)
+        registered |= runner.register([pair for pair in pairs if pair not in self.earlier_pairs], jobs)
         registered = update_confidences(registered)
         if len(jobs) > ALL_PAIRS:
             graph = self.place(registered, runner.progress).graph
@@ -119,7 +124,7 @@ class Assembly:
         new = [k for k in scans if self.members[k].origin != 0]
         if not self.bases or not new:
             return new
-        radii = np.array([member.scan.radius for member in self.members])
+        radii = self.radii
         centres = T_world_scan[:, :3, 3]
         distance = np.linalg.norm(centres[scans][:, None] - centres[new], axis=2)  # (scans, new)
         reach = _REACH * (radii[scans][:, None] + radii[new])
@@ -129,10 +134,9 @@ class Assembly:
         """Place all scans."""
         frames, kept = self._rigid_frames(registered) if self.fixed else ([], {})
         new = {k for k, member in enumerate(self.members) if self.bases and member.origin is None}
-        radii = np.array([member.scan.radius for member in self.members])
         with progress("place scans", 0):
             edges = [pair.edges for pair in registered.values()]
-            return place_scans(edges, radii, frames=frames, kept=kept, new=new)
+            return place_scans(edges, self.radii, frames=frames, kept=kept, new=new)
 
     def verify(
         self, registered: Mapping[Pair, RegisteredPair], placement: Placement, runner: Runner
@@ -141,11 +145,13 @@ class Assembly:
         if self.fixed:
             return placement
         jobs = [member.job for member in self.members]
-        radii = np.array([member.scan.radius for member in self.members])
         edges = [pair.edges for pair in registered.values()]
-        distinct = self.options.distinct
         return verify_layout(
-            placement, edges, radii, lambda poses: runner.check(poses, jobs), distinct=distinct
+            placement,
+            edges,
+            self.radii,
+            lambda poses: runner.check(poses, jobs),
+            distinct=self.options.distinct,
         )
 
     def _rigid_frames(
@@ -190,7 +196,7 @@ class Assembly:
         return ModelState(
             options=self.options.model_copy(update={"resolution": self.settings.resolution}),
             weights=self.settings.weights,
-            known=self.given,
+            known=self.known,
             places=places,
             scans={m.name: ModelScan(m.job.file.content, m.scan) for m in self.members},
             pairs=[
@@ -208,14 +214,14 @@ def assemble(assembly: Assembly, runner: Runner) -> Reconstruction:
     return replace(result, state=assembly.state(registered, places))
 
 
-def known_pairs(pairs: Sequence[ModelPair], index: Mapping[str, int]) -> dict[Pair, RegisteredPair]:
+def pairs_by_index(pairs: Sequence[ModelPair], index: Mapping[str, int]) -> dict[Pair, RegisteredPair]:
     """Return the registered pairs of a model between scans in `index`, by these indices."""
-    known = {}
+    registered = {}
     for pair in pairs:
         if pair.source in index and pair.target in index:
             i, j = index[pair.source], index[pair.target]
-            known[min(i, j), max(i, j)] = RegisteredPair.of(i, j, pair.candidates, pair.keypoints)
-    return dict(sorted(known.items()))
+            registered[min(i, j), max(i, j)] = RegisteredPair.of(i, j, pair.candidates, pair.keypoints)
+    return dict(sorted(registered.items()))
 
 
 def _register_again(

@@ -14,8 +14,9 @@ from wsdesc.core.geometry import Floats, inverse
 from wsdesc.reconstruction.disambiguation import MIN_CONFIDENCE
 from wsdesc.reconstruction.edge_result import EdgeResult
 from wsdesc.reconstruction.georeference import Georeferenced, georeference
-from wsdesc.reconstruction.pair_selection import Pair, RegisteredPair
+from wsdesc.reconstruction.pair_selection import RegisteredPair
 from wsdesc.reconstruction.placement import Placement
+from wsdesc.reconstruction.pose_graph import Pair
 from wsdesc.reconstruction.result import Reconstruction
 from wsdesc.registration.result import Pose
 
@@ -30,7 +31,7 @@ def build_result(
     names = [member.name for member in assembly.members]
     resolution = assembly.settings.resolution
     local_frames = [member.T_scan_local for member in assembly.members]
-    geo = georeference(names, placement, local_frames, resolution, assembly.given)
+    geo = georeference(names, placement, local_frames, resolution, assembly.known)
     edges = []
     placed_pairs = zip(registered.items(), geo.placement.edges, geo.information, strict=True)
     for (ends, pair), placed, information in placed_pairs:
@@ -45,7 +46,7 @@ def build_result(
         edge = EdgeResult(names[a], names[b], T, *numbers, keypoints, rejection, deviation, rmse)
         edges.append(replace(edge, information=information))
     frames = [_Frame.of(scans, names, geo) for scans in geo.components]
-    if assembly.given.empty:
+    if assembly.known.empty:
         frames = [_in_earlier_frame(frame, assembly.bases) for frame in frames]
     placed_names = {name for frame in frames for name in frame.poses}
     contradicting = {names[k]: reason for k, reason in placement.contradicting.items()}

@@ -1,11 +1,11 @@
 """Challenge a layout: do some of its scans fit as well at another position of a repetitive structure?
 
 The pairs of a layout may agree with each other, and yet it is wrong: in a court with four equal corners,
-scans of all corners can lie on top of each other. Other candidates of the pairs tell how the place repeats.
+scans of all corners can lie on top of each other. Other candidates of the pairs show how the place repeats.
 A part of the scans is moved in the same way, and only free space compares the two layouts: how much scans
-overlap tells where the scanner stood, not which of the equal parts it saw. Where equal parts differ, such as
-in their furniture, wrong poses violate free space, and a pose that does not is right. Where they do not
-differ, nothing can tell, and the layout is cut there.
+overlap depends on where the scanner stood, not on which of the equal parts it saw. Where equal parts differ,
+such as in their furniture, wrong poses violate free space, and a pose that does not is right. Where they do
+not differ, the right layout is not known, and the layout is cut there.
 
 All lengths are in model metres.
 """
@@ -20,7 +20,7 @@ from wsdesc.core.geometry import Floats, inverse
 from wsdesc.reconstruction.edge_result import MAY_REPEAT
 from wsdesc.reconstruction.layout import Checker
 from wsdesc.reconstruction.motions import GroupMotions
-from wsdesc.reconstruction.pose_graph import Edge
+from wsdesc.reconstruction.pose_graph import Edge, group_numbers
 from wsdesc.reconstruction.rivals import MIN_MARGIN, Rival, find_rivals
 
 # Share of the poses after a motion that free space does not contradict. Above, equal parts do not differ
@@ -29,8 +29,8 @@ MAX_EQUAL = 0.3
 _MIN_PAIRS = 3  # whose candidates differ by a motion: then the place repeats
 _MIN_SHARE = 0.04  # of the pairs of a group, too
 _MAX_PAIRS = 150  # from which motions are taken
-_DIFFERENT = 6  # candidates of a pair whose differences propose motions
-_MOTIONS = 12  # that are compared, those of most pairs
+_MAX_CANDIDATES = 6  # of a pair, whose differences propose motions
+_MAX_MOTIONS = 12  # that are compared, those of most pairs
 
 REPEATS = f"{MAY_REPEAT}: its scans fit as well at another position"
 
@@ -66,7 +66,7 @@ def challenge(
             reason = f"{MAY_REPEAT}: {equal:.0%} of its scans fit as well at another position"
         else:
             groups, reason = _certain_parts(rivals, scans), REPEATS
-        number = {scan: n for n, group in enumerate(groups) for scan in group}
+        number = group_numbers(groups)
         for p, edge in accepted.items():
             if edge.source in number and number[edge.source] != number[edge.target]:
                 rejected[p] = reason
@@ -91,7 +91,7 @@ def pairs_inside(
     pairs: Sequence[Sequence[Edge]], components: Sequence[Sequence[int]]
 ) -> list[list[Sequence[Edge]]]:
     """Return the pairs with candidates inside each group."""
-    group = {scan: number for number, scans in enumerate(components) for scan in scans}
+    group = group_numbers(components)
     inside: list[list[Sequence[Edge]]] = [[] for _ in components]
     for candidates in pairs:
         if candidates and group[candidates[0].source] == group[candidates[0].target]:
@@ -109,20 +109,20 @@ def repeating_motions(
     are not placed. Of a motion and its inverse, one is returned; those of most pairs come first.
     """
     inside = set(scans)
-    touching = [own for own in pairs if own and inside & {own[0].target, own[0].source}]
-    touching = touching[:: max(1, -(-len(touching) // _MAX_PAIRS))]
-    if not touching:
+    of_group = [own for own in pairs if own and inside & {own[0].target, own[0].source}]
+    of_group = of_group[:: max(1, -(-len(of_group) // _MAX_PAIRS))]
+    if not of_group:
         return []
-    differences = [_differences(candidates, inside, T) for candidates in touching]
-    owner = np.repeat(np.arange(len(touching)), [len(own) for own in differences])
+    differences = [_differences(candidates, inside, T) for candidates in of_group]
+    owner = np.repeat(np.arange(len(of_group)), [len(own) for own in differences])
     group = GroupMotions(T[list(scans)], radii[list(scans)])
-    least = max(_MIN_PAIRS, _MIN_SHARE * len(touching))
-    return group.with_powers(group.common(np.concatenate(differences), owner, least)[:_MOTIONS])
+    least = max(_MIN_PAIRS, _MIN_SHARE * len(of_group))
+    return group.with_powers(group.common(np.concatenate(differences), owner, least)[:_MAX_MOTIONS])
 
 
 def _differences(candidates: Sequence[Edge], inside: Set[int], T: Floats) -> Floats:
     """Return the motions (M, 4, 4) by which the best candidates of a pair differ, seen from a placed scan."""
-    poses = np.stack([edge.T_target_source for edge in candidates[:_DIFFERENT]])
+    poses = np.stack([edge.T_target_source for edge in candidates[:_MAX_CANDIDATES]])
     base = candidates[0].target
     if base not in inside:
         base, poses = candidates[0].source, inverse(poses)

@@ -9,8 +9,8 @@ from scipy.sparse.csgraph import breadth_first_order, connected_components, maxi
 
 Part = NDArray[np.bool_]  # (n,) of the scans
 
+FLOW_UNITS = 1000  # integer units of capacity per log odds
 MAX_SCANS = 300  # of a group, or parts that no cheap cut separates, whose cuts are searched
-_FLOW = 1000  # integer units of capacity per log odds
 
 
 def cheapest_part(losses: csr_array, limit: float) -> tuple[Part, float]:
@@ -43,21 +43,32 @@ def _promising_parts(losses: csr_array, limit: float) -> list[Part]:
     if nodes > MAX_SCANS:
         return parts
     entries = losses.tocoo()
-    capacity = (_FLOW * np.maximum(entries.data, 0)).astype(np.int32)
+    capacity = (FLOW_UNITS * np.maximum(entries.data, 0)).astype(np.int32)
     graph = coo_array((capacity, (label[entries.row], label[entries.col])), shape=(nodes, nodes)).tocsr()
     graph.setdiag(0)
     graph.eliminate_zeros()
     for node in range(1, nodes):
         for source, sink in ((0, node), (node, 0)):
             flow = maximum_flow(graph, source, sink)
-            if flow.flow_value < _FLOW * limit:
-                rest = graph - flow.flow
-                rest.data = np.maximum(rest.data, 0)
-                rest.eliminate_zeros()
-                side = np.zeros(nodes, dtype=bool)
-                side[breadth_first_order(rest, source, return_predecessors=False)] = True
-                parts.append(side[label])
+            if flow.flow_value < FLOW_UNITS * limit:
+                parts.append(source_side(graph, flow.flow, source)[label])
     return parts
+
+
+def source_side(capacity: csr_array, flow: csr_array, source: int) -> Part:
+    """Return the nodes (n,) that the minimum cut leaves connected with the source.
+
+    Args:
+        capacity: (n, n) capacities.
+        flow: (n, n) maximum flow from the source.
+        source: Node.
+    """
+    rest = capacity - flow
+    rest.data = np.maximum(rest.data, 0)
+    rest.eliminate_zeros()
+    side = np.zeros(capacity.shape[0], dtype=bool)
+    side[breadth_first_order(rest, source, return_predecessors=False)] = True
+    return side
 
 
 def _contracted(losses: csr_array, limit: float) -> NDArray[np.intp]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from wsdesc.core.geometry import Floats
 from wsdesc.registration.result import Pose
 
 MAY_REPEAT = "the place may repeat"  # begins the reasons of the checks for repetitive structure
@@ -42,7 +43,7 @@ class EdgeResult:
     rejection: str | None
     deviation: float | None
     rmse: float | None = None
-    information: Pose | None = None
+    information: Floats | None = None
 
     def __repr__(self) -> str:
         return (

@@ -25,12 +25,13 @@ from wsdesc.reconstruction.distances import ScanSample
 from wsdesc.reconstruction.edge_result import EdgeResult
 from wsdesc.reconstruction.known import KnownResult
 from wsdesc.reconstruction.model_file import MODEL
+from wsdesc.reconstruction.options import POSES
 from wsdesc.reconstruction.report_html import report_html
 from wsdesc.reconstruction.result import Reconstruction
 from wsdesc.reconstruction.scan_export import frame_crs, read_scan
 from wsdesc.reconstruction.trajectories import g2o_text, tum_text
 
-POSES, TUM, G2O, GRAPH = "poses.json", "poses.tum", "poses.g2o", "graph.json"
+TUM, G2O, GRAPH = "poses.tum", "poses.g2o", "graph.json"
 REPORT, PAGE = "report.md", "report.html"
 MERGED = ("ply", "laz", "las", "pcd")  # formats of merged clouds
 _LARGEST_FILE = 1 << 30  # bytes of a JSON file that is read

@@ -4,7 +4,7 @@ Equal rooms can agree in everything that free space shows, and yet they differ b
 one room fit each other more tightly than those of two rooms. How tightly right poses fit depends on the
 scanner, on its distance, and on distortion. So each edge is compared with the best edge of each of its scans.
 
-A single edge tells little: overlaps at the border of a scan have larger gaps, too. The edges between two
+A single edge is weak evidence: overlaps at the border of a scan have larger gaps, too. The edges between two
 parts of a group count together.
 """
 
@@ -60,7 +60,7 @@ def _log_odds(edges: Sequence[Edge], count: int) -> Floats:
             best[scan] = np.fmin(best[scan], gap)
     usual = np.array([max(best[edge.source], best[edge.target]) for edge in edges])
     odds = np.clip(-_SLOPE * np.log(gaps / (_NEUTRAL * usual)), _LEAST, _MOST)
-    return np.where(np.isnan(odds), 0.0, odds)  # unknown gaps tell nothing
+    return np.where(np.isnan(odds), 0.0, odds)  # unknown gaps are no evidence
 
 
 def _loosest_part(scans: np.ndarray, ends: np.ndarray, odds: Floats, count: int) -> tuple[np.ndarray, float]:

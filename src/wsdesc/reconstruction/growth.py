@@ -13,8 +13,8 @@ from pathlib import Path
 
 from wsdesc.core.atomic import atomic_write
 from wsdesc.core.errors import InputError
-from wsdesc.core.journal import content_of
-from wsdesc.reconstruction.assembly import Assembly, Member, assemble, known_pairs
+from wsdesc.core.journal import file_key
+from wsdesc.reconstruction.assembly import Assembly, Member, assemble, pairs_by_index
 from wsdesc.reconstruction.edge_result import EdgeResult
 from wsdesc.reconstruction.inputs import Scans, as_files
 from wsdesc.reconstruction.jobs import CandidatePose, DescribeSettings, HashedScan
@@ -53,7 +53,7 @@ def add(model: Reconstruction, scans: Scans, runner: Runner, *, fixed: bool = Fa
         replace(
             assembly,
             fixed=fixed,
-            given=_given(state, fixed),
+            known=_remaining_known(state, fixed),
             paths=model.paths | paths,
             failed=earlier | failed,
             duplicates=model.duplicates | duplicates,
@@ -83,11 +83,11 @@ def remove(
         members=members,
         settings=settings,
         options=state.options,
-        known=known_pairs(state.pairs, index),
+        earlier_pairs=pairs_by_index(state.pairs, index),
         places=state.places,
         bases=[model],
         fixed=fixed,
-        given=_given(state, fixed, names),
+        known=_remaining_known(state, fixed, names),
         paths={name: path for name, path in paths.items() if name in {*index, *failed, *duplicates}},
         failed=failed,
         duplicates=duplicates,
@@ -118,20 +118,20 @@ def merge(
     described = describe_members(files, settings, runner, failed)
     placed = [replace(member, origin=members[member.name].origin) for member in described]
     placed.sort(key=lambda member: member.origin or 0)
-    known = known_pairs(pairs, {member.name: k for k, member in enumerate(placed)})
-    twice = {n: names[s.content] for n, s in _state(other).scans.items() if names[s.content] in state.scans}
+    earlier_pairs = pairs_by_index(pairs, {member.name: k for k, member in enumerate(placed)})
+    equal = {n: names[s.content] for n, s in _state(other).scans.items() if names[s.content] in state.scans}
     assembly = Assembly(
         members=placed,
         settings=settings,
         options=state.options,
-        known=known,
+        earlier_pairs=earlier_pairs,
         places=state.places,
         bases=parts,
         fixed=fixed,
-        given=_given(state, fixed),
+        known=_remaining_known(state, fixed),
         paths=parts[1].paths | parts[0].paths,
         failed=failed,
-        duplicates=model.duplicates | {n: name for n, name in twice.items() if n not in members},
+        duplicates=model.duplicates | {n: name for n, name in equal.items() if n not in members},
     )
     return assemble(assembly, runner)
 
@@ -158,7 +158,7 @@ def _adopt(model: Reconstruction, runner: Runner) -> Reconstruction:
     cache, paths = model.folder / CACHE, dict(model.paths)
     for name, path in model.paths.items():
         if path.parent.resolve() == cache.resolve():
-            paths[name] = runner.cache / f"{path.stem}_{content_of(path)[:_DIGITS]}.npz"
+            paths[name] = runner.cache / f"{path.stem}_{file_key(path)[:_DIGITS]}.npz"
             shutil.copyfile(path, paths[name])
     arrays = {path.resolve() for path in model.paths.values()}
     for path in cache.glob("*.npz"):
@@ -176,10 +176,10 @@ def _in_resolution(pair: ModelPair, factor: float) -> ModelPair:
 def _scaled(candidate: CandidatePose, factor: float) -> CandidatePose:
     if factor == 1:
         return candidate
-    T, known = candidate.T_target_source.copy(), candidate.information
+    T, old = candidate.T_target_source.copy(), candidate.information
     T[:3, 3] *= factor
-    information = known._replace(
-        centre=factor * known.centre, extent=factor * known.extent, height=factor * known.height
+    information = old._replace(
+        centre=factor * old.centre, extent=factor * old.extent, height=factor * old.height
     )
     rmse = None if candidate.rmse is None else factor * candidate.rmse
     return replace(candidate, T_target_source=T, rmse=rmse, information=information)
@@ -192,7 +192,7 @@ def extend(
     runner: Runner,
     failed: dict[str, str],
 ) -> Assembly:
-    """Prepare a model of these scans: scans and pairs of an earlier model are known, the others are new."""
+    """Prepare a model of these scans: scans and pairs of an earlier model are kept, the others are new."""
     state = _state(model)
     paths = {name: Path(file.path) for name, file in files.items()}
     members = _old_members(state, paths, files, settings, runner)
@@ -201,8 +201,8 @@ def extend(
     order = {name: k for k, name in enumerate(files)}
     members.sort(key=lambda member: order[member.name])
     index = {member.name: k for k, member in enumerate(members)}
-    known = known_pairs(state.pairs, index)
-    return Assembly(members, settings, state.options, known, state.places, bases=[model])
+    earlier_pairs = pairs_by_index(state.pairs, index)
+    return Assembly(members, settings, state.options, earlier_pairs, state.places, bases=[model])
 
 
 def renamed(model: Reconstruction, names: Mapping[str, str]) -> Reconstruction:
@@ -250,7 +250,7 @@ def _state(model: Reconstruction) -> ModelState:
     return model.state
 
 
-def _given(state: ModelState, fixed: bool, removed: Collection[str] = ()) -> Known:
+def _remaining_known(state: ModelState, fixed: bool, removed: Collection[str] = ()) -> Known:
     """Return what is known about the scans that remain; fixed poses take its place."""
     known = state.known
     if fixed:

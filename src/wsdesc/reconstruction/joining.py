@@ -21,8 +21,8 @@ from wsdesc.reconstruction.disambiguation import (
     MIN_CANDIDATE_CONFIDENCE,
     displacements,
 )
-from wsdesc.reconstruction.layout import CONTRADICTION, MIN_VISIBLE, Checker, Pair, near_pairs
-from wsdesc.reconstruction.pose_graph import Edge
+from wsdesc.reconstruction.layout import CONTRADICTION, MIN_VISIBLE, Checker, near_pairs
+from wsdesc.reconstruction.pose_graph import Edge, Pair
 
 MIN_JOIN = 5.3  # log odds of a pose that joins two groups; a single edge reaches it at a confidence of 0.9
 MIN_JOIN_MARGIN = 3.0  # log odds of that pose against the second best

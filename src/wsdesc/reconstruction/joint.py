@@ -4,7 +4,7 @@ Each pair of scans has log odds at the relative pose that a layout gives it: tho
 agrees with this pose, or of "no candidate is right". A rival layout moves some of the scans by a motion under
 which the place repeats, such as a turn of a courtyard or a step from one bay to the next. Only the pairs
 between moved and unmoved scans change. So the best rival of a motion is a cheapest cut of a graph whose edges
-are the pairs. If the rival is better, it replaces the layout. If it is nearly as good, nothing tells which
+are the pairs. If the rival is better, it replaces the layout. If it is nearly as good, it is not known which
 of the two is right, and the layout is cut there. Scans may also belong anywhere else: then no candidate is
 right.
 
@@ -33,14 +33,14 @@ from wsdesc.reconstruction.disambiguation import (
 )
 from wsdesc.reconstruction.edge_result import MAY_REPEAT
 from wsdesc.reconstruction.motions import GroupMotions
+from wsdesc.reconstruction.pose_graph import Pair
 
-Pair = tuple[int, int]  # indices of two scans, ascending
 Scans = NDArray[np.intp]
 
 MIN_ODDS = 6.0  # log odds of a layout against positions elsewhere; a single pair reaches it at 0.9
 MIN_MARGIN = 2.5  # log odds of a layout against a rival
-_MOTIONS = 24  # under which the place repeats, those that most candidates propose
-_MOVES = 100  # to better layouts, at most
+_MAX_MOTIONS = 24  # under which the place repeats, those that most candidates propose
+_MAX_MOVES = 100  # to better layouts
 _AMBIGUOUS = 0.5  # weight of ambiguous candidates: with repetitive structure, wrong ones agree, too
 _CERTAIN = 1000.0  # log odds of a pair that is certain
 
@@ -53,7 +53,7 @@ class Layout(NamedTuple):
 
     T: Floats  # (N, 4, 4)
     group: NDArray[np.intp]  # (N,) number of each scan's group
-    doubts: dict[Pair, str]  # why two scans are in different groups, where the pairs of their group tell
+    doubts: dict[Pair, str]  # why the two scans of a registered pair are in different groups
 
 
 def find_layout(poses: CandidatePoses, radii: Floats, start: Floats, certain: Collection[int] = ()) -> Layout:
@@ -160,7 +160,7 @@ class _JointOdds:
 
     def improve(self, T: Floats) -> None:
         """Move parts of the scans in the layout T (N, 4, 4) of all until no rival is better."""
-        for _ in range(_MOVES):
+        for _ in range(_MAX_MOVES):
             best = self._best_rival(T)
             if best is None or best.motion is None or best.margin > -1e-6:
                 break
@@ -186,24 +186,25 @@ class _JointOdds:
         order = np.argsort(-self.gain, kind="stable")
         groups = GroupMotions(T, self.radii).distinct(G[order])
         groups.sort(key=lambda own: -self.gain[order[own]].sum())
-        return G[[order[own[0]] for own in groups[:_MOTIONS]]]
+        return G[[order[own[0]] for own in groups[:_MAX_MOTIONS]]]
 
     def _rival(self, T: Floats, motion: Floats | None, limit: float) -> _Rival:
         """Find the part of the scans whose motion loses least; cuts above `limit` may not be found."""
         T_a, T_b = inverse(T[self.a]), T[self.b]
-        now = self._of_pairs(T_a @ T_b)
+        now = self._pair_odds(T_a @ T_b)
         if motion is None:
-            first = second = self.none
+            a_moved = b_moved = self.none
         else:
-            first, second = self._of_pairs(T_a @ inverse(motion) @ T_b), self._of_pairs(T_a @ motion @ T_b)
+            a_moved = self._pair_odds(T_a @ inverse(motion) @ T_b)
+            b_moved = self._pair_odds(T_a @ motion @ T_b)
         rows, columns = np.concatenate([self.a, self.b]), np.concatenate([self.b, self.a])
-        values = np.concatenate([now - first, now - second])
+        values = np.concatenate([now - a_moved, now - b_moved])
         # (n, n) what is lost if the scan of the row is moved, and that of the column is not
         losses = coo_array((values, (rows, columns)), shape=(len(T), len(T))).tocsr()
         part, margin = cheapest_part(losses, limit)
         return _Rival(part, motion, margin)
 
-    def _of_pairs(self, T_a_b: Floats) -> Floats:
+    def _pair_odds(self, T_a_b: Floats) -> Floats:
         """Return the log odds (P,) of the pairs at relative poses (P, 4, 4)."""
         radius_a, radius_b = self.radii[self.a[self.pair]], self.radii[self.b[self.pair]]
         agrees = displacements(T_a_b[self.pair], self.T_a_b, radius_a, radius_b) <= DRIFT * LOOP_TOLERANCE

@@ -25,7 +25,7 @@ _NEVER = 1e6  # standard deviations: a reference scan is never left out
 _DRIFT = 2 * INDOOR_RESOLUTION  # metres that a component may be bent before known items pull it straight
 _DRIFT_SHARE = 0.01  # the same as a share of the distance
 _BENT = math.radians(2.0)
-_UP = np.array([0.0, 0.0, 1.0])
+UP = np.array([0.0, 0.0, 1.0])  # in the world
 
 
 class KnownItem(NamedTuple):
@@ -52,7 +52,7 @@ class KnownItem(NamedTuple):
             # Of all poses that level the scan, take the one next to the approximate pose.
             R = T_world_scan[:3, :3]
             T = T_world_scan.copy()
-            T[:3, :3] = rotation_between(R @ self.point, _UP) @ R
+            T[:3, :3] = rotation_between(R @ self.point, UP) @ R
             root[3, 3] = root[4, 4] = 1 / self.angle
         else:
             root[:3, :3] = np.eye(3) / self.length
@@ -65,7 +65,7 @@ class KnownItem(NamedTuple):
         """Return the distance, and the angle in radians, between a pose (4, 4) and what is known."""
         R = T_world_scan[:3, :3]
         if self.kind == "up":
-            return 0.0, float(np.arccos(np.clip((R @ self.point) @ _UP, -1.0, 1.0)))
+            return 0.0, float(np.arccos(np.clip((R @ self.point) @ UP, -1.0, 1.0)))
         distance = np.linalg.norm(transform(self.point[None], T_world_scan)[0] - self.world_point())
         angle = 0.0
         if self.kind == "pose":

@@ -15,22 +15,21 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.sparse import coo_array
-from scipy.sparse.csgraph import breadth_first_order, maximum_flow
+from scipy.sparse.csgraph import maximum_flow
 from scipy.spatial import cKDTree
 
 from wsdesc.core.geometry import Floats, inverse
-from wsdesc.reconstruction.pose_graph import Edge
-
-Pair = tuple[int, int]  # indices of two scans, ascending
+from wsdesc.reconstruction.cuts import FLOW_UNITS, Part, source_side
+from wsdesc.reconstruction.pose_graph import Edge, Pair
 
 NEAR = 2.0  # times the radii of two scans: scans further apart do not see the same space
 _NEAREST = 20  # scans that each scan is checked with
-MIN_VISIBLE = 500  # points that must be visible from the other scan; fewer tell nothing
+MIN_VISIBLE = 500  # points that must be visible from the other scan; fewer are no evidence
 # Shares of visible points that violate free space at right poses: 0 in synthetic buildings, 0.06 % (median)
 # and 0.5 % (largest) in a real one, up to 6 % in streets, where things move. At wrong poses in equal bays
 # they start at 0.5 %. So the share is compared with that of the accepted edges of the same scans.
 _MIN_USUAL, _MAX_USUAL = 0.0012, 0.02  # limits of the share that counts as usual
-_STRAY = 10  # violating points that tell nothing: they may be one thin thing
+_STRAY = 10  # violating points that are no evidence: they may be one thin object
 _UNKNOWN_USUAL = 0.002  # without any accepted edge
 _USUAL_QUANTILE = 0.75  # of the visible points of accepted edges; their share counts twice
 _RATIOS = np.log10([0.5, 1.0, 3.0, 10.0])  # of a share and the usual one
@@ -38,7 +37,6 @@ _LOG_ODDS = np.array([0.3, 0.0, -3.0, -8.0])  # that the pose is right
 CONTRADICTION = -3.0  # log odds at which two scans contradict each other
 _MAX_WEIGHT = 5.0  # log odds of an edge against cutting it
 _MIN_WEIGHT = 0.1
-_FLOW = 1000  # integer units of capacity per log odds
 
 
 class Visibility(NamedTuple):
@@ -113,9 +111,9 @@ def check_edges_of(edges: Sequence[Edge], check: Checker) -> list[Visibility]:
     poses = {}
     for edge in edges:
         T = edge.T_target_source if edge.target < edge.source else inverse(edge.T_target_source)
-        poses[_ends(edge)] = T[None]
+        poses[edge.ends] = T[None]
     visibilities = check(poses)
-    return [visibilities[_ends(edge)][0] for edge in edges]
+    return [visibilities[edge.ends][0] for edge in edges]
 
 
 def separate(
@@ -156,30 +154,22 @@ def separate(
 def _weight(edge: Edge, odds: Mapping[Pair, float]) -> float:
     """Return the log odds of an edge, with those of its free space."""
     confidence = min(edge.confidence, 0.999)
-    own = np.log(confidence / (1 - confidence)) + odds.get(_ends(edge), 0.0)
+    own = np.log(confidence / (1 - confidence)) + odds.get(edge.ends, 0.0)
     return float(np.clip(own, _MIN_WEIGHT, _MAX_WEIGHT))
 
 
 def _cheapest_cut(
     edges: Sequence[Edge], odds: Mapping[Pair, float], count: int, source: int, sink: int
-) -> tuple[list[int], np.ndarray]:
+) -> tuple[list[int], Part]:
     """Find the edges of least total weight that separate two scans, and the side (N,) of each scan.
 
     No edges are returned if the two scans are separate already.
     """
-    ends = np.array([_ends(edge) for edge in edges], dtype=np.intp).reshape(-1, 2)
-    capacity = np.array([int(_FLOW * _weight(edge, odds)) for edge in edges], dtype=np.int32)
+    ends = np.array([edge.ends for edge in edges], dtype=np.intp).reshape(-1, 2)
+    capacity = np.array([int(FLOW_UNITS * _weight(edge, odds)) for edge in edges], dtype=np.int32)
     both = np.concatenate([ends, ends[:, ::-1]])
     graph = coo_array((np.tile(capacity, 2), (both[:, 0], both[:, 1])), shape=(count, count)).tocsr()
     flow = maximum_flow(graph, source, sink)
-    rest = graph - flow.flow
-    rest.data = np.maximum(rest.data, 0)
-    rest.eliminate_zeros()
-    side = np.zeros(count, dtype=bool)
-    side[breadth_first_order(rest, source, return_predecessors=False)] = True
+    side = source_side(graph, flow.flow, source)
     cut = [k for k, (i, j) in enumerate(ends) if side[i] != side[j]]
     return ([] if side[sink] or flow.flow_value == 0 else cut), side
-
-
-def _ends(edge: Edge) -> Pair:
-    return min(edge.source, edge.target), max(edge.source, edge.target)

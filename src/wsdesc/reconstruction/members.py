@@ -9,7 +9,7 @@ from typing import TypeVar
 from wsdesc.cloud.units import Scale
 from wsdesc.core.errors import InputError
 from wsdesc.core.file_parts import split_part
-from wsdesc.core.journal import content_of
+from wsdesc.core.journal import file_key
 from wsdesc.descriptor import pretrained
 from wsdesc.reconstruction.assembly import Member
 from wsdesc.reconstruction.jobs import DescribeSettings, FailedScan, HashedScan, ScanSurvey
@@ -23,7 +23,7 @@ _NAMED = 3  # scans that an error names
 
 def hash_scans(paths: Mapping[str, Path]) -> dict[str, HashedScan]:
     """Hash the files of scans, by name."""
-    return {name: HashedScan(str(path.absolute()), content_of(path)) for name, path in paths.items()}
+    return {name: HashedScan(str(path.absolute()), file_key(path)) for name, path in paths.items()}
 
 
 def separate_duplicates(
@@ -64,7 +64,7 @@ def describe_settings(o: ReconstructOptions, resolution: float, weights: str) ->
 
 def weights_of(o: ReconstructOptions) -> str:
     """Return the hash of the weights."""
-    return content_of(pretrained.find(o.model))
+    return file_key(pretrained.find(o.model))
 
 
 def readable_scans(

@@ -8,6 +8,7 @@ from wsdesc.core.options import NameOrPath, Options
 from wsdesc.descriptor.options import DEFAULT_MODEL
 
 JOURNAL = "journal.jsonl"  # file in the folder of a run; marks it as such
+POSES = "poses.json"  # file in the folder of a saved reconstruction
 
 
 class ReconstructOptions(Options):

@@ -14,7 +14,7 @@ from wsdesc.cloud.units import INDOOR_RESOLUTION
 from wsdesc.core.geometry import Floats
 from wsdesc.reconstruction.disambiguation import MIN_CANDIDATE_CONFIDENCE
 from wsdesc.reconstruction.jobs import CandidatePose
-from wsdesc.reconstruction.pose_graph import Edge
+from wsdesc.reconstruction.pose_graph import Edge, Pair, group_numbers
 from wsdesc.reconstruction.signature import similar_pairs
 
 ALL_PAIRS = 25  # scans up to which all pairs are registered
@@ -24,7 +24,6 @@ NEIGHBOURS_WEIGHT = 1.0  # of the score through a common partner
 SHORTLIST = 4  # similar scans per scan to pair with
 _SIMILAR_PAIRS = 20  # similar pairs that are examined per pair to select
 
-Pair = tuple[int, int]  # indices of two scans, ascending
 Origins = Sequence[int | None]  # number of the earlier model of each scan; None for new scans
 
 
@@ -192,7 +191,7 @@ def connecting_pairs(
     are not registered with each other yet. Pairs inside an earlier model are not selected; see `first_pairs`.
     """
     origins = origins or [None] * len(signatures)
-    component = {scan: number for number, scans in enumerate(components) for scan in scans}
+    component = group_numbers(components)
     rejected: dict[int, list[Pair]] = {}  # pairs between components, by component
     for pair in sorted(registered, key=lambda pair: (-registered[pair].confidence, pair)):
         ends = {component[scan] for scan in pair}

@@ -161,7 +161,7 @@ def _reconstruct(
     else:
         assembly = Assembly(describe_members(files, settings, runner, failed), settings, o)
     check_count(len(assembly.members), failed, duplicates)
-    assembly = replace(assembly, options=o, fixed=fixed, given=known, paths=paths, failed=failed)
+    assembly = replace(assembly, options=o, fixed=fixed, known=known, paths=paths, failed=failed)
     assembly = replace(assembly, duplicates=duplicates)
     return replace(assemble(assembly, runner), folder=out)
 

@@ -116,12 +116,11 @@ def _state(candidates: Sequence[Edge], layout: Layout, radii: Floats) -> _State:
     """Choose the candidate of a pair that agrees with the layout; reject it if the layout is in doubt."""
     agreeing = agreeing_candidate(candidates, layout.T, radii)
     edge, agrees = agreeing or candidates[0], agreeing is not None
-    ends = min(edge.source, edge.target), max(edge.source, edge.target)
-    connected = layout.group[ends[0]] == layout.group[ends[1]]
-    if agrees and (connected or ends not in layout.doubts):
+    connected = layout.group[edge.source] == layout.group[edge.target]
+    if agrees and (connected or edge.ends not in layout.doubts):
         return _State(edge, None if connected else _UNCONFIRMED)
     if agrees:
-        return _State(edge, layout.doubts[ends])
+        return _State(edge, layout.doubts[edge.ends])
     return _State(edge, _CONTRADICTS if edge.confidence >= MIN_CONFIDENCE or connected else _UNCONFIRMED)
 
 

@@ -29,6 +29,9 @@ OUTLIER = 10.0  # standard deviations at which an edge has lost three quarters o
 MAX_STEPS = 60  # of the last minimization
 
 
+Pair = tuple[int, int]  # indices of two scans, ascending
+
+
 class Edge(NamedTuple):
     """A registered pair: the pose of one scan in the frame of another."""
 
@@ -40,6 +43,11 @@ class Edge(NamedTuple):
     rmse: float  # point to plane, in the overlap
     ambiguous: bool = False  # another candidate of the pair is also plausible
     patch_gap: float | None = None  # between patches of both scans; None if unknown
+
+    @property
+    def ends(self) -> Pair:
+        """Both scans."""
+        return min(self.source, self.target), max(self.source, self.target)
 
 
 class PoseGraph(NamedTuple):
@@ -88,6 +96,11 @@ def connected_scans(count: int, edges: Sequence[Edge]) -> list[list[int]]:
     number, label = connected_components(graph, directed=False)
     components = [np.flatnonzero(label == component).tolist() for component in range(number)]
     return sorted(components, key=lambda scans: (-len(scans), scans[0]))
+
+
+def group_numbers(groups: Sequence[Sequence[int]]) -> dict[int, int]:
+    """Return the number of the group of each scan."""
+    return {scan: number for number, scans in enumerate(groups) for scan in scans}
 
 
 def poses_along_tree(count: int, edges: Sequence[Edge], roots: list[int]) -> Floats:

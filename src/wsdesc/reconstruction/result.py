@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wsdesc.core.file_parts import as_path
+from wsdesc.core.geometry import Floats
 from wsdesc.core.notebook import NotebookDisplay
 from wsdesc.core.progress import ProgressHook
 from wsdesc.reconstruction.edge_result import EdgeResult
@@ -47,7 +48,7 @@ class Reconstruction(NotebookDisplay):
     edges: list[EdgeResult]
     resolution: float
     paths: dict[str, Path]
-    covariances: dict[str, Pose] = field(default_factory=dict)
+    covariances: dict[str, Floats] = field(default_factory=dict)
     known: list[KnownResult] = field(default_factory=list)
     in_world: bool = False
     duplicates: dict[str, str] = field(default_factory=dict)

@@ -17,7 +17,8 @@ from scipy.sparse import coo_array
 
 from wsdesc.core.geometry import Floats, inverse
 from wsdesc.reconstruction.cuts import Part, cheapest_part
-from wsdesc.reconstruction.layout import Checker, Pair, Visibility, near_pairs
+from wsdesc.reconstruction.layout import Checker, Visibility, near_pairs
+from wsdesc.reconstruction.pose_graph import Pair
 from wsdesc.reconstruction.usual_violation import MIN_VIEW, log_likelihood, usual_share
 
 MIN_MARGIN = 3.0  # log odds of a layout against a rival
@@ -31,7 +32,7 @@ _MIN_OVERLAP = 0.15  # of the scan where it is smaller, of poses that show how m
 _MIN_VIEWS, _MUCH_OVERLAP = 10, 0.4
 _OVERLAP = 10.0  # log odds that a loss of all overlap costs
 KEPT_OVERLAP = 0.7  # share of the overlap of a single scan at which another position fits as well
-EQUAL_FIT, _MIN_FIT = 0.8, 0.05  # the same without free space, and the least overlap that tells something
+EQUAL_FIT, _MIN_FIT = 0.8, 0.05  # the same without free space, and the least overlap that is evidence
 _MAX_LOSS = 6.0  # log odds of one pair
 
 Scans = NDArray[np.intp]  # (n,) numbers of scans
@@ -117,7 +118,7 @@ class _MovedPair(NamedTuple):
 def _loosest_scan(pairs: Sequence[_MovedPair], scans: Scans, count: int) -> tuple[Part, float]:
     """Find the scan that fits best after a motion, if it overlaps one of the others nearly as well as before.
 
-    Many scans of a corridor see the same door of a room. That they agree is not more evidence than one.
+    Many scans of a corridor see the same door of a room: together they are no more evidence than one of them.
 
     Args:
         pairs: P pairs before and after the motion.

@@ -32,7 +32,8 @@ from wsdesc.reconstruction.jobs import (
 )
 from wsdesc.reconstruction.layout import Visibility
 from wsdesc.reconstruction.options import JOURNAL
-from wsdesc.reconstruction.pair_selection import Pair, RegisteredPair
+from wsdesc.reconstruction.pair_selection import RegisteredPair
+from wsdesc.reconstruction.pose_graph import Pair
 from wsdesc.reconstruction.tasks import check_poses, describe_scan, register_pair, survey_scan
 
 JobT = TypeVar("JobT")

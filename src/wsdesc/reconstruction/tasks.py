@@ -17,11 +17,11 @@ from wsdesc.alignment.verify import verify
 from wsdesc.cloud.units import INDOOR_RESOLUTION, extent, spacing
 from wsdesc.core.devices import choose_device
 from wsdesc.core.errors import InputError, WSDescError
-from wsdesc.core.journal import content_of
+from wsdesc.core.journal import file_key
 from wsdesc.core.kernels import single_threaded_torch
 from wsdesc.descriptor.describe import load_model
 from wsdesc.descriptor.description import Description
-from wsdesc.descriptor.preparation import cleaned_points, prepare_scan
+from wsdesc.descriptor.preparation import clean_scan, prepare_scan
 from wsdesc.reconstruction.disambiguation import MIN_CANDIDATE_CONFIDENCE
 from wsdesc.reconstruction.jobs import (
     CandidatePose,
@@ -54,7 +54,7 @@ def survey_scan(file: HashedScan) -> ScanSurvey | FailedScan:
     """Read a scan and measure its scale."""
     try:
         # In the local frame, the scale does not depend on the pose.
-        points = cleaned_points(file.path, "none").points
+        points = clean_scan(file.path, "none").points
         return ScanSurvey(spacing(points), extent(points))
     except WSDescError as error:
         return FailedScan(str(error))
@@ -94,7 +94,7 @@ def register_pair(job: RegisterJob) -> PairRegistration:
             information=candidate.refined.information,
             visible=free.visible,
             violating=free.violating,
-            patch_gap=_patch_distance(candidate),
+            patch_gap=_patch_gap(candidate),
         )
         for candidate in candidates.ranked
         for free in [candidate.dense_free_space or FreeSpace()]
@@ -102,7 +102,7 @@ def register_pair(job: RegisterJob) -> PairRegistration:
     return PairRegistration(tuple(poses))
 
 
-def _patch_distance(candidate: Candidate) -> float | None:
+def _patch_gap(candidate: Candidate) -> float | None:
     """Measure the gap of a candidate that is considered; None for others and for too little overlap."""
     gap = candidate.measure_patch_gap() if candidate.confidence >= MIN_CANDIDATE_CONFIDENCE else None
     return gap.distance if gap else None
@@ -136,7 +136,7 @@ def load_description(job: DescribeJob) -> Description:
     """Read a description from the cache; one that is absent or damaged is made again."""
     with suppress(Exception):  # a file that was cut off raises many kinds of errors
         return Description.load(job.cache_path)
-    content = content_of(job.file.path)
+    content = file_key(job.file.path)
     if content != job.file.content:
         what = "was moved or deleted" if content.startswith("unreadable") else "changed"
         raise InputError(f"{job.file.path}: the file {what} during the run: start again")
@@ -148,7 +148,7 @@ def load_description(job: DescribeJob) -> Description:
             with suppress(Exception):
                 description = Description.load(job.smaller_cache_path)
         if description is None:
-            cleaned = cleaned_points(job.file.path, search=True)
+            cleaned = clean_scan(job.file.path, search=True)
             count, device = settings.max_keypoints, choose_device(settings.device)
             description = prepare_scan(cleaned, settings.resolution, name, settings.seed, count, device)
         description = description.with_keypoints(settings.keypoints, settings.seed)

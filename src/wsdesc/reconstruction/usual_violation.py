@@ -1,9 +1,9 @@
 """Update the confidences of candidates by what is usual at the place: things move, and equal parts differ.
 
 A registration compares few poses of two scans. It does not know how many points violate free space at right
-poses of this place: none in an empty building, one of a hundred in a court with visitors. All pairs together
-tell. A candidate that violates more than is usual is less probable, and so are poses at which equal parts of
-the place lie on top of each other: small things that differ violate free space there.
+poses of this place: none in an empty building, one of a hundred in a court with visitors. So the usual share
+is measured on all pairs. A candidate that violates more than that is less probable, and so are poses at which
+equal parts of the place lie on top of each other: small objects that differ violate free space there.
 
 A candidate whose patch gaps are larger than is usual for its scans is less probable, too; see `usual_gap`.
 """
@@ -16,7 +16,8 @@ from dataclasses import replace
 import numpy as np
 
 from wsdesc.core.geometry import Floats
-from wsdesc.reconstruction.pair_selection import Pair, RegisteredPair
+from wsdesc.reconstruction.pair_selection import RegisteredPair
+from wsdesc.reconstruction.pose_graph import Pair
 from wsdesc.reconstruction.usual_gap import gap_log_likelihood, tightest_gaps
 from wsdesc.registration.candidate import AMBIGUOUS
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from wsdesc.reconstruction.placement import (
     agreeing_candidate,
     describe_deviation,
 )
-from wsdesc.reconstruction.pose_graph import OUTLIER, Edge, connected_scans, solve
+from wsdesc.reconstruction.pose_graph import OUTLIER, Edge, connected_scans, group_numbers, solve
 
 # Of the candidates of a group without known free space. Right groups of synthetic floors have up to 0.23,
 # wrong ones 0.37 to 0.41.
@@ -65,12 +65,9 @@ def _challenged(
     placement: Placement, pairs: Sequence[Sequence[Edge]], radii: Floats, check: Checker
 ) -> Placement:
     """Reject edges between parts that fit as well at another position."""
-    graph, states = placement.graph, list(placement.edges)
-    accepted = accepted_edges(states)
+    graph, accepted = placement.graph, accepted_edges(placement.edges)
     rejected = challenge(pairs, accepted, graph.components, graph.T_world_scan, radii, check)
-    for p, reason in rejected.items():
-        states[p] = PlacedEdge(accepted[p], reason, None)
-    return _solved(placement, states, len(radii)) if rejected else placement
+    return _rejected(placement, rejected, len(radii))
 
 
 def _without_doubtful(
@@ -81,35 +78,27 @@ def _without_doubtful(
     In repetitive structure without known free space, confidences are too high and wrong edges confirm each
     other. But then many candidates of the pairs of a group do not agree with its poses.
     """
-    T, states = placement.graph.T_world_scan, list(placement.edges)
-    accepted = accepted_edges(states)
+    T, accepted = placement.graph.T_world_scan, accepted_edges(placement.edges)
     visible = edges_in_view(list(accepted.values()), check)
     seen = [edge for edge, in_view in zip(accepted.values(), visible, strict=True) if in_view]
-    verified = {scan: n for n, scans in enumerate(connected_scans(len(radii), seen)) for scan in scans}
-    changed = False
+    verified = group_numbers(connected_scans(len(radii), seen))
+    rejected: dict[int, str] = {}
     components = placement.graph.components
     for scans, inside in zip(components, pairs_inside(pairs, components), strict=True):
         if len(scans) < 2 or len({verified[scan] for scan in scans}) == 1:
             continue
         share = disagreement(inside, T, radii)
         if share > MAX_DISAGREEMENT:
-            changed = True
-            for p, edge in accepted.items():
-                if edge.source in scans:
-                    reason = f"{MAY_REPEAT}: {share:.0%} of the candidates of its group disagree"
-                    states[p] = PlacedEdge(edge, reason, None)
-    return _solved(placement, states, len(radii)) if changed else placement
+            reason = f"{MAY_REPEAT}: {share:.0%} of the candidates of its group disagree"
+            rejected |= {p: reason for p, edge in accepted.items() if edge.source in scans}
+    return _rejected(placement, rejected, len(radii))
 
 
 def _without_large_gaps(placement: Placement, count: int) -> Placement:
     """Reject the edges between parts that do not fit as tightly as the scans inside them."""
-    accepted, states = accepted_edges(placement.edges), list(placement.edges)
+    accepted = accepted_edges(placement.edges)
     groups = separate_by_gaps(list(accepted.values()), count)
-    number = {scan: n for n, scans in enumerate(groups) for scan in scans}
-    rejected = {p: edge for p, edge in accepted.items() if number[edge.source] != number[edge.target]}
-    for p, edge in rejected.items():
-        states[p] = PlacedEdge(edge, _LARGE_GAPS, None)
-    return _solved(placement, states, count) if rejected else placement
+    return _rejected(placement, dict.fromkeys(_between(groups, accepted), _LARGE_GAPS), count)
 
 
 def _without_weak_links(placement: Placement, count: int, check: Checker) -> Placement:
@@ -118,18 +107,21 @@ def _without_weak_links(placement: Placement, count: int, check: Checker) -> Pla
     All pairs between a scan and a group test one relative pose. Where a place is symmetric, a wrong pose
     agrees with all of them, so many uncertain edges are no better than one, unless free space verified them.
     """
-    accepted, states = accepted_edges(placement.edges), list(placement.edges)
+    accepted = accepted_edges(placement.edges)
     verified = edges_in_view(list(accepted.values()), check)
     strong = [
         edge
         for edge, in_view in zip(accepted.values(), verified, strict=True)
         if in_view or edge.confidence >= MIN_CONFIDENCE
     ]
-    group = {scan: n for n, scans in enumerate(connected_scans(count, strong)) for scan in scans}
-    weak = {p: edge for p, edge in accepted.items() if group[edge.source] != group[edge.target]}
-    for p, edge in weak.items():
-        states[p] = PlacedEdge(edge, _WEAK, None)
-    return _solved(placement, states, count) if weak else placement
+    weak = _between(connected_scans(count, strong), accepted)
+    return _rejected(placement, dict.fromkeys(weak, _WEAK), count)
+
+
+def _between(groups: Sequence[Sequence[int]], accepted: Mapping[int, Edge]) -> list[int]:
+    """List the pairs whose accepted edge connects two groups."""
+    number = group_numbers(groups)
+    return [p for p, edge in accepted.items() if number[edge.source] != number[edge.target]]
 
 
 def disagreement(pairs: Sequence[Sequence[Edge]], T_world_scan: Floats, radii: Floats) -> float:
@@ -149,16 +141,13 @@ def disagreement(pairs: Sequence[Sequence[Edge]], T_world_scan: Floats, radii: F
 def _separated(placement: Placement, radii: Floats, check: Checker) -> Placement:
     """Reject edges until free space contradicts no two scans of a group."""
     for _ in range(_ROUNDS):
-        accepted = accepted_edges(placement.edges)
-        graph = placement.graph
-        edges = list(accepted.values())
-        rejected = separate(edges, graph.components, graph.T_world_scan, radii, check)
+        accepted, graph = accepted_edges(placement.edges), placement.graph
+        pairs = list(accepted)
+        rejected = separate(list(accepted.values()), graph.components, graph.T_world_scan, radii, check)
         if not rejected:
             break
-        states = list(placement.edges)
-        for k, reason in rejected.items():
-            states[list(accepted)[k]] = PlacedEdge(edges[k], reason, None)
-        placement = _solved(placement, states, len(radii))
+        reasons = {pairs[k]: reason for k, reason in rejected.items()}
+        placement = _rejected(placement, reasons, len(radii))
     return placement
 
 
@@ -170,7 +159,7 @@ def _joined(
     T: Floats,
 ) -> Placement:
     """Accept the candidates that agree with the poses (N, 4, 4) of joined groups."""
-    group = {scan: number for number, scans in enumerate(groups) for scan in scans}
+    group = group_numbers(groups)
     states = list(placement.edges)
     for p, candidates in enumerate(pairs):
         if not candidates or states[p].rejection is None:
@@ -180,6 +169,16 @@ def _joined(
         if edge := agreeing_candidate(candidates, T, radii):
             states[p] = PlacedEdge(edge, None, None)
     return _solved(placement, states, len(radii))
+
+
+def _rejected(placement: Placement, reasons: Mapping[int, str], count: int) -> Placement:
+    """Reject the accepted edges of pairs, with reasons, and solve the pose graph of the others."""
+    if not reasons:
+        return placement
+    states = list(placement.edges)
+    for p, reason in reasons.items():
+        states[p] = states[p]._replace(rejection=reason, deviation=None)
+    return _solved(placement, states, count)
 
 
 def _solved(placement: Placement, states: list[PlacedEdge], count: int) -> Placement:

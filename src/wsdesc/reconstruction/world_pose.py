@@ -12,9 +12,8 @@ import torch
 
 from wsdesc.alignment.rigid import fit_rigid
 from wsdesc.core.geometry import Floats, inverse, transform
-from wsdesc.reconstruction.known_items import KNOWN_OUTLIER, KnownItem
+from wsdesc.reconstruction.known_items import KNOWN_OUTLIER, UP, KnownItem
 
-UP = np.array([0.0, 0.0, 1.0])
 _MAX_HYPOTHESES = {1: 100, 2: 200, 3: 400}  # per component, by the number of items that each takes
 _SEPARATE = 0.5  # agreement below which two hypotheses contradict each other in an item
 

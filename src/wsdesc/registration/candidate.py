@@ -116,8 +116,8 @@ def with_probabilities(candidates: list[Candidate], prior: float = 0.0) -> list[
     plausible = probabilities >= _PLAUSIBLE
     if plausible.sum() > 1:
         candidates = [
-            replace(candidate, patch_gap=candidate.measure_patch_gap() if measured else None)
-            for candidate, measured in zip(candidates, plausible, strict=True)
+            replace(candidate, patch_gap=candidate.measure_patch_gap() if is_plausible else None)
+            for candidate, is_plausible in zip(candidates, plausible, strict=True)
         ]
         probabilities = confidences([candidate.evidence for candidate in candidates], prior)
     return ranked(candidates, probabilities)

@@ -39,17 +39,8 @@ def search_near(
         )
 
 
-def rounds(o: RegisterOptions, prior: PosePrior | None) -> tuple[int, ...]:
-    """Return the keypoints of each round; a round of 0 keypoints only searches around the guess."""
-    if o.search_radius == 0 and o.max_angle == 0:
-        return (0,)
-    if prior and prior.near and prior.near.narrow:
-        return (0, *o.keypoints)
-    return o.keypoints
-
-
 def poses_around(prior: PosePrior) -> Floats:
-    """Return the guess and poses (H, 4, 4) that cover its surroundings evenly; those that the prior allows.
+    """Return the guess, and poses that cover its surroundings evenly: (H, 4, 4), those that the prior allows.
 
     Without a limit, the guess is not varied: samples in a large space hit nothing.
     """

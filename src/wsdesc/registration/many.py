@@ -65,7 +65,7 @@ def register_many(
     o = RegisterOptions.read(options)
     find(o.model)
     options = options | {"device": choose_device(o.device)}
-    work = [_PairJob(*_two(pair, number), options) for number, pair in enumerate(as_list(pairs, "pairs"))]
+    work = [_PairJob(*_as_pair(pair, number), options) for number, pair in enumerate(as_list(pairs, "pairs"))]
     results: list[Registration | WSDescError | _OutOfMemory] = [_OutOfMemory()] * len(work)
     executor = choose_executor(_workers(jobs, len(work), options["device"]), device=options["device"])
     try:
@@ -75,10 +75,10 @@ def register_many(
                 advance(1)
     finally:
         executor.close()
-    return [_alone(work[k]) if isinstance(r, _OutOfMemory) else r for k, r in enumerate(results)]
+    return [_register_again(work[k]) if isinstance(r, _OutOfMemory) else r for k, r in enumerate(results)]
 
 
-def _two(pair: Any, number: int) -> tuple[Any, Any]:
+def _as_pair(pair: Any, number: int) -> tuple[Any, Any]:
     if not isinstance(pair, tuple | list) or len(pair) != 2:
         raise InputError(f"pair {number}: a tuple of two scans is needed, not {type(pair).__name__}")
     return pair[0], pair[1]
@@ -104,7 +104,7 @@ def _register_pair(job: _PairJob) -> Registration | WSDescError | _OutOfMemory:
         return WSDescError(f"the registration stopped: {error}")
 
 
-def _alone(job: _PairJob) -> Registration | WSDescError:
+def _register_again(job: _PairJob) -> Registration | WSDescError:
     """Register a pair again after all others, when no other process uses the GPU."""
     result = _register_pair(job)
     if isinstance(result, _OutOfMemory):

@@ -12,7 +12,7 @@ class MatchedKeypoints(NamedTuple):
     """Matches between the keypoints of two descriptions."""
 
     pairs: NDArray[np.int64]  # (M, 2) indices of keypoints in source and target
-    inlier: NDArray[np.bool_]  # (M,) whether the match agrees with the pose of the matches
+    inlier: NDArray[np.bool_]  # (M,) whether the match is an inlier of the hypothesis that became the pose
 
     def swapped(self) -> MatchedKeypoints:
         """Return the matches from target to source."""

@@ -26,7 +26,7 @@ def _check_scale(value: Any) -> Any:
     return factor
 
 
-Scale = Literal["estimate"] | float
+ScaleOption = Literal["estimate"] | float
 """Factor of lengths by which the source is multiplied, or "estimate"."""
 
 
@@ -44,7 +44,7 @@ class RegisterOptions(PriorOptions):
         min_length=1,
         description="Keypoints per scan; each further number is a retry after a result without success.",
     )
-    scale: Annotated[Scale, PlainValidator(_check_scale)] = Field(
+    scale: Annotated[ScaleOption, PlainValidator(_check_scale)] = Field(
         1.0,
         description="Factor of lengths by which the source is multiplied before it is aligned, as 0.3048 for "
         "feet to metres. estimate: the factor is unknown; the pose then contains the estimated one.",

@@ -15,8 +15,7 @@ import torch
 from wsdesc.alignment.surface import Surface, make_surfaces
 from wsdesc.cloud.cloud import dropped_warnings
 from wsdesc.cloud.convert import Scan, scan_name
-from wsdesc.cloud.units import Scale as ScanScale
-from wsdesc.cloud.units import different_units, measure_each
+from wsdesc.cloud.units import Scale, different_units, measure_each
 from wsdesc.cloud.viewpoint import ViewpointOption
 from wsdesc.core.devices import choose_device
 from wsdesc.core.errors import InputError
@@ -25,10 +24,10 @@ from wsdesc.core.progress import ProgressHook, StepTimer
 from wsdesc.descriptor.describe import load_model
 from wsdesc.descriptor.description import Description
 from wsdesc.descriptor.options import DEFAULT_MODEL
-from wsdesc.descriptor.preparation import check_count, cleaned_points, prepare_scans
+from wsdesc.descriptor.preparation import check_count, clean_scan, prepare_scans
 from wsdesc.registration.advice import as_sentence, coarse_coordinates, suggest_find
 from wsdesc.registration.local_search import search_near
-from wsdesc.registration.options import RegisterOptions, Scale, Solver
+from wsdesc.registration.options import RegisterOptions, ScaleOption, Solver
 from wsdesc.registration.prior import impossible, make_prior
 from wsdesc.registration.prior_options import DirectionOption, InitialPose
 from wsdesc.registration.result import Registration
@@ -45,7 +44,7 @@ def register(
     model: str | Path = DEFAULT_MODEL,
     resolution: float | None = None,
     keypoints: int | Sequence[int] = (300, 1200, 4000),
-    scale: Scale = 1.0,
+    scale: ScaleOption = 1.0,
     source_viewpoint: ViewpointOption = None,
     target_viewpoint: ViewpointOption = None,
     initial: InitialPose = None,
@@ -153,37 +152,37 @@ def register(
             (source, o.source_viewpoint, "source_viewpoint"),
             (target, o.target_viewpoint, "target_viewpoint"),
         ]
-        clouds = run_each(lambda scan: cleaned_points(*scan), scans)
+        clouds = run_each(lambda scan: clean_scan(*scan), scans)
         names = (scan_name(source, "source"), scan_name(target, "target"))
-        dropped = []
+        read_warnings = []
         for cloud, file in zip(clouds, names, strict=True):
             check_count(cloud, file)
-            dropped += dropped_warnings(file, cloud.dropped)
+            read_warnings += dropped_warnings(file, cloud.dropped)
     if not isinstance(o.scale, float):
         result = register_unknown_scale(clouds, o, timer).of_files(source, target)
-        result.warnings.extend(dropped)
+        result.warnings.extend(read_warnings)
         return result
     with timer("prepare"):
-        where = choose_device(o.device)
-        points = [torch.from_numpy(cloud.points).to(where) for cloud in clouds]
+        device = choose_device(o.device)
+        points = [torch.from_numpy(cloud.points).to(device) for cloud in clouds]
         points[0] = o.scale * points[0]
         resolution = o.resolution
         if resolution is None:
             sizes = measure_each(*points)
-            resolution = ScanScale.combine(*zip(*sizes, strict=True)).resolution
+            resolution = Scale.combine(*zip(*sizes, strict=True)).resolution
             if warning := different_units(*(size.extent for size in sizes)):
                 viewpoints = (clouds[0].viewpoint, clouds[1].viewpoint)
-                advice = [as_sentence(warning), *suggest_find(*points), *dropped]
+                advice = [as_sentence(warning), *suggest_find(*points), *read_warnings]
                 return failed_result(resolution, advice, timer, viewpoints).of_files(source, target)
         network, name = load_model(o.model, o.device)
         resolutions = (resolution / o.scale, resolution)
-        p, q = prepare_scans(clouds, resolutions, name, o.seed, o.keypoints[0], where, names)
+        p, q = prepare_scans(clouds, resolutions, name, o.seed, o.keypoints[0], device, names)
     result = register_prepared(p, q, network, o, timer)
     if not result.success:
         result.warnings.extend(suggest_find(*points))
-    for cloud, role, size in zip(clouds, ("source", "target"), resolutions, strict=True):
-        result.warnings.extend(coarse_coordinates(role, cloud.rounding, size))
-    result.warnings.extend(dropped)
+    for cloud, role, own_resolution in zip(clouds, ("source", "target"), resolutions, strict=True):
+        result.warnings.extend(coarse_coordinates(role, cloud.rounding, own_resolution))
+    result.warnings.extend(read_warnings)
     return result.of_files(source, target)
 
 

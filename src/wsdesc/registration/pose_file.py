@@ -32,12 +32,9 @@ def read_pose(path: str | os.PathLike[str]) -> Floats:
             raise FileFormatError(f"{path}: contains no pose: the key T_target_source is missing")
         values = values["T_target_source"]
     try:
-        T = check_similarity(values, "T_target_source")
-        if T.shape != (4, 4):
-            raise InputError("T_target_source must be one 4 × 4 matrix")
-    except (InputError, OverflowError) as error:
+        return check_similarity(values, "T_target_source")
+    except InputError as error:
         raise FileFormatError(f"{path}: contains no pose: {error}") from error
-    return T
 
 
 def is_pose_file(path: str | os.PathLike[str]) -> bool:

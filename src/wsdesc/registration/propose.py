@@ -59,8 +59,8 @@ def propose(
         pairs = mutual_matches(p.descriptors, q.descriptors, allowed=allowed)
         weights = torch.ones(len(pairs), device=pairs.device)
     else:
-        pairs, both = one_sided_matches(p.descriptors, q.descriptors, allowed=allowed)
-        weights = torch.where(both, 1.0, ONE_SIDED_WEIGHT)
+        pairs, mutual = one_sided_matches(p.descriptors, q.descriptors, allowed=allowed)
+        weights = torch.where(mutual, 1.0, ONE_SIDED_WEIGHT)
     source, target = p.keypoints[pairs[:, 0]], q.keypoints[pairs[:, 1]]
     if solver == "ransac":
         proposed = ransac_hypotheses(source, target, seed=seed, **limits)

@@ -75,8 +75,8 @@ def build_result(
         scale = best.scale
         factor = q.unit / p.unit / scale.factor
     with timer("covariance"):
-        exactness = estimate_covariance(*best.surfaces, best.refined, INDOOR_RESOLUTION)
-        exactness = exactness and exactness.in_frame(q.T_scan_local, q.unit)
+        covariance = estimate_covariance(*best.surfaces, best.refined, INDOOR_RESOLUTION)
+        covariance = covariance and covariance.in_frame(q.T_scan_local, q.unit)
     return Registration(
         T_target_source=_pose_of_scans(best, p, q),
         success=best.confidence >= SUCCESS,
@@ -90,8 +90,8 @@ def build_result(
         tilt=prior.tilt(best.refined.T_target_source) if prior else None,
         scale=factor,
         scale_deviation=factor * scale.deviation if scale.determined else math.inf,
-        covariance=exactness.matrix if exactness else None,
-        covariance_centre=exactness.centre if exactness else None,
+        covariance=covariance.matrix if covariance else None,
+        covariance_centre=covariance.centre if covariance else None,
         alternatives=_alternatives(candidates.ranked[1:], p, q),
         warnings=warnings_about(best, q.resolution),
         timings=timer.seconds,
@@ -159,15 +159,15 @@ def failed_result(
 ) -> Registration:
     """Build the result of a registration that found no pose."""
     return Registration(
-        np.eye(4),
-        False,
-        0.0,
-        0.0,
-        float("inf"),
-        0,
-        matches,
-        resolution,
+        T_target_source=np.eye(4),
+        success=False,
+        confidence=0.0,
+        overlap=0.0,
         overlap_target=0.0,
+        rmse=math.inf,
+        inliers=0,
+        matches=matches,
+        resolution=resolution,
         warnings=warnings,
         timings=timer.seconds,
         viewpoints=viewpoints,

@@ -19,6 +19,7 @@ import torch
 from wsdesc.alignment.consensus import consensus
 from wsdesc.alignment.refine import OVERLAP_DISTANCE
 from wsdesc.alignment.scale import fit_similarity
+from wsdesc.alignment.scale.step import Stage
 from wsdesc.alignment.surface import Surface, make_surface
 from wsdesc.alignment.verify import PoseScore, score_hypothesis, verify
 from wsdesc.cloud.clean import Cleaned
@@ -41,7 +42,8 @@ PROPOSED = 3  # poses of each factor
 SOURCE_KEYPOINTS = 2 / 3  # of the target's, which is described only once
 REFINED = 8  # poses of all steps that are refined
 SAME_FACTOR = 0.1  # factors whose logarithms are closer are the same
-STAGES = ((8.0, 6, True), (3.0, 4, True), (2.0, 4, False))  # of the refinement; see `fit_similarity`
+# Stages of the refinement, see `fit_similarity`.
+STAGES = (Stage(8.0, 6, coarse=True), Stage(3.0, 4, coarse=True), Stage(2.0, 4, coarse=False))
 
 
 class Sizes(NamedTuple):
@@ -57,8 +59,8 @@ class Sizes(NamedTuple):
 
     def resolution(self, factor: float) -> float:
         """Return the working resolution in the target's unit, if the source is multiplied by a factor."""
-        (p, q), (size_p, size_q) = self
-        return Scale.combine((factor * p, q), (factor * size_p, size_q)).resolution
+        (spacing_p, spacing_q), (extent_p, extent_q) = self
+        return Scale.combine((factor * spacing_p, spacing_q), (factor * extent_p, extent_q)).resolution
 
 
 class ScaleHypothesis(NamedTuple):
@@ -141,15 +143,15 @@ def rank(score: PoseScore) -> float:
 
 def _propose(p: Description, q: Description, source: Surface, target: Surface, step: int) -> list[_Pose]:
     """Propose poses of one step of the ladder by matches, and rank them on the surfaces."""
-    pairs, both = one_sided_matches(p.descriptors, q.descriptors)
-    weights, threshold = torch.where(both, 1.0, ONE_SIDED_WEIGHT), INLIER_DISTANCE["consensus"]
-    ends = (p.keypoints[pairs[:, 0]], q.keypoints[pairs[:, 1]])
+    pairs, mutual = one_sided_matches(p.descriptors, q.descriptors)
+    weights, threshold = torch.where(mutual, 1.0, ONE_SIDED_WEIGHT), INLIER_DISTANCE["consensus"]
+    sources, targets = p.keypoints[pairs[:, 0]], q.keypoints[pairs[:, 1]]  # (M, 3)
     poses = []
-    for share in FACTORS:
-        factor = STEP**share
+    for exponent in FACTORS:
+        factor = STEP**exponent
         proposed = consensus(
-            factor * ends[0],
-            ends[1],
+            factor * sources,
+            targets,
             weights=weights,
             threshold=threshold,
             hypotheses=PROPOSED,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache, partial
 
+from wsdesc.alignment.prior import PosePrior
 from wsdesc.alignment.surface import make_surfaces
 from wsdesc.cloud.units import INDOOR_RESOLUTION, spacing
 from wsdesc.core.progress import StepTimer
@@ -11,7 +12,7 @@ from wsdesc.descriptor.description import Description, choose_keypoints, extend_
 from wsdesc.descriptor.model import WSDesc
 from wsdesc.registration.candidate import Candidate
 from wsdesc.registration.candidates import structural_poses
-from wsdesc.registration.local_search import rounds, search_near
+from wsdesc.registration.local_search import search_near
 from wsdesc.registration.options import RegisterOptions
 from wsdesc.registration.prior import impossible, make_prior
 from wsdesc.registration.result import Registration
@@ -39,7 +40,7 @@ def register_prepared(
     prior = make_prior(o, *aligned)
     if reason := impossible(prior, *aligned):
         return failed_result(aligned[1].resolution, [reason], timer, (p.viewpoint, q.viewpoint))
-    counts = rounds(o, prior)
+    counts = _keypoint_counts(o, prior)
     # A search in wide limits takes longer than a first round of few keypoints, which often suffices.
     first_search = 0 if counts[0] == 0 or len(counts) == 1 else 1
     structural = cache(partial(structural_poses, *aligned, surfaces, prior, timer))  # searched once at most
@@ -61,9 +62,18 @@ def register_prepared(
             break
     if factor > 1 and prior is None and not result.success:  # some poses are found at the fine one only
         fine = register_round(p, q, make_surfaces(p.points, q.points), o, timer, thorough=thorough)
-        return max(fine, result, key=lambda one: one.confidence)
+        return max(fine, result, key=lambda result: result.confidence)
     explain_prior(result, prior, *aligned, surfaces, o, timer)
     return result
+
+
+def _keypoint_counts(o: RegisterOptions, prior: PosePrior | None) -> tuple[int, ...]:
+    """Return the keypoints of each round; a round of 0 keypoints only searches around the guess."""
+    if o.search_radius == 0 and o.max_angle == 0:
+        return (0,)
+    if prior and prior.near and prior.near.narrow:
+        return (0, *o.keypoints)
+    return o.keypoints
 
 
 def coarsening(p: Description, q: Description) -> float:

@@ -1,7 +1,7 @@
 """Register two scans whose relative scale is unknown.
 
-search scales → register at each plausible one → let the results compete → check that the overlap determines
-the scale. The registration at one scale is an ordinary one: the source is multiplied by a factor first.
+search scales → register at each plausible one → compare the results → check that the overlap determines the
+scale. The registration at one scale is an ordinary one: the source is multiplied by a factor first.
 """
 
 from __future__ import annotations
@@ -61,13 +61,13 @@ def register_unknown_scale(clouds: Sequence[Cleaned], o: RegisterOptions, timer:
     results: list[Registration] = []
     for keypoints in _searches(o):
         for hypothesis in _plausible(problem.search(keypoints[0])):
-            results = _updated(results, problem.register_at(hypothesis.factor, keypoints[:1]))
-        if results and not _compete(results).success and len(keypoints) > 1:
-            results = _updated(results, problem.register_at(_compete(results).factor, keypoints))
-        if results and _checked(_compete(results)).success:
+            results = _with_result(results, problem.register_at(hypothesis.factor, keypoints[:1]))
+        if results and not _most_probable(results).success and len(keypoints) > 1:
+            results = _with_result(results, problem.register_at(_most_probable(results).factor, keypoints))
+        if results and _refused_if_undetermined(_most_probable(results)).success:
             break
     if results:
-        return _checked(_compete(results))
+        return _refused_if_undetermined(_most_probable(results))
     resolution = problem.resolution(problem.sizes.extents[1] / problem.sizes.extents[0])
     viewpoints = (clouds[0].viewpoint, clouds[1].viewpoint)
     return failed_result(resolution, [no_scale_found(resolution)], timer, viewpoints)
@@ -118,9 +118,9 @@ class _Problem:
             p, q = prepare_scans(
                 self.clouds, (length / factor, length), self.model, self.o.seed, keypoints[0], self.device
             )
-        rounds = self.o.model_copy(update={"keypoints": keypoints})
-        result = register_prepared(p, q, self.network, rounds, self.timer)
-        return _with_exact_scale(result, rounds, self.device, self.timer)
+        options = self.o.model_copy(update={"keypoints": keypoints})
+        result = register_prepared(p, q, self.network, options, self.timer)
+        return _with_exact_scale(result, options, self.device, self.timer)
 
 
 def _searches(o: RegisterOptions) -> list[tuple[int, ...]]:
@@ -130,7 +130,7 @@ def _searches(o: RegisterOptions) -> list[tuple[int, ...]]:
     return [o.keypoints[:2], o.keypoints[1:]]
 
 
-def _updated(results: Sequence[Registration], new: Registration) -> list[Registration]:
+def _with_result(results: Sequence[Registration], new: Registration) -> list[Registration]:
     """Append a registration that found a pose; it replaces an earlier one at the same scale."""
     if new.evidence is None:
         return list(results)
@@ -176,7 +176,7 @@ def _stretched(scan: Description, change: float) -> Description:
     )
 
 
-def _compete(results: Sequence[Registration]) -> Registration:
+def _most_probable(results: Sequence[Registration]) -> Registration:
     """Return the most probable of registrations at several scales; at most one is right."""
     odds = [result.confidence / max(1 - result.confidence, 1e-9) for result in results]
     probabilities = [value / (1 + sum(odds)) for value in odds]
@@ -205,7 +205,7 @@ def _compete(results: Sequence[Registration]) -> Registration:
     )
 
 
-def _checked(result: Registration) -> Registration:
+def _refused_if_undetermined(result: Registration) -> Registration:
     """Refuse a success if the overlap does not determine the scale."""
     if result.scale_deviation <= MAX_DEVIATION * result.scale and not _is_plane(result):
         return result

@@ -47,11 +47,35 @@ def verify_hypotheses(
     Candidates that contradict the prior are dropped.
     """
     poses = np.reshape([h.T_target_source.numpy() for h in proposed], (-1, 4, 4))
+    order, ranks = _rank(poses, surfaces, images, beside, prior)
+    order = order[:refined]
+    improve = refine_poses if refine else evaluate
+    results = improve(*surfaces, poses[order], INDOOR_RESOLUTION)
+    if prior is not None:
+        order, results = _agreeing(prior, order, results, surfaces, refined=refine)
+    refined_poses = np.reshape([result.T_target_source for result in results], (-1, 4, 4))
+    free_spaces = _free_space(surfaces, images, refined_poses, refined=refine)
+    dense_free_spaces = _free_space(surfaces, images, refined_poses, refined=refine, dense=True)
+    candidates = [
+        Candidate(proposed[k], result, matches, surfaces, free, dense_free, rank=ranks[k])
+        for k, result, free, dense_free in zip(order, results, free_spaces, dense_free_spaces, strict=True)
+    ]
+    return distinct_candidates(candidates)
+
+
+def _rank(
+    poses: Floats,
+    surfaces: tuple[Surface, Surface],
+    images: Images,
+    beside: Sequence[Candidate],
+    prior: PosePrior | None,
+) -> tuple[list[int], list[float]]:
+    """Rank poses (H, 4, 4): the indices of those worth refining, best first, and the ranks of all (H,)."""
     distance = 2 * OVERLAP_DISTANCE * INDOOR_RESOLUTION  # hypotheses are off by some centimetres
     scores = verify(*surfaces, poses, distance, coarse=True)
-    contradictions = _free_space(surfaces, images, poses, refined=False)
-    ranks = [score_hypothesis(s) * _agreement(free) for s, free in zip(scores, contradictions, strict=True)]
-    order = sorted(range(len(proposed)), key=lambda k: -ranks[k])
+    free_spaces = _free_space(surfaces, images, poses, refined=False)
+    ranks = [score_hypothesis(s) * _agreement(free) for s, free in zip(scores, free_spaces, strict=True)]
+    order = sorted(range(len(poses)), key=lambda k: -ranks[k])
     if prior is not None:
         order = [k for k in order if prior.allows_overlap(scores[k], refined=False)]
     if beside:
@@ -59,19 +83,7 @@ def verify_hypotheses(
         others = np.stack([candidate.refined.T_target_source for candidate in beside])
         middle = surfaces[0].points.mean(0).tolist()
         order = [k for k in order if ranks[k] >= least and not _is_near(poses[k], others, middle)]
-    order = order[:refined]
-    improve = refine_poses if refine else evaluate
-    results = improve(*surfaces, poses[order], INDOOR_RESOLUTION)
-    if prior is not None:
-        order, results = _agreeing(prior, order, results, surfaces, refined=refine)
-    refined_poses = np.reshape([result.T_target_source for result in results], (-1, 4, 4))
-    seen = _free_space(surfaces, images, refined_poses, refined=refine)
-    dense = _free_space(surfaces, images, refined_poses, refined=refine, dense=True)
-    candidates = [
-        Candidate(proposed[k], result, matches, surfaces, free, dense_free, rank=ranks[k])
-        for k, result, free, dense_free in zip(order, results, seen, dense, strict=True)
-    ]
-    return distinct_candidates(candidates)
+    return order, ranks
 
 
 def _agreeing(

@@ -21,6 +21,7 @@ from wsdesc.core.file_parts import expand_home, split_part
 from wsdesc.core.geometry import Floats
 from wsdesc.core.similarity import check_similarity
 from wsdesc.mapping.store import MANIFEST
+from wsdesc.reconstruction.options import POSES
 from wsdesc.registration.pose_file import is_pose_file, read_pose
 from wsdesc.view.build import multi_scan_scene, pair_scene
 from wsdesc.view.drawn import (
@@ -40,8 +41,6 @@ if TYPE_CHECKING:
     from wsdesc.finding.result import Finding
     from wsdesc.reconstruction.result import Reconstruction
     from wsdesc.registration.result import Registration
-
-_POSES = "poses.json"  # file in the folder of a reconstruction
 
 
 def open_scene(
@@ -92,7 +91,7 @@ def _find_result(items: Sequence[Any], scans: Sequence[Any]) -> Registration | R
     folders = [Path(scan) for scan in scans if _is_path(scan)]
     for folder in folders:
         _refuse_map(folder)
-    models = [folder for folder in folders if (folder / _POSES).is_file()]
+    models = [folder for folder in folders if (folder / POSES).is_file()]
     if not results and not models:
         return None
     if len(items) > 1:
@@ -260,7 +259,7 @@ def _folder_of_poses(item: Any) -> Any:
     if not _is_path(item):
         return item
     path = expand_home(item)
-    return path.parent if path.name == _POSES else path
+    return path.parent if path.name == POSES else path
 
 
 def _is_path(item: Any) -> bool:

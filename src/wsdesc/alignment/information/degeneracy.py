@@ -13,6 +13,8 @@ from wsdesc.core.geometry import Floats, check_length
 # M pairs of scans whose noise is half the resolution (a third of it was measured).
 UNDETERMINED, UNDETERMINED_NOISE = 0.002, 0.08  # UNDETERMINED + UNDETERMINED_NOISE / √M
 THIN = 2.0  # overlap distances between parallel planes above which they count as several
+_MAX_PITCH = 0.3  # extents per radian up to which a twist counts as a rotation, not as a screw
+_MIN_ROTATION = 0.35  # least rotation part of a unit twist that counts: noise turns shifts a little
 
 _WARNINGS = {
     "empty": "the scans do not overlap: nothing determines the pose",
@@ -58,7 +60,7 @@ def _name_shape(twists: Floats, height: float, distance: float) -> str:
         case (1, 0):
             shift, rotation = twists[0, :3], twists[0, 3:]
             pitch = abs(shift @ rotation) / (rotation @ rotation)  # extents per radian
-            return "revolution" if pitch < 0.3 else "screw"
+            return "revolution" if pitch < _MAX_PITCH else "screw"
         case (2, 1):
             return "cylinder"
         case (2 | 3, 2):
@@ -71,4 +73,4 @@ def _name_shape(twists: Floats, height: float, distance: float) -> str:
 
 def _rank(rotations: Floats) -> int:
     """Count the independent rotations among the rotation parts (F, 3) of unit twists."""
-    return int((np.linalg.svd(rotations, compute_uv=False) > 0.35).sum())
+    return int((np.linalg.svd(rotations, compute_uv=False) > _MIN_ROTATION).sum())

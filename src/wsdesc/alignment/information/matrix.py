@@ -19,12 +19,12 @@ MIN_PAIRS = 30  # contact pairs below which the overlap determines nothing
 
 
 class Information(NamedTuple):
-    """Mean Hessian of the point-to-plane problem of one contact pair, for twists (v, ω) in the target's
-    frame.
+    """Hessian of the point-to-plane problem, as the mean over its contact pairs.
 
-    The rotation ω is about `centre`, in radians times `extent`, which makes all six entries comparable: the
-    trace of the first block is 1 if the normals of both scans agree. For radians, multiply the rows and
-    columns of ω by `extent`. For the sum over all pairs, multiply by `pairs`.
+    It is for twists (v, ω) in the target's frame. The rotation ω is about `centre`, in radians times
+    `extent`, which makes all six entries comparable: the trace of the first block is 1 if the normals of both
+    scans agree. For radians, multiply the rows and columns of ω by `extent`. For the sum over all pairs,
+    multiply by `pairs`.
     """
 
     matrix: Floats  # (6, 6) symmetric, positive semidefinite
@@ -67,17 +67,18 @@ def centre_moments(first: Floats, second: Floats) -> CentredMoments:
     """Centre moments of points: the mean (3,) and the mean outer product (3, 3)."""
     covariance = second - np.outer(first, first)
     extent = float(np.sqrt(max(np.trace(covariance), 0.0)))
-    change = twists_about(first[None], np.array([extent or 1.0]))[0]
+    change = _twists_about(first, extent or 1.0)
     return CentredMoments(first, extent, covariance, change)
 
 
-def twists_about(centres: Floats, extents: Floats) -> Floats:
-    """Return matrices (H, 6, 6) from twists about the origin to twists about centres (H, 3), with rotations
-    in units of extents (H,).
+def _twists_about(centre: Floats, extent: float) -> Floats:
+    """Return the matrix (6, 6) from twists about the origin to twists about a centre (3,).
+
+    Rotations about the centre are in units of the extent.
     """
-    change = np.tile(np.eye(6), (len(centres), 1, 1))
-    change[:, 3:, :3] = minus_cross(centres)
-    change[:, 3:] /= extents[:, None, None]
+    change = np.eye(6)
+    change[3:, :3] = minus_cross(centre[None])[0]
+    change[3:] /= extent
     return change
 
 

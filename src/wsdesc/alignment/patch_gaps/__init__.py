@@ -23,7 +23,7 @@ _SIDE, _LEAST_NOISE = 8.0, 0.004  # resolutions: side of a patch, least deviatio
 _SMALL_SIDE, _SMALL_NOISE = 4.0, 0.02  # the same of `measure_large_gaps`
 _MIN_POINTS, _MIN_PATCHES = 6, 8  # of a patch, and of an overlap that is measured
 _CELLS = 1 << 20  # patches along an axis
-_LARGE = 0.9  # quantile of their gaps
+_LARGE = 0.9  # quantile of the gaps that `measure_large_gaps` returns
 
 
 class PatchGap(NamedTuple):
@@ -54,10 +54,10 @@ def measure_patch_gap(
         patches = _find_patches(first, second, T, _SIDE, resolution)
         if patches is None:
             return None
-        significance = patches.significance(_LEAST_NOISE * resolution)
-        medians.append((np.median(patches.gaps), np.median(significance)))
-    (a, b), (c, d) = medians
-    return PatchGap(float(a + c) / 2, float(b + d) / 2)
+        significances = patches.significance(_LEAST_NOISE * resolution)
+        medians.append((np.median(patches.gaps), np.median(significances)))
+    (gap, significance), (gap_back, significance_back) = medians
+    return PatchGap(float(gap + gap_back) / 2, float(significance + significance_back) / 2)
 
 
 def measure_large_gaps(

@@ -1,3 +1,4 @@
 """Constant of both backends."""
 
-SAME_DIRECTION = 0.95  # cosine between the normals of a point and its partner: nearer edges tell nothing
+# Least cosine between the normals of a point and its partner: at edges, gaps say nothing.
+SAME_DIRECTION = 0.95

@@ -107,7 +107,7 @@ def _add_isotropic(points, weight, matrix, slope):  # type: ignore[no-untyped-de
 
 @inline
 def _twists_about(centre, extent, change):  # type: ignore[no-untyped-def]
-    """Write the change from twists about the origin to twists about the centre, see `twists_about`."""
+    """Write the change from twists about the origin to twists about the centre, see `CentredMoments`."""
     change[:] = 0.0
     for i in range(3):
         j, k = (i + 1) % 3, (i + 2) % 3

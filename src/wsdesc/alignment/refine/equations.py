@@ -30,16 +30,16 @@ def solve_step(sums: Floats, isotropic: float, weak: float) -> Step | None:
         isotropic: Weight of distances in all directions, beside those along normals.
         weak: Eigenvalues below this share of the largest leave their motion as it is; noise would move it.
     """
-    total, count = sums[49], sums[98]
+    total, count = sums[49], sums[98]  # products (7, 7) of (1, point, gap) begin at 49
     if count < MIN_PAIRS or not total > 0:
         return None
     mean = sums / total
     x, y, z = centre = mean[50:53]
-    variance = mean[57] + mean[65] + mean[73] - (x * x + y * y + z * z)
+    variance = mean[57] + mean[65] + mean[73] - (x * x + y * y + z * z)  # from squares of coordinates
     if not variance > 0:
         return None
     extent = math.sqrt(variance)
-    equations = mean[:42].reshape(6, 7)
+    equations = mean[:42].reshape(6, 7)  # matrix and right side: responses times responses and gap
     if isotropic:
         equations = equations + isotropic * (mean[49:98] @ _ISOTROPIC).reshape(6, 7)
     r = 1 / extent  # rotations are about the centre, in units of the extent
@@ -62,8 +62,9 @@ def solve_step(sums: Floats, isotropic: float, weak: float) -> Step | None:
 
 
 def _isotropic_equations(mean: Floats) -> Floats:
-    """Build matrix and right side (H, 6, 7) of point distances from mean products (H, 7, 7) of (1, point,
-    gap).
+    """Build matrix and right side (H, 6, 7) of point distances.
+
+    `mean` (H, 7, 7) are mean products of (1, point, gap).
     """
     second, across = mean[:, 1:4, 1:4], mean[:, 1:4, 4:]
     result = np.zeros((len(mean), 6, 7))

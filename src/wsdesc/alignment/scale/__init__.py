@@ -17,11 +17,11 @@ import numpy as np
 
 from wsdesc.alignment.scale import cpu, cuda
 from wsdesc.alignment.scale.parts import deviation_between_parts
-from wsdesc.alignment.scale.step import Equations, Iterated, Stages, solve_step
+from wsdesc.alignment.scale.step import Equations, Iterated, Stage, Stages, solve_step
 from wsdesc.alignment.surface import CudaSurface, Surface, for_backend
 from wsdesc.core.geometry import Floats
 
-STAGES: Stages = ((8.0, 3, True), (3.0, 3, True), (2.0, 5, False))
+STAGES = (Stage(8.0, 3, coarse=True), Stage(3.0, 3, coarse=True), Stage(2.0, 5, coarse=False))
 # Chosen on 546 pairs of indoor training scans, whose scale is 1: their errors have a variance of about 1.
 RESIDUAL = 1.2  # systematic gap of all contact pairs, in residual² / resolution, as in the covariance
 SYSTEMATIC = 0.003  # deviation of scans that are not distorted
@@ -86,7 +86,7 @@ def estimate_scale(
     if fit is None:
         return RelativeScale(1.0, math.inf, 0.0)
     find_pairs = for_backend(source, target, cpu=cpu.contact_pairs, cuda=cuda.contact_pairs)
-    pairs = find_pairs(source, target, fit.S_target_source, STAGES[-1][0] * resolution)
+    pairs = find_pairs(source, target, fit.S_target_source, STAGES[-1].distance * resolution)
     distorted = RESIDUAL * fit.residual / resolution * fit.deviation
     deviation = math.hypot(deviation_between_parts(pairs), distorted, SYSTEMATIC)
     return RelativeScale(1 / fit.factor, deviation, fit.determinacy)
@@ -105,7 +105,7 @@ def fit_similarity(
         source, target: Surfaces of one backend.
         T_target_source: (4, 4) rigid pose to start from.
         resolution: Point spacing of the surfaces, in their unit.
-        stages: Search distance in resolutions, number of steps, and whether on the coarse samples.
+        stages: The steps of the fit.
 
     Returns:
         The similarity; None if the surfaces overlap too little.
@@ -137,10 +137,10 @@ def _run_steps(
 ) -> Iterated:
     """Do all steps but the last, whose equations are returned."""
     log_scale, equations = 0.0, None
-    work = [(distance, coarse) for distance, steps, coarse in stages for _ in range(steps)]
-    for number, (distance, coarse) in enumerate(work):
-        equations = compute_equations(source, target, S, distance * resolution, coarse)
-        if equations is None or number == len(work) - 1:
+    steps = [stage for stage in stages for _ in range(stage.steps)]
+    for number, stage in enumerate(steps, start=1):
+        equations = compute_equations(source, target, S, stage.distance * resolution, stage.coarse)
+        if equations is None or number == len(steps):
             break
         step = solve_step(equations)
         S, log_scale = step.S_target_target @ S, log_scale + step.log_scale

@@ -13,10 +13,19 @@ from wsdesc.alignment.refine.result import WEAK
 from wsdesc.core.geometry import Floats, motion_about
 from wsdesc.core.rotations import rotation_matrix
 
-Stages = Sequence[tuple[float, int, bool]]  # search distance in resolutions, steps, on the coarse samples
-
 SUMS = 130  # 8 × 8 products of responses and gap, 4 × 4 of (1, point), 7 × 7 of both normals; number of pairs
 MAX_STEP = 0.1  # largest change of the logarithm of the scale in one step
+
+
+class Stage(NamedTuple):
+    """Gauss-Newton steps of one kind."""
+
+    distance: float  # within which partners are searched, in resolutions
+    steps: int
+    coarse: bool  # on the coarse samples of the surfaces
+
+
+Stages = Sequence[Stage]
 
 
 class Equations(NamedTuple):

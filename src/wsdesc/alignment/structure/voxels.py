@@ -116,7 +116,7 @@ class Voxels:
 
 
 def axes_of(rotation: Floats) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
-    """Return, for each axis of a grid turned by one of the 24 rotations, the axis before; and if it flips."""
+    """Return the axis that becomes each axis of the turned grid (3,), and whether it is reversed (3,)."""
     return np.abs(rotation).argmax(axis=1), rotation.sum(axis=1) < 0
 
 

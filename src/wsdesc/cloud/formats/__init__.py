@@ -1,8 +1,9 @@
 """File formats of point clouds, one module per family, imported with the first file of that family.
 
-Each module has `read(path, faces) -> FileContent`, where `faces` requests the triangles, and
-`write(path, points, attributes)`. Both get a path with one of the module's extensions. They raise a
-ValueError with the reason; `wsdesc.cloud.files` adds the name of the file and a remedy.
+Each module has `read(path, faces) -> FileContent`, where `faces` requests the triangles. Modules of writable
+formats have `write(path, points, attributes)`. Some formats take further arguments: see `WITH_STATIONS`,
+`WITH_STORAGE` and `WITH_VIEWPOINT`. Both functions get a path with one of the module's extensions. They raise
+a ValueError with the reason; `wsdesc.cloud.files` adds the name of the file and a remedy.
 """
 
 from __future__ import annotations

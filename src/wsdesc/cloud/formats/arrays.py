@@ -43,7 +43,7 @@ def _read_npz(path: Path) -> FileContent:
     main = next((name for name in names if name in arrays), None)
     if main is not None:
         content = _from_array(arrays.pop(main))
-        content = content._replace(**_facts(arrays))
+        content = content._replace(**_pop_scan_fields(arrays))
         count = len(content.points)
         others = {name: array for name, array in arrays.items() if array.ndim and len(array) == count}
         return content._replace(attributes=content.attributes | others)
@@ -51,15 +51,15 @@ def _read_npz(path: Path) -> FileContent:
     return from_columns({name: array for name, array in arrays.items() if array.ndim and len(array) == count})
 
 
-def _facts(arrays: dict[str, np.ndarray]) -> dict[str, Any]:
-    """Remove the arrays about the whole scan from the arrays of a file, and return them."""
-    facts: dict[str, Any] = {}
+def _pop_scan_fields(arrays: dict[str, np.ndarray]) -> dict[str, Any]:
+    """Remove what concerns the whole scan from the arrays of a file; return it as fields of `FileContent`."""
+    fields: dict[str, Any] = {}
     viewpoint = arrays.get("viewpoint")
     if viewpoint is not None and viewpoint.shape == (3,) and np.isfinite(viewpoint).all():
-        facts["viewpoint"] = arrays.pop("viewpoint").astype(np.float64)
+        fields["viewpoint"] = arrays.pop("viewpoint").astype(np.float64)
     if "sampled" in arrays and arrays["sampled"].shape == ():
-        facts["sampled"] = bool(arrays.pop("sampled"))
-    return facts
+        fields["sampled"] = bool(arrays.pop("sampled"))
+    return fields
 
 
 def _from_array(array: np.ndarray) -> FileContent:
@@ -86,10 +86,10 @@ def write(
         if path.suffix.lower() == ".npy":
             np.save(file, points, allow_pickle=False)
             return
-        facts: dict[str, Any] = {"points": points}
-        facts |= {"viewpoint": viewpoint} if viewpoint is not None else {}
-        facts |= {"sampled": np.array(True)} if sampled else {}
+        arrays: dict[str, Any] = {"points": points}
+        arrays |= {"viewpoint": viewpoint} if viewpoint is not None else {}
+        arrays |= {"sampled": np.array(True)} if sampled else {}
         if reserved := sorted(attributes.keys() & set(RESERVED)):
             raise InputError(f"attribute {reserved[0]!r}: this name is reserved, rename it")
-        facts |= attributes
-        np.savez(file, **facts)
+        arrays |= attributes
+        np.savez(file, **arrays)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -30,24 +31,31 @@ def _pye57() -> Any:
     return pye57
 
 
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    """Open a file after a check of its header; convert errors of libE57 to a ValueError."""
+    pye57 = _pye57()
+    check_header(path)
+    try:
+        with pye57.E57(str(path)) as file:
+            yield file
+    except pye57.libe57.E57Exception as error:
+        raise ValueError(str(error).strip().split("\n")[0]) from error  # the other lines are for developers
+
+
 def read(path: Path, faces: bool, station: int | None = None) -> FileContent:
     """Read all scans, or that with the number `station` from 1, without points that are marked as invalid.
 
     Only attributes that every scan has are read.
     """
-    pye57 = _pye57()
-    check_header(path)
-    try:
-        with pye57.E57(str(path)) as file:
-            if station is not None and not 1 <= station <= file.scan_count:
-                raise ValueError(no_station(station, file.scan_count))
-            numbers = range(file.scan_count) if station is None else [station - 1]
-            headers = [file.get_header(i) for i in numbers]
-            values = len(_CARTESIAN) + len(_ATTRIBUTES) + len(_INVALID) + 3  # per point
-            check_unpacked(8 * values * sum(header.point_count for header in headers), path.stat().st_size)
-            scans = [_read_scan(file, i, header) for i, header in zip(numbers, headers, strict=True)]
-    except pye57.libe57.E57Exception as error:
-        raise ValueError(str(error).strip().split("\n")[0]) from error  # the other lines are for developers
+    with _opened(path) as file:
+        if station is not None and not 1 <= station <= file.scan_count:
+            raise ValueError(no_station(station, file.scan_count))
+        numbers = range(file.scan_count) if station is None else [station - 1]
+        headers = [file.get_header(i) for i in numbers]
+        values = len(_CARTESIAN) + len(_ATTRIBUTES) + len(_INVALID) + 3  # per point
+        check_unpacked(8 * values * sum(header.point_count for header in headers), path.stat().st_size)
+        scans = [_read_scan(file, i, header) for i, header in zip(numbers, headers, strict=True)]
     if not scans:
         return FileContent(np.empty((0, 3)), {})
     common = [name for name in _ATTRIBUTES if all(name in scan.attributes for scan in scans)]
@@ -60,28 +68,18 @@ def read(path: Path, faces: bool, station: int | None = None) -> FileContent:
 
 def count_stations(path: Path) -> int:
     """Return the number of scans in a file."""
-    pye57 = _pye57()
-    check_header(path)
-    try:
-        with pye57.E57(str(path)) as file:
-            return int(file.scan_count)
-    except pye57.libe57.E57Exception as error:
-        raise ValueError(str(error).strip().split("\n")[0]) from error
+    with _opened(path) as file:
+        return int(file.scan_count)
 
 
 def station_poses(path: Path) -> list[np.ndarray | None]:
     """Return the pose (4, 4) of each scan in the frame of the file; None where the file states none."""
-    pye57 = _pye57()
-    check_header(path)
     poses: list[np.ndarray | None] = []
-    try:
-        with pye57.E57(str(path)) as file:
-            for header in map(file.get_header, range(file.scan_count)):
-                T = np.eye(4)
-                T[:3, :3], T[:3, 3] = _pose(header)
-                poses.append(T if header.has_pose() else None)
-    except pye57.libe57.E57Exception as error:
-        raise ValueError(str(error).strip().split("\n")[0]) from error
+    with _opened(path) as file:
+        for header in map(file.get_header, range(file.scan_count)):
+            T = np.eye(4)
+            T[:3, :3], T[:3, 3] = _pose(header)
+            poses.append(T if header.has_pose() else None)
     return poses
 
 

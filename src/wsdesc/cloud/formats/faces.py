@@ -1,4 +1,4 @@
-"""Faces of meshes: triangulation and checks of the vertex indices."""
+"""Faces of meshes: triangles of polygons and of strips, and checks of the vertex indices."""
 
 from __future__ import annotations
 
@@ -36,6 +36,20 @@ def triangulate(polygons: np.ndarray | Ragged) -> np.ndarray:
         triangles.append(np.stack([first, middle, last], axis=2).reshape(-1, 3))
     with np.errstate(invalid="ignore"):  # NaN becomes an index that `check_faces` rejects
         return np.concatenate(triangles).astype(np.int64)
+
+
+def strip_triangles(strips: Ragged) -> np.ndarray:
+    """Split triangle strips into triangles (T, 3) int64.
+
+    Every second triangle of a strip is reversed, so that all of them face the same side.
+    """
+    counts = np.maximum(strips.lengths - 2, 0)  # triangles of each strip
+    starts = np.cumsum(strips.lengths) - strips.lengths
+    number = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)  # within the strip
+    first = np.repeat(starts, counts) + number
+    triangles = strips.values[first[:, None] + np.arange(3)]
+    triangles = np.where(number[:, None] % 2 == 1, triangles[:, [1, 0, 2]], triangles)
+    return np.asarray(triangles, np.int64)
 
 
 def check_faces(faces: np.ndarray, vertices: int) -> np.ndarray:

@@ -14,10 +14,9 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from wsdesc.cloud.formats import FileContent
-from wsdesc.cloud.formats.faces import Ragged, check_faces
+from wsdesc.cloud.formats.faces import Ragged, check_faces, strip_triangles
 from wsdesc.cloud.formats.gltf_buffers import Buffers, item, listed
 from wsdesc.cloud.formats.limits import check_unpacked
-from wsdesc.cloud.formats.vtk import strip_triangles
 
 _POINT_BYTES = 100  # memory per vertex with its attributes
 _TRIANGLES, _STRIP, _FAN = 4, 5, 6  # modes of a primitive

@@ -10,7 +10,7 @@ import numpy as np
 
 from wsdesc.cloud.formats import FileContent
 from wsdesc.cloud.formats.columns import to_columns
-from wsdesc.cloud.formats.las_header import CRS_USER, check_header, read_crs
+from wsdesc.cloud.formats.las_header import CRS_USER, CRS_WKT, check_header, read_crs
 from wsdesc.cloud.formats.limits import check_columns
 from wsdesc.cloud.storage import ExtraDimension, LasStorage, Storage
 from wsdesc.core.errors import InputError
@@ -21,7 +21,6 @@ _COARSEST_SHARE = 1e-2  # coarsest scale that is kept from another file, as a sh
 _LARGEST = 2**31 - 4  # largest stored integer, with room for rounding
 _FINEST = 1e-7  # finest scale as a share of the extent: about the precision of float32
 _KEPT_ENCODING = 0b1001  # bits of the kind of GPS time, and of synthetic return numbers
-_WKT = 2112  # number of the record with the coordinate system as text
 _FIRST_WITH_WKT = 6  # point format
 _POINT_FORMATS = (0, 1, 2, 3, 6, 7, 8)  # without wave packets
 
@@ -186,23 +185,23 @@ def _extra_dimension(name: str, column: np.ndarray, old: ExtraDimension | None) 
 
 
 def _add_crs(header: Any, storage: Storage) -> None:
+    """Write the records of the coordinate system, and what is kept of the source's global encoding."""
     import laspy
 
     if storage.las:
         header.global_encoding.value = storage.las.global_encoding & _KEPT_ENCODING
     for record in storage.crs:
         header.vlrs.append(laspy.VLR(CRS_USER, record.number, record.description, record.data))
-    if any(record.number == _WKT for record in storage.crs) and header.point_format.id >= _FIRST_WITH_WKT:
+    if any(record.number == CRS_WKT for record in storage.crs) and header.point_format.id >= _FIRST_WITH_WKT:
         header.global_encoding.wkt = True
 
 
 def _offset_and_scale(points: np.ndarray, scale: float) -> tuple[np.ndarray, np.ndarray]:
     """Choose the centre as offset, and a scale for which 32 bits suffice.
 
-    This is the given scale if it suffices, else the finest useful power of ten.
-
-    The offset is a whole number if possible, else a multiple of the scale, so that coordinates on a decimal
-    grid stay on it.
+    The given scale is kept if 32 bits suffice and it is fine enough; else it is the finest useful power of
+    ten. The offset is a whole number if possible, else a multiple of the scale, so that coordinates on a
+    decimal grid stay on it.
     """
     low, high = points.min(axis=0).astype(np.float64), points.max(axis=0).astype(np.float64)
     half = float((high - low).max() / 2)

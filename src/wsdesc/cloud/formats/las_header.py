@@ -16,8 +16,10 @@ from wsdesc.cloud.storage import Record
 
 _VLR = struct.Struct("<2x16sHH32s")  # header of a variable length record: user, number, length, description
 _EVLR = struct.Struct("<2x16sHQ32s")  # the same for records after the points
+_MIN_HEADER, _HEADER_1_4 = 227, 375  # bytes of the headers of LAS 1.0 and 1.4, the shortest and the longest
 CRS_USER = "LASF_Projection"
-_CRS = (2111, 2112, 34735, 34736, 34737)  # WKT, and GeoTIFF keys with their numbers and texts
+CRS_WKT = 2112  # number of the record with the coordinate system as text
+_CRS = (2111, CRS_WKT, 34735, 34736, 34737)  # WKT, and GeoTIFF keys with their numbers and texts
 _MAX_CRS = 65_535  # bytes of a record, as before the points
 _MAX_RECORDS = 10_000
 _POINT, _RGB, _RGB_NIR, _WAVES, _BYTES = 10, 11, 12, 13, 14  # item types of layered compression
@@ -43,7 +45,7 @@ def check_header(path: Path) -> LasLayout:
     """Return the layout, or raise a ValueError if the file is too small for it."""
     size = path.stat().st_size
     with path.open("rb") as file:
-        layout = _layout(file.read(375))
+        layout = _layout(file.read(_HEADER_1_4))
         needed = max(layout.start, layout.header + layout.records * _VLR.size)
         rows = 0 if layout.compressed else layout.points * layout.row
         if needed + rows > size:  # a compressed point may take less than a byte
@@ -55,29 +57,34 @@ def check_header(path: Path) -> LasLayout:
 
 
 def _layout(head: bytes) -> LasLayout:
-    if not head.startswith(b"LASF") or len(head) < 227:
+    if not head.startswith(b"LASF") or len(head) < _MIN_HEADER:
         raise ValueError("the file does not start with a LAS header")
     header, start, records, kind, row, points = struct.unpack_from("<HIIBHI", head, 94)
-    if tuple(head[24:26]) >= (1, 4) and len(head) >= 375:
+    if _is_1_4(head):
         (points,) = struct.unpack_from("<Q", head, 247)
     return LasLayout(start, header, records, row, points, bool(kind & 0x80))
+
+
+def _is_1_4(head: bytes) -> bool:
+    """Return whether the header has the fields of LAS 1.4: long counts, and records after the points."""
+    return tuple(head[24:26]) >= (1, 4) and len(head) >= _HEADER_1_4
 
 
 def read_crs(path: Path) -> tuple[Record, ...]:
     """Return the records of the coordinate system, before and after the points; damaged ones are ignored."""
     size = path.stat().st_size
     with path.open("rb") as file:
-        head = file.read(375)
+        head = file.read(_HEADER_1_4)
         layout = _layout(head)
         records = [*_records(file, layout.header, layout.records, _VLR, size)]
-        if tuple(head[24:26]) >= (1, 4) and len(head) >= 375:
+        if _is_1_4(head):
             start, count = struct.unpack_from("<QI", head, 235)
             records += _records(file, start, count, _EVLR, size)
     return tuple(record for record in records if record.number in _CRS)
 
 
 def _records(file: BinaryIO, at: int, count: int, head: struct.Struct, size: int) -> Iterator[Record]:
-    """Yield the records of the coordinate system among `count` ones from the offset `at`."""
+    """Yield those of the `count` records from the offset `at` that describe the coordinate system."""
     for _ in range(min(count, _MAX_RECORDS)):
         if at + head.size > size:
             return
@@ -103,7 +110,7 @@ def _check_compression(file: BinaryIO, layout: LasLayout, size: int) -> None:
             raise ValueError(
                 "the file is damaged: point record length differs between header and LASzip record"
             )
-        chunks = _chunks(file, layout.start, size)
+        chunks = _count_chunks(file, layout.start, size)
         if chunks > size:
             raise ValueError("the file is damaged: the chunk table is longer than the file")
         # The library chooses the decompressor by the items, not by the type in the record.
@@ -127,7 +134,7 @@ def _laszip_records(file: BinaryIO, layout: LasLayout) -> Iterator[bytes]:
         at += _VLR.size + length
 
 
-def _chunks(file: BinaryIO, start: int, size: int) -> int:
+def _count_chunks(file: BinaryIO, start: int, size: int) -> int:
     """Return the number of chunks in the chunk table. The library does not check where the table is."""
     table = _number(file, start, 8)
     if table == -1:  # a streaming writer stores the offset of the table at the end
@@ -154,5 +161,6 @@ def _check_layers(file: BinaryIO, layout: LasLayout, layers: int, chunks: int, s
 
 
 def _number(file: BinaryIO, at: int, width: int) -> int:
+    """Read an integer of `width` bytes; of eight, −1 has a meaning, so these are signed."""
     file.seek(at)
     return int.from_bytes(file.read(width), "little", signed=width == 8)

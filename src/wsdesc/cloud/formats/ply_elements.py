@@ -52,7 +52,7 @@ def _read_uniform(file: BinaryIO, element: Element, order: str, lengths: dict[st
     numbers = len(element.properties) + sum(lengths.values())
     needed = element.rows * (row.itemsize if order else 2 * numbers) - (not order)
     if needed > _remaining(file):
-        raise ValueError(f"the file is truncated in the {element.rows} rows of element {element.name}")
+        raise ValueError(element.truncated)
     columns = {
         p.name: np.empty((element.rows, *row[p.name].shape), row[p.name].base.newbyteorder("="))
         for p in element.properties

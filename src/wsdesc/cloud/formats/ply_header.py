@@ -48,6 +48,11 @@ class Element:
     properties: list[Property] = field(default_factory=list)
 
     @property
+    def truncated(self) -> str:
+        """The message that the file ends within the rows."""
+        return f"the file is truncated in the {self.rows} rows of element {self.name}"
+
+    @property
     def has_lists(self) -> bool:
         return any(p.count for p in self.properties)
 

@@ -86,11 +86,9 @@ def _locate_lists(file: BinaryIO, element: Element, order: str) -> Iterator[tupl
                         raise ValueError(f"a list of {length} numbers does not fit into the file")
                 at += before
         except struct.error as error:
-            raise ValueError(
-                f"the file is truncated in the {element.rows} rows of element {element.name}"
-            ) from error
+            raise ValueError(element.truncated) from error
         if at > end:
-            raise ValueError(f"the file is truncated in the {element.rows} rows of element {element.name}")
+            raise ValueError(element.truncated)
         yield data, np.frombuffer(located, np.int64).reshape(-1, len(steps), 2)
     file.seek(at)
 
@@ -158,4 +156,4 @@ def _next_line(file: BinaryIO, element: Element) -> bytes:
     for line in file:
         if not line.isspace():
             return line
-    raise ValueError(f"the file is truncated in the {element.rows} rows of element {element.name}")
+    raise ValueError(element.truncated)

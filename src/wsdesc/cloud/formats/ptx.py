@@ -73,27 +73,25 @@ def station_poses(path: Path) -> list[np.ndarray]:
 def _stations(file: BinaryIO) -> Iterator[_Station]:
     """Yield the header of each station. The caller reads or skips its points before the next one."""
     for _ in range(_MAX_STATIONS):
-        first = _first_line(file)
+        first = _next_line(file)
         if not first:
             return
-        rows = [first, *(file.readline(_MAX_LINE) for _ in range(_HEADER_LINES - 1))]
+        lines = [first, *(file.readline(_MAX_LINE) for _ in range(_HEADER_LINES - 1))]
         try:
-            columns, lines = int(rows[0]), int(rows[1])
-            M = np.array([[float(word) for word in row.split()] for row in rows[6:]])
+            columns, rows = int(lines[0]), int(lines[1])
+            M = np.array([[float(word) for word in line.split()] for line in lines[6:]])
         except ValueError as error:
             raise ValueError("the file does not have the header of a PTX station") from error
-        if columns < 0 or lines < 0 or M.shape != (4, 4):
+        if columns < 0 or rows < 0 or M.shape != (4, 4):
             raise ValueError("the file does not have the header of a PTX station")
         left = os.fstat(file.fileno()).st_size - file.tell()
-        if columns * lines * 6 - 1 > left:  # three digits, two spaces, a line end
-            raise ValueError(
-                f"the file is truncated: {columns} × {lines} points do not fit into {left} bytes"
-            )
-        yield _Station(columns * lines, _pose(M))
+        if columns * rows * 6 - 1 > left:  # three digits, two spaces, a line end
+            raise ValueError(f"the file is truncated: {columns} × {rows} points do not fit into {left} bytes")
+        yield _Station(columns * rows, _pose(M))
     raise ValueError(f"the file has more than {_MAX_STATIONS} stations")
 
 
-def _first_line(file: BinaryIO) -> bytes:
+def _next_line(file: BinaryIO) -> bytes:
     """Return the next line that is not blank, or b"" at the end of the file."""
     line = file.readline(_MAX_LINE)
     while line and line.isspace():
@@ -130,4 +128,4 @@ def _read_points(file: BinaryIO, station: _Station) -> np.ndarray:
 
 def _skip_points(file: BinaryIO, station: _Station) -> None:
     for _ in range(station.points):
-        _first_line(file)
+        _next_line(file)

@@ -13,7 +13,7 @@ from urllib.parse import unquote
 import numpy as np
 
 from wsdesc.cloud.formats import SINGLE, FileContent
-from wsdesc.cloud.formats.faces import Ragged, check_faces, triangulate
+from wsdesc.cloud.formats.faces import Ragged, check_faces, strip_triangles, triangulate
 from wsdesc.cloud.formats.limits import check_columns
 from wsdesc.cloud.formats.vtk_sections import Sections, read_header
 from wsdesc.cloud.storage import Storage
@@ -140,17 +140,6 @@ class _Reader:
         for start in starts[(types == _PIXEL) & (cells.lengths == 4)]:
             values[start + 2 : start + 4] = values[start + 2 : start + 4][::-1]
         return triangulate(Ragged(values[np.repeat(keep, cells.lengths)], cells.lengths[keep]))
-
-
-def strip_triangles(strips: Ragged) -> np.ndarray:
-    """Split triangle strips into triangles (T, 3) int64. Every second one is turned around."""
-    last = np.repeat(np.cumsum(strips.lengths), np.maximum(strips.lengths - 2, 0))
-    inner = np.maximum(strips.lengths - 2, 0)
-    number = np.arange(int(inner.sum())) - np.repeat(np.cumsum(inner) - inner, inner)  # within the strip
-    first = last - np.repeat(strips.lengths, inner) + number
-    triangles = strips.values[first[:, None] + np.arange(3)]
-    triangles = np.where(number[:, None] % 2 == 1, triangles[:, [1, 0, 2]], triangles)
-    return np.asarray(triangles, np.int64)
 
 
 def _number(word: str) -> int:

@@ -10,9 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from wsdesc.cloud.formats import FileContent
-from wsdesc.cloud.formats.faces import Ragged, check_faces, triangulate
+from wsdesc.cloud.formats.faces import Ragged, check_faces, strip_triangles, triangulate
 from wsdesc.cloud.formats.limits import check_columns, check_unpacked
-from wsdesc.cloud.formats.vtk import strip_triangles
 from wsdesc.cloud.formats.vtp_arrays import ArrayReader
 from wsdesc.cloud.formats.vtp_xml import Piece, parse_xml
 

@@ -18,7 +18,7 @@ from wsdesc.datasets.synthetic.raycast import Tree, cast
 from wsdesc.datasets.synthetic.scanning import SyntheticScan
 from wsdesc.datasets.synthetic.scatter import Maker
 from wsdesc.datasets.synthetic.seats import chair, office_chair, sofa
-from wsdesc.datasets.synthetic.shapes import Triangles, box, flat, join, place, rotation, sheet
+from wsdesc.datasets.synthetic.shapes import Triangles, box, flat, join, place, rotation, upright
 from wsdesc.datasets.synthetic.walls import wall
 
 _BY_WALL: list[Maker] = [table, table, shelf, cabinet, wardrobe, cartons, big_plant, sofa]
@@ -79,7 +79,7 @@ class Floor:
     def _ends(self) -> list[Triangles]:
         across = self.corridor + 2 * self.depth
         return [
-            place(_upright(across, self.height), (x, 0, 0), yaw=np.pi / 2)
+            place(upright(-across / 2, across / 2, 0, self.height), (x, 0, 0), yaw=np.pi / 2)
             for x in (-self.length / 2, self.length / 2)
         ]
 
@@ -88,7 +88,8 @@ class Floor:
         if not self.closed:
             pillar = place(box(0.4, 0.4, self.height), (-self.pitch / 2, 0, 0))
             return [pillar, place(pillar, (0, self.depth / 2, 0))]
-        side = place(_upright(self.depth, self.height), (-self.pitch / 2, self.depth / 2, 0), yaw=np.pi / 2)
+        side = upright(-self.depth / 2, self.depth / 2, 0, self.height)
+        side = place(side, (-self.pitch / 2, self.depth / 2, 0), yaw=np.pi / 2)
         return [front] if last else [front, side]
 
     def _furniture(self, rng: np.random.Generator) -> list[Triangles]:
@@ -154,12 +155,6 @@ def _perturb(rng: np.random.Generator, item: Triangles) -> Triangles:
     centre = item.sum(axis=(0, 1)) / max(1, 3 * len(item))
     turned = place(item - centre, yaw=rng.normal(0, _TOLERANCE[1]))
     return place(turned, centre + rng.normal(0, _TOLERANCE[0], 3))
-
-
-def _upright(length: float, height: float) -> Triangles:
-    """Build a wall without openings in the plane y = 0, centred at the z axis."""
-    x = length / 2
-    return sheet(np.array([[[-x, 0, 0], [-x, 0, height]], [[x, 0, 0], [x, 0, height]]]))
 
 
 def _front(rng: np.random.Generator, pitch: float, height: float) -> Triangles:

@@ -58,6 +58,11 @@ def sheet(grid: Floats) -> Triangles:
     return np.stack([a, b, c, a, c, d], axis=2).reshape(-1, 3, 3)
 
 
+def upright(x0: float, x1: float, z0: float, z1: float, y: float = 0.0) -> Triangles:
+    """Build a vertical rectangle in the plane y."""
+    return sheet(np.array([[[x0, y, z0], [x0, y, z1]], [[x1, y, z0], [x1, y, z1]]]))
+
+
 def flat(width: float, depth: float, steps: int = 2) -> Triangles:
     """Build a horizontal rectangle about the origin."""
     x, y = np.meshgrid(

@@ -14,6 +14,8 @@ from wsdesc.datasets.synthetic.sensors import Heading, Sensor, draw_sensor
 from wsdesc.datasets.synthetic.sites import SITES, SUITABLE, Site, build_site
 from wsdesc.datasets.synthetic.sites.site import Surfaces
 
+Station = tuple[Floats, Heading]  # position (3,) and orientation of a sensor
+
 _TRIES, _MAX_TRIES = 40, 300  # tried stations with a clear view, and all tried stations
 _CLEARANCE = 0.45  # metres between a sensor and everything else
 _COUNTERPART = 0.25  # share of scans from the counterpart of an earlier position in repetitive structure
@@ -74,9 +76,6 @@ def site_scans(
         stations.append(_choose(site, surfaces, device, stations, wanted, own))
         scans.append(device.scan(surfaces, *stations[-1], own))
     return scans
-
-
-Station = tuple[Floats, Heading]  # position (3,) and orientation of a sensor
 
 
 def _choose(

@@ -8,7 +8,18 @@ import numpy as np
 
 from wsdesc.datasets.synthetic import seats
 from wsdesc.datasets.synthetic.scatter import SHELF, scatter
-from wsdesc.datasets.synthetic.shapes import Triangles, bar, box, cloth, flat, join, place, sheet, tube
+from wsdesc.datasets.synthetic.shapes import (
+    Triangles,
+    bar,
+    box,
+    cloth,
+    flat,
+    join,
+    place,
+    sheet,
+    tube,
+    upright,
+)
 
 Hole = tuple[float, float, float, float]  # x from, x to, z from, z to
 
@@ -47,14 +58,10 @@ def wall(
     for x0, x1 in pairwise(xs):
         inside_of = [h for h in holes if h[0] <= x0 and x1 <= h[1]]
         spans = [(0.0, inside_of[0][2]), (inside_of[0][3], height)] if inside_of else [(0.0, height)]
-        parts += [_upright(x0, x1, z0, z1) for z0, z1 in spans if z1 > z0]
+        parts += [upright(x0, x1, z0, z1) for z0, z1 in spans if z1 > z0]
         if not inside_of or inside_of[0][2] > 0:
             parts.append(place(box(x1 - x0, 0.025, rng.uniform(0.05, 0.1)), ((x0 + x1) / 2, -0.01, 0)))
     return join(*parts), extras
-
-
-def _upright(x0: float, x1: float, z0: float, z1: float, y: float = 0.0) -> Triangles:
-    return sheet(np.array([[[x0, y, z0], [x0, y, z1]], [[x1, y, z0], [x1, y, z1]]]))
 
 
 def _frame(hole: Hole, depth: float, trim: float) -> list[Triangles]:
@@ -80,7 +87,7 @@ def _door(rng: np.random.Generator, hole: Hole) -> tuple[Triangles, list[Triangl
     # A corridor behind the open door.
     far, reach = rng.uniform(1.0, 2.2), rng.uniform(0.6, 2.0)
     a, b = x0 - reach, x1 + reach
-    parts.append(_upright(a, b, 0, z1 + 0.2, far))
+    parts.append(upright(a, b, 0, z1 + 0.2, far))
     parts.append(place(flat(b - a, far), ((a + b) / 2, far / 2, 0)))
     return join(*parts), [place(join(*leaf), (x0, 0.06, 0), yaw=swing)]
 

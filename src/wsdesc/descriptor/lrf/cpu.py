@@ -15,7 +15,7 @@ from wsdesc.descriptor.lrf.reference import FLATNESS, MIN_NEIGHBOURS, SHARPNESS,
 
 
 def local_frames(grid: NeighbourGrid, keypoints: Tensor, radius: float, outer: float) -> LocalFrames:
-    """Compute the frames of keypoints (K, 3); see `wsdesc.local_frames`."""
+    """See `wsdesc.local_frames`; `outer` is the orientation radius."""
     frames = torch.empty(len(keypoints), 3, 3, dtype=keypoints.dtype)
     reliable = torch.empty(len(keypoints), dtype=torch.bool)
     typed = keypoints.numpy().dtype.type

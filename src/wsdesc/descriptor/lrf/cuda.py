@@ -15,7 +15,7 @@ _LEAVES_PER_TILE = 4
 
 
 def local_frames(grid: NeighbourGrid, keypoints: Tensor, radius: float, outer: float) -> LocalFrames:
-    """Compute the frames of keypoints (K, 3); see `wsdesc.local_frames`."""
+    """See `wsdesc.local_frames`; `outer` is the orientation radius."""
     radii = keypoints.new_full((len(keypoints),), outer)
     leaves, start = grid.leaves_near(keypoints, radii, room=True)
     frames = keypoints.new_empty(len(keypoints), 3, 3)

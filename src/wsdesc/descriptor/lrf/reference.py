@@ -25,7 +25,7 @@ class LocalFrames(NamedTuple):
 
 
 def local_frames(grid: NeighbourGrid, keypoints: Tensor, radius: float, outer: float) -> LocalFrames:
-    """Compute the frames of keypoints (K, 3), in chunks that bound the memory; see `wsdesc.local_frames`."""
+    """See `wsdesc.local_frames`; `outer` is the orientation radius. Chunks of keypoints limit the memory."""
     chunk = max(1, _PAIRS_PER_CHUNK // len(grid.points))
     parts = [_frames(grid.points, part, radius, outer) for part in keypoints.split(chunk)]
     return LocalFrames(torch.cat([p.frames for p in parts]), torch.cat([p.reliable for p in parts]))

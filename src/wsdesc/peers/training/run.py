@@ -22,7 +22,7 @@ from typing import TypeVar
 import torch
 
 from wsdesc.core.atomic import append_line, atomic_write
-from wsdesc.core.checkpoint import below, optimizer_tensors, read_checkpoint, restore_optimizer
+from wsdesc.core.checkpoint import optimizer_tensors, read_checkpoint, restore_optimizer, tensors_below
 from wsdesc.core.errors import FileFormatError, InputError
 from wsdesc.core.folders import make_folder, without_leftovers
 from wsdesc.core.rng import generator_of
@@ -234,8 +234,8 @@ class _Training:
         """
         saved = read_checkpoint(path, _CHECKPOINT_HEADER, self.options, _MAY_CHANGE)
         try:
-            self.task.network.load_state_dict(below("network", saved.tensors))
-            restore_optimizer(self.optimizer, below("optimizer", saved.tensors))
+            self.task.network.load_state_dict(tensors_below("network", saved.tensors))
+            restore_optimizer(self.optimizer, tensors_below("optimizer", saved.tensors))
             self.step, self.seconds = saved.step, float(saved.header["seconds"])
         except (RuntimeError, KeyError, ValueError, TypeError) as error:
             raise FileFormatError(f"{path}: does not fit this training: {error}") from error

@@ -23,8 +23,8 @@ from wsdesc.datasets.synthetic.furniture import (
 )
 from wsdesc.datasets.synthetic.scatter import Maker
 from wsdesc.datasets.synthetic.seats import chair, office_chair, sofa
-from wsdesc.datasets.synthetic.shapes import Triangles, bar, box, flat, join, place
-from wsdesc.datasets.synthetic.sites.facade import LAP, pierced, upright
+from wsdesc.datasets.synthetic.shapes import Triangles, bar, box, flat, join, place, upright
+from wsdesc.datasets.synthetic.sites.facade import LAP, pierced
 from wsdesc.datasets.synthetic.sites.outdoors import person
 from wsdesc.datasets.synthetic.sites.site import Site, grid_spots, motion, perturb
 

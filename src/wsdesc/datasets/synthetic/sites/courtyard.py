@@ -12,14 +12,13 @@ import numpy as np
 
 from wsdesc.core.geometry import Floats
 from wsdesc.datasets.synthetic.furniture import bicycle, cartons
-from wsdesc.datasets.synthetic.shapes import Triangles, box, flat, join, place
+from wsdesc.datasets.synthetic.shapes import Triangles, box, flat, join, place, upright
 from wsdesc.datasets.synthetic.sites.facade import (
     Style,
     arched,
     door_bay,
     facade,
     roof,
-    upright,
     window_bay,
 )
 from wsdesc.datasets.synthetic.sites.outdoors import (

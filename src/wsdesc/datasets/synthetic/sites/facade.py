@@ -10,7 +10,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from wsdesc.datasets.synthetic.shapes import Triangles, bar, box, join, place, sheet
+from wsdesc.datasets.synthetic.shapes import Triangles, bar, box, join, place, sheet, upright
 from wsdesc.datasets.synthetic.sites.site import perturb
 
 LAP = 0.02  # metres by which bays overlap: the tolerances of building must not open gaps between them
@@ -60,11 +60,6 @@ class Style:
     def height(self) -> float:
         """Height of the eaves."""
         return self.ground + self.storeys * self.storey
-
-
-def upright(x0: float, x1: float, z0: float, z1: float, y: float = 0.0) -> Triangles:
-    """Build a vertical rectangle in the plane y."""
-    return sheet(np.array([[[x0, y, z0], [x0, y, z1]], [[x1, y, z0], [x1, y, z1]]]))
 
 
 def pierced(width: float, height: float, hole: tuple[float, float, float, float], reveal: float) -> Triangles:

@@ -8,8 +8,8 @@ import numpy as np
 
 from wsdesc.datasets.synthetic.furniture import cartons, shelf, table, wardrobe
 from wsdesc.datasets.synthetic.seats import chair
-from wsdesc.datasets.synthetic.shapes import Triangles, bar, box, flat, join, place, rod
-from wsdesc.datasets.synthetic.sites.facade import LAP, pierced, upright
+from wsdesc.datasets.synthetic.shapes import Triangles, bar, box, flat, join, place, rod, upright
+from wsdesc.datasets.synthetic.sites.facade import LAP, pierced
 from wsdesc.datasets.synthetic.sites.outdoors import car, person
 from wsdesc.datasets.synthetic.sites.site import Site, grid_spots, motion, perturb
 

@@ -6,8 +6,8 @@ import numpy as np
 
 from wsdesc.datasets.synthetic.furniture import bicycle, big_plant, bin_, cartons
 from wsdesc.datasets.synthetic.seats import chair
-from wsdesc.datasets.synthetic.shapes import Triangles, bar, box, join, place
-from wsdesc.datasets.synthetic.sites.facade import pierced, upright
+from wsdesc.datasets.synthetic.shapes import Triangles, bar, box, join, place, upright
+from wsdesc.datasets.synthetic.sites.facade import pierced
 from wsdesc.datasets.synthetic.sites.outdoors import person
 from wsdesc.datasets.synthetic.sites.site import Site, grid_spots, motion, perturb
 

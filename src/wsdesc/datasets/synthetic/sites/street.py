@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from wsdesc.datasets.synthetic.shapes import Triangles, box, flat, join, place
-from wsdesc.datasets.synthetic.sites.facade import Style, facade, roof, upright
+from wsdesc.datasets.synthetic.shapes import Triangles, box, flat, join, place, upright
+from wsdesc.datasets.synthetic.sites.facade import Style, facade, roof
 from wsdesc.datasets.synthetic.sites.outdoors import (
     bollard,
     broadleaf,

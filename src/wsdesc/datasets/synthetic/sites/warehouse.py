@@ -6,8 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wsdesc.datasets.synthetic.shapes import Triangles, bar, box, flat, join, place, rod
-from wsdesc.datasets.synthetic.sites.facade import upright
+from wsdesc.datasets.synthetic.shapes import Triangles, bar, box, flat, join, place, rod, upright
 from wsdesc.datasets.synthetic.sites.outdoors import person
 from wsdesc.datasets.synthetic.sites.site import Site, grid_spots, motion, perturb
 
