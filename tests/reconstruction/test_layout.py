@@ -110,6 +110,17 @@ def test_uncertain_edges_connect_a_scan_only_if_free_space_verified_them():
     assert "no edge with a confidence" in unverified.edges[3].rejection
 
 
+@pytest.mark.parametrize(("confidence", "joined"), [(0.91, False), (0.95, True)])
+def test_two_groups_need_a_better_edge_than_two_scans(confidence, joined):
+    """Two similar rooms have many pairs, and the best of them easily reaches 0.9 at a wrong pose."""
+    rooms = [[0, 1, 2], [3, 4, 5]]
+    pairs = [[edge(i, j, j - i, 0.97)] for room in rooms for i in room for j in room if i < j]
+    pairs += [[edge(i, j, j - i, confidence)] for i in rooms[0] for j in rooms[1]]
+    radii = np.full(6, 10.0)
+    verified = verify_layout(place_scans(pairs, radii), pairs, radii, blind)
+    assert len(verified.graph.components) == (1 if joined else 2)
+
+
 def test_doubtful_group_is_not_placed():
     """Without free space, confident edges are not enough if the other candidates disagree."""
     pairs = [[edge(i, i + 1, 0, 0.92)] for i in range(3)]
