@@ -6,8 +6,8 @@
 `scans` makes synthetic sites (rooms, floors, streets and courtyards in turn), scales each so that all have
 the same working resolution, moves and shuffles the scans, and reconstructs them in one run. Prints the time
 of each phase and per scan or pair, the memory of all processes together, placed scans, frames that join
-sites, and wrong edges; the same is in DIR/record.json. Sites stay in DIR/sites. The same command continues a
-stopped run; its times then lack the finished part, and the record says so.
+sites, and wrong edges, also for each kind of site; the same is in DIR/record.json. Sites stay in DIR/sites.
+The same command continues a stopped run; its times then lack the finished part, and the record says so.
 
 `simulate` measures what does not grow linearly: signatures of simulated descriptors, selection of pairs, and
 the pose graph with simulated edges, a tenth of them wrong. Sites have 50 scans.
@@ -20,6 +20,7 @@ import json
 import resource
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing, contextmanager
@@ -29,9 +30,10 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from benchmarks.common import make_parser, print_machine, print_table, run_command
+from benchmarks.common import make_parser, print_machine, print_rows, print_table, run_command
 from benchmarks.known_scans import (
     TRUTH,
+    KnownScan,
     PlacedScan,
     count_wrong,
     load_truth,
@@ -47,12 +49,14 @@ from wsdesc.core.atomic import atomic_write
 from wsdesc.core.executors import choose_executor
 from wsdesc.core.progress import Advance
 from wsdesc.evaluation.provenance import machine
+from wsdesc.reconstruction.edge_result import EdgeResult
 from wsdesc.reconstruction.options import JOURNAL, ReconstructOptions
 from wsdesc.reconstruction.pair_selection import first_pairs
 from wsdesc.reconstruction.pipeline import reconstruct
 from wsdesc.reconstruction.placement import place_scans
 from wsdesc.reconstruction.places import KEYPOINTS, Places
 from wsdesc.reconstruction.pose_graph import Edge
+from wsdesc.reconstruction.result import Reconstruction
 from wsdesc.reconstruction.signature import aggregate, codebook
 
 SCANS_PER_SITE = 10
@@ -165,8 +169,26 @@ def run_scans(arguments: argparse.Namespace) -> None:
     record |= {"placed": len(result.T_world_scan), "frames": [len(frame) for frame in result.components]}
     record |= {"frames_joining_sites": joined, "pairs": len(result.edges)}
     record |= {"accepted": len(accepted), "wrong": count_wrong(truth, accepted)}
-    (work / "record.json").write_text(json.dumps(record, indent=1))
+    kinds = rows_of_kinds(truth, result, accepted)
+    (work / "record.json").write_text(json.dumps(record | {"kinds": kinds}, indent=1))
     print_table([(name, str(value)) for name, value in record.items()])
+    print_rows(kinds)
+
+
+def rows_of_kinds(
+    truth: dict[str, KnownScan], result: Reconstruction, accepted: Sequence[EdgeResult]
+) -> list[list[str]]:
+    """Count scans and edges for each kind of site; an edge that joins two sites counts for its source's."""
+
+    def kind(name: str) -> str:
+        return truth[name].place.split()[0]
+
+    scans, placed = Counter(map(kind, truth)), Counter(map(kind, result.T_world_scan))
+    rows = [["kind", "scans", "placed", "accepted edges", "wrong"]]
+    for one in KINDS:
+        edges = [edge for edge in accepted if kind(edge.source) == one]
+        rows.append([one, *map(str, (scans[one], placed[one], len(edges), count_wrong(truth, edges)))])
+    return rows
 
 
 class SimulatedDescriptors(Sequence[torch.Tensor]):

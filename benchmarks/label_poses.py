@@ -4,7 +4,7 @@
 
 A domain is a kind of synthetic site (streets, courtyards, warehouses, …), synthetic rooms and floors, or the
 folder of indoor scans with poses. For each site some scans are made, and as strangers two scans of another
-site of the same kind. All pairs are registered in the rounds of `wsdesc.register` and of a quicker schedule.
+site of the same kind. All pairs are registered in each round of `wsdesc.register`.
 
 Writes one row per candidate: the pair, the round, the evidence and the error of the pose. `calibrate` fits
 the confidence to them. Sites are worked off in the order of their seeds, so a run that is stopped by
@@ -31,6 +31,8 @@ import numpy as np
 from benchmarks.common import make_parser, print_machine, run_command
 from wsdesc.core.errors import InputError
 from wsdesc.core.geometry import inverse
+from wsdesc.registration.options import RegisterOptions
+from wsdesc.registration.rounds import MORE_HYPOTHESES, MORE_REFINED
 
 
 class Round(NamedTuple):
@@ -41,8 +43,16 @@ class Round(NamedTuple):
     refined: int
 
 
-ROUNDS = {0: Round(300, 12, 4), 1: Round(1200, 12, 4), 2: Round(4000, 60, 36)}
-LAST = max(ROUNDS)
+_OPTIONS = RegisterOptions()
+LAST = len(_OPTIONS.keypoints) - 1
+ROUNDS = {
+    number: Round(
+        keypoints,
+        _OPTIONS.hypotheses * (MORE_HYPOTHESES if number == LAST else 1),
+        _OPTIONS.refined * (MORE_REFINED if number == LAST else 1),
+    )
+    for number, keypoints in enumerate(_OPTIONS.keypoints)
+}
 SCANS, STRANGERS = 5, 2  # per site
 MAX_SYMMETRY_ERROR = 5.0, 2.0  # degrees and metres by which a pose may differ from a symmetry of the site
 MIN_POINTS = 1500  # of a scan that is used

@@ -83,6 +83,14 @@ def test_tiles_equal_the_cloud_merged_in_memory(scans, tmp_path, extension):
     assert index["tile"] == 8.0
 
 
+def test_an_attribute_may_have_a_name_like_the_coordinates(tmp_path):
+    points = np.random.default_rng(0).uniform(0, 4, (500, 3))
+    write_points(tmp_path / "a.npz", points, {"xy": np.full(500, 7.0)})
+    scan = PlacedScan(tmp_path / "a.npz", np.eye(4))
+    result = merge_into_tiles([scan], tmp_path / "tiles", voxel=VOXEL, tile=8.0, extension=".ply")
+    assert (read_tiles(result.files)[1]["xy"] == 7.0).all()
+
+
 def test_laz_tiles_have_the_coordinate_system(scans, tmp_path):
     crs = read_crs_option("EPSG:32632")
     result = merge_into_tiles(scans, tmp_path / "tiles", voxel=VOXEL, tile=10.0, crs=crs)

@@ -27,12 +27,12 @@ from wsdesc.reconstruction.pose_graph import OUTLIER, Edge, connected_scans, gro
 MAX_DISAGREEMENT = 0.3
 # Least confidence of the best edge between two groups of at least so many scans. In right groups of synthetic
 # rooms and indoor training scans, these best edges have 0.947 and more; between two similar rooms, 0.908.
-_MIN_LINK, _GROUP = 0.93, 3
+_MIN_BETWEEN_GROUPS, _GROUP = 0.93, 3
 _ROUNDS = 5  # of separating groups, at most
 _LARGE_GAPS = f"{MAY_REPEAT}: other scans fit its scans more tightly"
 _WEAK = (
-    f"no edge with a confidence of {MIN_CONFIDENCE} ({_MIN_LINK} between two groups), or verified by free "
-    "space, connects its scans"
+    f"no edge with a confidence of {MIN_CONFIDENCE} ({_MIN_BETWEEN_GROUPS} between two groups), or verified "
+    "by free space, connects its scans"
 )
 
 
@@ -116,12 +116,12 @@ def _without_weak_links(placement: Placement, count: int, check: Checker) -> Pla
     """
     accepted = accepted_edges(placement.edges)
     in_view = dict(zip(accepted, edges_in_view(list(accepted.values()), check), strict=True))
-    certain = [e for p, e in accepted.items() if in_view[p] or e.confidence >= _MIN_LINK]
+    certain = [e for p, e in accepted.items() if in_view[p] or e.confidence >= _MIN_BETWEEN_GROUPS]
     size = {scan: len(scans) for scans in connected_scans(count, certain) for scan in scans}
     strong = [
         e
         for p, e in accepted.items()
-        if in_view[p] or e.confidence >= (MIN_CONFIDENCE if _few(size, e) else _MIN_LINK)
+        if in_view[p] or e.confidence >= (MIN_CONFIDENCE if _few(size, e) else _MIN_BETWEEN_GROUPS)
     ]
     weak = _between(connected_scans(count, strong), accepted)
     return _rejected(placement, dict.fromkeys(weak, _WEAK), count)
