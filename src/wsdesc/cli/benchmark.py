@@ -79,7 +79,7 @@ Out = Annotated[Path, typer.Option("--out", "-o", help="Folder of results; each 
 Device = Annotated[str, typer.Option(help="Device of the models and learned peers: cpu, cuda or auto.")]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Existing results are discarded.")]
 Seed = Annotated[int, field_option(PairwiseOptions, "seed")]
-Keypoints = Annotated[str, field_option(PairwiseOptions, "keypoints")]
+Keypoints = Annotated[str, field_option(PairwiseOptions, "keypoints", metavar="N,…")]
 Rotated = Annotated[bool, field_option(PairwiseOptions, "rotated", "--rotated")]
 LowOverlap = Annotated[bool, field_option(PairwiseOptions, "low_overlap", "--low-overlap")]
 Solver = Annotated[str, field_option(PairwiseOptions, "solver")]

@@ -47,7 +47,9 @@ def locate(
     all_poses: Annotated[
         bool, typer.Option("--all", help="Other plausible poses too, with their matrices and probabilities.")
     ] = False,
-    keypoints: Annotated[str, field_option(LocateOptions, "keypoints")] = join_counts(_DEFAULTS.keypoints),
+    keypoints: Annotated[str, field_option(LocateOptions, "keypoints", metavar="N,…")] = join_counts(
+        _DEFAULTS.keypoints
+    ),
     neighbours: Annotated[int, field_option(LocateOptions, "neighbours")] = _DEFAULTS.neighbours,
     places: Annotated[int, field_option(LocateOptions, "places")] = _DEFAULTS.places,
     viewpoint: ScanViewpoint = None,

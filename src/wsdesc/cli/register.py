@@ -86,7 +86,9 @@ def register(
     ] = False,
     model: Model = _DEFAULTS.model,
     resolution: Resolution = _DEFAULTS.resolution,
-    keypoints: Annotated[str, field_option(RegisterOptions, "keypoints")] = join_counts(_DEFAULTS.keypoints),
+    keypoints: Annotated[str, field_option(RegisterOptions, "keypoints", metavar="N,…")] = join_counts(
+        _DEFAULTS.keypoints
+    ),
     scale: RelativeScale = "1",
     viewpoint: Annotated[
         list[str] | None,
